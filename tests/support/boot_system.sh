@@ -13,8 +13,10 @@ mount -t tmpfs tmpfs "$work"
 mkdir "$work"/{upper,work,root,seed}
 # A test must not depend on how the tree's own systemd is set up, on its machines, or on what hostrouting or an agent has
 # written into it. A device 0/0 in the upper directory is how an overlay hides a name, however much is below it.
-for hidden in "$@" /var/lib/machines; do
-  mkdir -p "$work/upper${hidden%/*}"
+set -- "$@" /var/lib/machines
+mkdir -p "${@/#/"$work/upper"}"
+rmdir "${@/#/"$work/upper"}"
+for hidden in "$@"; do
   mknod "$work/upper$hidden" c 0 0
 done
 mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
@@ -23,11 +25,6 @@ mkdir -p "$root"/etc/systemd/{system,system.conf.d}
 # systemd-nspawn itself reads settings of this host.
 [[ ! -d /etc/systemd ]] || mount -t tmpfs tmpfs /etc/systemd
 
-# Nothing here has to do with modules, log-ins, new users or the tree's sysctls: each of these would only make every boot longer.
-for unit in systemd-{modules-load,logind,sysusers,sysctl,tmpfiles-setup-dev,user-sessions,update-utmp,update-utmp-runlevel}.service \
-  modprobe@.service dev-hugepages.mount sys-kernel-{debug,tracing,config}.mount; do
-  ln -sf /dev/null "$root/etc/systemd/system/$unit"
-done
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
 # A machine that is told to stop before its own systemd listens never hears it; the default is to wait 90 s for it.

@@ -9,12 +9,15 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.host import LINK, parts_of
+from hostrouting.kernel.netlink.numbers import RTM_GETLINK, number_in
+from hostrouting.kernel.netlink.socket import NetlinkSocket
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
@@ -31,6 +34,11 @@ _ACTIONS: dict[str, RuleAction] = {
     "7": "unreachable",
     "8": "prohibit",
 }
+_IFF_LOWER_UP = 0x10000
+_IFLA_OPERSTATE = 16
+_SETTLED_STATES = {0, 6}  # unknown, which is all that some devices say, and up
+_IFA_F_NODAD = 0x02
+_RTF_LOCAL = 0x8000_0000
 # The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its
 # route.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
@@ -82,6 +90,12 @@ def _open_this_network() -> int:
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
+def _rows_of(name: str) -> list[list[str]]:
+    """The words of each line of a file under /proc/net, in the namespace of this thread."""
+    lines = Path(f"/proc/thread-self/net/{name}").read_text().splitlines()
+    return [line.split() for line in lines]
+
+
 class Namespace:
     """The kernel in one private namespace."""
 
@@ -127,31 +141,28 @@ class Namespace:
         for duplicates has its local route.
 
         Both happen a little later, by events of their own: the route, after the address has stopped
-        being tentative.
+        being tentative. Linux is asked here, because `ip` would take as long as most commands.
         """
-        shown = ["link", "address show up", "route show table all type local"]
-        links, in_ipv6, routes = self._shown(6, shown)
-        delivered = {route["dst"] for route in routes}
-        for link in links:
-            if "LOWER_UP" in link["flags"] and link["operstate"] not in {"UP", "UNKNOWN"}:
-                return False
-        for link in in_ipv6:
-            if "LOWER_UP" not in link.get("flags", ()):
+        with self.inside():
+            with closing(NetlinkSocket()) as netlink:
+                listed = [*netlink.dump(RTM_GETLINK, bytes(LINK.size))]
+            addresses = _rows_of("if_inet6")
+            routes = _rows_of("ipv6_route")
+        with_carrier: set[int] = set()
+        for message in listed:
+            (_, index, flags), attributes = parts_of(message, LINK, {_IFLA_OPERSTATE})
+            if not flags & _IFF_LOWER_UP:
                 continue
-            for address in link["addr_info"]:
-                if "nodad" in address and address["local"] not in delivered:
-                    return False
+            if number_in(attributes, _IFLA_OPERSTATE) not in _SETTLED_STATES:
+                return False
+            with_carrier.add(index)
+        delivered = {route[0] for route in routes if int(route[8], 16) & _RTF_LOCAL}
+        for address, index_in_hex, _, _, flags_in_hex, _ in addresses:
+            has_carrier = int(index_in_hex, 16) in with_carrier
+            is_without_test = int(flags_in_hex, 16) & _IFA_F_NODAD
+            if has_carrier and is_without_test and address not in delivered:
+                return False
         return True
-
-    def _shown(self, family: int, lines: list[str]) -> list[list[dict[str, Any]]]:
-        """The list that each of these commands of `ip` shows."""
-        text = self.ip(f"-{family}", "-j", "-batch", "-", lines=lines).stdout
-        shown: list[list[dict[str, Any]]] = []
-        while text:
-            entries, end = json.JSONDecoder().raw_decode(text)
-            shown.append(entries)
-            text = text[end:].lstrip()
-        return shown
 
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net in this namespace."""

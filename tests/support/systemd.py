@@ -47,6 +47,25 @@ HOST_FOLDERS = (
 )
 """The folders that no test may read or write on the host; a booted system has them empty."""
 
+MASKED = (
+    "dev-hugepages.mount",
+    "modprobe@.service",
+    "sys-kernel-config.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "systemd-logind.service",
+    "systemd-modules-load.service",
+    "systemd-sysctl.service",
+    "systemd-sysusers.service",
+    "systemd-tmpfiles-setup-dev.service",
+    "systemd-update-utmp-runlevel.service",
+    "systemd-update-utmp.service",
+    "systemd-user-sessions.service",
+)
+"""Units that have to do with modules, log-ins, new users or the tree's sysctls. No test does: each
+would only make every boot longer.
+"""
+
 NEEDS = ("root", "systemd-nspawn")
 """What booting a systemd needs."""
 
@@ -232,6 +251,8 @@ def booted(
         if outer.stdout.readline() != "ready\n":
             raise RuntimeError(f"no system could be prepared (status {outer.wait(10)})")
         system = System(outer, work)
+        for unit in MASKED:
+            system.link(f"/etc/systemd/system/{unit}", "/dev/null")
         for path, text in files.items():
             system.lay(path, text)
         for path, text in (scripts or {}).items():

@@ -5,8 +5,6 @@ refusal refuses.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.support.gate import gate_tests
 from tests.support.inline_gate import MAY, STEP, STEPS, gate_files
 from tests.support.systemd import System, booted
@@ -122,46 +120,66 @@ def test_commands_that_vanish() -> None:
         assert await_end(system, "plain") == {"plain": "failed"}
 
 
-@pytest.mark.parametrize("whom", ["all", "control"])
-def test_signals(whom: str) -> None:
+def test_signals() -> None:
     """A gate that a signal ends refuses at once, though the unit counts that signal as a success."""
     with system_with("statuses", steps={"10-a": SLOW}) as system:
         for name in ("TERM", "HUP", "INT", "QUIT", "USR1"):
-            system.lay(
-                "/etc/systemd/system/statuses.service.d/50.conf",
-                f"[Service]\nSuccessExitStatus=SIG{name}\n",
-            )
-            system.run("rm", "-f", "/run/began")
-            system.must("systemctl", "daemon-reload")
-            begin(system, "statuses")
-            wait_for("the step", lambda: system.read("/run/began"))
-            system.must(
-                "systemctl", "kill", f"--kill-who={whom}", f"--signal={name}", "statuses.service"
-            )
-            assert await_end(system, "statuses") == {"statuses": "failed"}, name
-            refusal = f"was not started: SIG{name} ended the gate while step 10-a ran"
-            assert refusal in system.journal("statuses.service")
-            wait_for("the step to end", lambda: system.run("pgrep", "-f", "10-a.sh").returncode)
-            system.must("systemctl", "reset-failed", "statuses.service")
+            let_count_as_success(system, f"SIG{name}")
+            for whom in ("all", "control"):
+                begin_slowly(system)
+                how = (f"--kill-who={whom}", f"--signal={name}")
+                system.must("systemctl", "kill", *how, "statuses.service")
+                assert await_end(system, "statuses") == {"statuses": "failed"}, (name, whom)
+                refusal = f"was not started: SIG{name} ended the gate while step 10-a ran"
+                assert refusal in journal_of_this_start(system)
+                wait_for("the step to end", lambda: system.run("pgrep", "-f", "10-a.sh").returncode)
+                system.must("systemctl", "reset-failed", "statuses.service")
 
 
-@pytest.mark.parametrize("statuses", ["1 SIGTERM", "SIGKILL"])
-def test_a_gate_that_is_killed(statuses: str) -> None:
+def test_a_gate_that_is_killed() -> None:
     """The unit starts only if it counts SIGKILL as a success, which nothing can prevent and
     `status` names.
     """
     with system_with("statuses", steps={"10-a": SLOW}) as system:
-        unit = "/etc/systemd/system/statuses.service"
-        system.lay(unit, f"[Service]\n{_RUNS}SuccessExitStatus={statuses}\n")
-        system.must("systemctl", "daemon-reload")
-        begin(system, "statuses")
-        wait_for("the step", lambda: system.read("/run/began"))
-        system.must("systemctl", "kill", "--signal=KILL", "statuses.service")
-        is_open = statuses == "SIGKILL"
-        end = "Started statuses.service" if is_open else "Failed to start statuses.service"
-        # systemd 257 may also kill what it has just started.
-        wait_for("the end of the start", lambda: end in system.journal("statuses.service"))
-        assert ("KILL" in system.show("statuses.service", "SuccessExitStatus").split()) is is_open
+        for statuses, end in (
+            ("1 SIGTERM", "Failed to start statuses.service"),
+            ("SIGKILL", "Started statuses.service"),
+        ):
+            let_count_as_success(system, statuses)
+            begin_slowly(system)
+            system.must("systemctl", "kill", "--signal=KILL", "statuses.service")
+            # systemd 257 may also kill what it has just started.
+            await_in_journal(system, end)
+            counted = system.show("statuses.service", "SuccessExitStatus").split()
+            assert ("KILL" in counted) is end.startswith("Started")
+
+
+def await_in_journal(system: System, words: str) -> None:
+    """Wait until systemd has logged these words about the unit."""
+    wait_for(words, lambda: words in system.journal("statuses.service"))
+
+
+def let_count_as_success(system: System, statuses: str) -> None:
+    """Have the unit count these exit statuses as a success, and no others."""
+    unit = "/etc/systemd/system/statuses.service"
+    system.lay(unit, f"[Service]\n{_RUNS}SuccessExitStatus={statuses}\n")
+    system.must("systemctl", "daemon-reload")
+
+
+def begin_slowly(system: System) -> None:
+    """Begin a start of the unit, and wait until its step runs."""
+    system.run("rm", "-f", "/run/began")
+    begin(system, "statuses")
+    wait_for("the step", lambda: system.read("/run/began"))
+
+
+def journal_of_this_start(system: System) -> str:
+    """What the last start of the unit has logged."""
+    this_start = system.show("statuses.service", "InvocationID")
+    system.must("journalctl", "--sync")
+    return system.must(
+        "journalctl", "--quiet", "--output=cat", f"_SYSTEMD_INVOCATION_ID={this_start}"
+    )
 
 
 def test_files_that_change() -> None:

@@ -44,15 +44,6 @@ def node(
         yield system
 
 
-@pytest.fixture
-def repaired() -> Iterator[System]:
-    """A guarded node from which no address escapes, and whose kubelet runs."""
-    with node(*HALVES, is_guarded=True) as system:
-        system.must("systemctl", "start", KUBELET)
-        assert_right(system)
-        yield system
-
-
 def status(system: System, *, code: int = 1) -> str:
     """The page of `status`, which must end with this exit code."""
     done = hostrouting(system, "status")
@@ -107,7 +98,7 @@ def test_a_refused_unit() -> None:
         assert_right(system)
 
 
-def test_a_start_that_was_not_checked(repaired: System) -> None:
+def a_start_that_was_not_checked(repaired: System) -> None:
     """Given a drop-in that cancels the gate, kubelet starts unchecked: the page names the drop-in,
     and when its line is gone, the start that was not checked.
     """
@@ -142,7 +133,7 @@ def test_a_kubelet_that_is_not_gated() -> None:
         assert system.run("systemctl", "restart", KUBELET).returncode == 1
 
 
-def test_a_broken_file(repaired: System) -> None:
+def a_broken_file(repaired: System) -> None:
     """Given a config.json that cannot be read, on a node that has lost its routes: the page still
     has the units, the mode and the verdict, and the line that writes the file again.
     """
@@ -165,7 +156,7 @@ def test_a_broken_file(repaired: System) -> None:
     assert_right(repaired)
 
 
-def test_a_guard_that_was_stopped(repaired: System) -> None:
+def a_guard_that_was_stopped(repaired: System) -> None:
     """The page has the line that starts it."""
     repaired.must("systemctl", "stop", GUARD)
 
@@ -175,7 +166,7 @@ def test_a_guard_that_was_stopped(repaired: System) -> None:
     assert "the guard runs" in status(repaired, code=0)
 
 
-def test_a_guard_that_is_masked(repaired: System) -> None:
+def a_guard_that_is_masked(repaired: System) -> None:
     """The line of the page takes the mask away, and starts it."""
     repaired.must("ln", "-sf", "/dev/null", LAYOUT.unit_path(GUARD))
     repaired.must("systemctl", "daemon-reload")
@@ -202,25 +193,32 @@ def crash_until(system: System, state: str) -> None:
 LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec={}\n"
 
 
-@pytest.mark.parametrize(
-    ("pause", "state", "words"),
-    [("1h", "auto-restart", "is being restarted"), ("100ms", "failed", "has failed")],
-)
-def test_a_guard_that_crashes(repaired: System, pause: str, state: str, words: str) -> None:
-    """Between two starts, and when systemd has given up, the page has what the guard has logged
-    since its last start. The line of the page starts it, although the limit of starts is reached.
-    """
-    repaired.lay(f"{LAYOUT.unit_directory}/{GUARD}.d/50-site.conf", LIMITED.format(pause))
-    repaired.must("systemctl", "daemon-reload")
-    crash_until(repaired, state)
+def a_guard_that_is_restarted(repaired: System) -> None:
+    """Between two starts, the page has what the guard has logged since its last start."""
+    assert_it_starts_after_a_crash(repaired, "1h", "auto-restart", "is being restarted")
 
-    page = status(repaired)
+
+def a_guard_that_has_failed(repaired: System) -> None:
+    """So it has when systemd has given up."""
+    assert_it_starts_after_a_crash(repaired, "100ms", "failed", "has failed")
+
+
+def assert_it_starts_after_a_crash(system: System, pause: str, state: str, words: str) -> None:
+    """The line of the page starts the guard, although the limit of starts is reached."""
+    override = f"{LAYOUT.unit_directory}/{GUARD}.d/50-site.conf"
+    system.lay(override, LIMITED.format(pause))
+    system.must("systemctl", "daemon-reload")
+    crash_until(system, state)
+
+    page = status(system)
     assert f"  mode STRICT; the guard {words}\n    hostrouting: {GUARD}: ip monitor ended" in page
-    type_line(repaired, proposed(page, AGAIN))
-    assert "the guard runs" in status(repaired, code=0)
+    type_line(system, proposed(page, AGAIN))
+    assert "the guard runs" in status(system, code=0)
+    system.must("rm", override)
+    system.must("systemctl", "daemon-reload")
 
 
-def test_break_glass(repaired: System) -> None:
+def break_glass(repaired: System) -> None:
     """Given a gate that somebody has opened, the page has the reason, and the line that ends it."""
     repaired.lay(LAYOUT.opening_path, "a disk is replaced\n")
 
@@ -228,6 +226,28 @@ def test_break_glass(repaired: System) -> None:
     assert f"lets {KUBELET} start unchecked until the next boot: a disk is replaced" in page
     type_line(repaired, proposed(page, f"rm {LAYOUT.opening_path}"))
     assert_right(repaired)
+
+
+# After each, the node is right again, so the next begins on the same node.
+INCIDENTS = (
+    a_start_that_was_not_checked,
+    a_broken_file,
+    a_guard_that_was_stopped,
+    a_guard_that_is_masked,
+    a_guard_that_is_restarted,
+    a_guard_that_has_failed,
+    break_glass,
+)
+
+
+def test_incidents_on_a_guarded_node(subtests: pytest.Subtests) -> None:
+    """From this node no address escapes, and its kubelet runs: one incident after the other."""
+    with node(*HALVES, is_guarded=True) as system:
+        system.must("systemctl", "start", KUBELET)
+        assert_right(system)
+        for incident in INCIDENTS:
+            with subtests.test(incident.__name__):
+                incident(system)
 
 
 def test_a_refused_unit_that_systemd_starts_again() -> None:

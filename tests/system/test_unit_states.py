@@ -1,7 +1,6 @@
 """What `status` says of a gated unit is what systemd and the gate have done with it."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,14 +17,8 @@ from tests.system.test_health import InsideManager
 pytestmark = gate_tests
 
 STEP = f"{LAYOUT.gate_directory}/90-site.sh"
+OVERRIDE = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
 CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
-
-
-@pytest.fixture
-def system() -> Iterator[System]:
-    """A host whose gate runs a step of the site."""
-    with gate.host(CONFIG, scripts={STEP: "exit 0\n"}) as system:
-        yield system
 
 
 def state(system: System) -> UnitState:
@@ -34,7 +27,7 @@ def state(system: System) -> UnitState:
     return states.get(KUBE1, UnitState(KUBE1, "does not run"))
 
 
-def test_each_state(system: System) -> None:
+def each_state(system: System) -> None:
     """It runs, is stopped, waits in the gate, and is refused, with the reason from the journal."""
     assert gate.start(system) == 0
     assert (state(system).state, bool(state(system).since)) == ("runs", True)
@@ -59,11 +52,10 @@ def test_each_state(system: System) -> None:
     assert "the licence has ended" in reasons()
 
 
-def test_a_refusal_that_systemd_forgets(system: System) -> None:
+def a_refusal_that_systemd_forgets(system: System) -> None:
     """At each daemon-reload, systemd forgets how the gate has ended: a refused machine is still told
     from one whose main process, or a command before that, has failed.
     """
-    override = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
     failing = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
     states: list[str] = []
     for status, lines in (
@@ -74,7 +66,7 @@ def test_a_refusal_that_systemd_forgets(system: System) -> None:
         (1, failing),
     ):
         system.lay(STEP, f"exit {status}\n", mode=0o755)
-        system.lay(override, f"[Service]\nType=exec\n{lines}")
+        system.lay(OVERRIDE, f"[Service]\nType=exec\n{lines}")
         system.must("systemctl", "daemon-reload")
         gate.start(system)
         wait_for("the start to end", lambda: system.show(KUBE1, "ActiveState") == "failed")
@@ -88,7 +80,7 @@ def test_a_refusal_that_systemd_forgets(system: System) -> None:
     assert states == ["was refused", "was refused", "failed", "failed", "was refused"]
 
 
-def test_a_masked_unit_is_not_started(system: System) -> None:
+def a_masked_unit_is_not_started(system: System) -> None:
     """The fake manager refuses as systemd does."""
     path = LAYOUT.unit_path(LAYOUT.guard_unit)
     system.must("ln", "-sf", "/dev/null", path)
@@ -100,9 +92,10 @@ def test_a_masked_unit_is_not_started(system: System) -> None:
             manager.start(LAYOUT.guard_unit, timeout=10)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+    system.must("rm", path)
 
 
-def test_reasons_that_the_journal_takes_late(system: System) -> None:
+def reasons_that_the_journal_takes_late(system: System) -> None:
     """On a busy host, the gate has ended before the journal has its first line."""
     system.lay(STEP, "echo '<3>the licence has ended' >&2; exit 1\n", mode=0o755)
     journal = system.show("systemd-journald.service", "MainPID")
@@ -115,19 +108,18 @@ def test_reasons_that_the_journal_takes_late(system: System) -> None:
     assert f"{KUBE1} was not started" in "\n".join(state(system).reasons)
 
 
-def test_a_start_without_the_gate(system: System) -> None:
+def a_start_without_the_gate(system: System) -> None:
     """A machine that has started while a drop-in cancelled the gate is told from one that the gate
     has let pass, also when systemd has read its files again, or itself.
     """
-    override = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
     for is_cancelled in (True, False):
         if is_cancelled:
-            system.lay(override, "[Service]\nExecCondition=\n")
+            system.lay(OVERRIDE, "[Service]\nExecCondition=\n")
             system.must("systemctl", "daemon-reload")
         assert gate.start(system) == 0
         if is_cancelled:
             assert not state(system).unchecked  # systemd would not run the gate now either
-            system.outside(override).unlink()
+            system.outside(OVERRIDE).unlink()
         for verb in ("daemon-reload", "daemon-reexec"):
             system.must("systemctl", verb)
             shown = state(system)
@@ -136,7 +128,7 @@ def test_a_start_without_the_gate(system: System) -> None:
         end(system)
 
 
-def test_when_the_gate_last_ran(system: System) -> None:
+def when_the_gate_last_ran(system: System) -> None:
     """The time of the last start of a machine, whether the gate has let it pass or not."""
     before = time.time()
     assert gate.start(system) == 0
@@ -146,3 +138,25 @@ def test_when_the_gate_last_ran(system: System) -> None:
     system.lay(STEP, "exit 1\n", mode=0o755)
     assert gate.start(system) == 1
     assert ran < state(system).checked <= time.time()
+
+
+STORIES = (
+    each_state,
+    a_refusal_that_systemd_forgets,
+    a_masked_unit_is_not_started,
+    reasons_that_the_journal_takes_late,
+    a_start_without_the_gate,
+    when_the_gate_last_ran,
+)
+
+
+def test_states(subtests: pytest.Subtests) -> None:
+    """Each story begins on a host whose gate runs a step of the site, and on which no machine runs."""
+    with gate.host(CONFIG, scripts={STEP: "exit 0\n"}) as system:
+        for story in STORIES:
+            with subtests.test(story.__name__):
+                story(system)
+            end(system)
+            system.must("rm", "-f", OVERRIDE, "/run/go")
+            system.lay(STEP, "exit 0\n", mode=0o755)
+            system.must("systemctl", "daemon-reload")

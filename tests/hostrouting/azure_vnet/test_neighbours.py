@@ -259,7 +259,7 @@ class TestOnLinux:
         def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
             asked.append(f"{kind} {body[0]}")
             if kind == RTM_GETLINK:
-                node.batch(["link del gone"])
+                node.ip("link", "del", "gone")
             return dump(self, kind, body)
 
         monkeypatch.setattr(NetlinkSocket, "dump", listed)

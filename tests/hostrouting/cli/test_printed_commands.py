@@ -164,7 +164,6 @@ def shell(script: str) -> Callable[[Machine], object]:
 STRICT, WARN, REPAIRED = settings(), settings(mode="WARN"), settings(*REPAIR)
 GATED = settings(gate={"units": ["kubelet.service"]}, guard={"enabled": True})
 HOSTS: dict[str, Callable[[Machine], object]] = {
-    "fresh": lambda _machine: None,
     "fresh, and repaired until the next boot": with_ours,
     "fresh, with kubelet": with_kubelet,
     "WARN": installed(WARN),
@@ -185,7 +184,6 @@ HOSTS: dict[str, Callable[[Machine], object]] = {
     "broken: the gate is open, and addresses escape": then(
         installed(STRICT), shell(f"echo reason >{LAYOUT.opening_path}")
     ),
-    "broken: config.json": then(installed(STRICT), shell(f"echo '{{' >{LAYOUT.config_path}")),
     "broken: config.json, with kubelet gated, and the guard": then(
         installed(GATED), with_kubelet, shell(f"echo '{{' >{LAYOUT.config_path}")
     ),
@@ -346,7 +344,7 @@ def test_a_repair_without_the_configuration_keeps_what_the_scripts_say(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "host", ["fresh", "fresh, with kubelet", "STRICT", "repaired, and the routes are lost"]
+    "host", ["fresh, with kubelet", "STRICT", "repaired, and the routes are lost"]
 )
 def test_what_apply_prints_can_be_typed(host: str, tmp_path: Path) -> None:
     """The same for what `apply` prints, about the host as it is then."""
