@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import Route, deletion_command
@@ -679,6 +680,14 @@ class TestWhenTheDefaultRouteGoes:
                 "eth1",
                 0,
             ),
+            (
+                [
+                    "fd00:16::/64 dev eth1 pref high proto 4",
+                    "fd00:16::/64 via fe80::1 dev eth0 pref low proto 213",
+                ],
+                "eth1",
+                0,
+            ),
         ],
         ids=str,
     )
@@ -689,7 +698,8 @@ class TestWhenTheDefaultRouteGoes:
         router's preference does.
         """
         for dev in ("eth0", "eth1"):
-            namespace.sysctl(f"ipv4/conf/{dev}/ignore_routes_with_linkdown", 1)
+            for family in ("ipv4", "ipv6"):
+                namespace.sysctl(f"{family}/conf/{dev}/ignore_routes_with_linkdown", 1)
         namespace.batch([ROUTER, "address add 10.1.0.4/24 dev eth1"])
         namespace.batch(f"route append {route}" for route in there)
         lose_carriers(namespace, [lost])
@@ -705,6 +715,29 @@ class TestWhenTheDefaultRouteGoes:
 
 class TestWrites:
     """What is written, and in which order."""
+
+    def test_the_example(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The example in the script is what its planner reads and prints on such a host."""
+        namespace.batch(
+            [
+                "route add 172.16.0.0/12 via 10.0.0.9 dev eth0 proto 213",
+                "route add 10.5.0.0/16 via 10.0.0.1 dev eth0 proto 213",
+            ]
+        )
+        script = render_static_routes_script(configured(static("172.16.0.0/12")))
+        functions = tmp_path / "functions.sh"
+        functions.write_text(script.rpartition("\nmain ")[0])
+        text = f". {functions}; settings_and_lists | tee {tmp_path}/read | run_planner"
+        printed = namespace.run("bash", "-c", text).stdout
+        comment = re.search(r"^# For example, 172(.*\n#)+", script, re.MULTILINE)
+        assert comment
+        lines = re.findall("^#  +(.*)$", comment[0].partition("#\n")[0], re.MULTILINE)
+        listed = [line for line in lines if line.startswith("1 ")]
+        planned = [line for line in lines if not line.startswith("1 ")]
+        read = [line.strip() for line in (tmp_path / "read").read_text().splitlines()]
+        assert len(listed) == 3
+        assert [line for line in read if line in listed] == listed
+        assert printed.split() == " ".join(planned).split()
 
     def test_a_changed_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
         """The new one is added, then ours deleted, so no packet is lost; nothing is written twice."""
