@@ -371,6 +371,22 @@ batch() { # COMMAND...
 #             first: the first is in use until the end, and the first again if all is taken back
 #   optional  what may fail
 #
+# The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
+# sets none itself. Besides route, hop, part, first_part, last_part, at_key, count_at and fate:
+#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, wanted, named,
+#                    is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
+#                    class_of_link_type
+#   the first lines  is_listing, line (lines), is_kept, on_link_line, on_link_to (on_link_lines),
+#                    is_held, has_devices, are_errors, is_torn, unread
+#   note_device      class, kind_of, is_up, has_card_port
+#   read_block       first, last
+#   read_routes      routes, parts, entries, default_route (defaults), seen, is_own, has_address
+#   find_doubt       doubtful, choice, remedy
+#   plan_wanted      best_by, last_seen, is_needed, is_added, existing_for, first_for,
+#                    shared_missing (shared)
+#   change           command_of, undo_of, count
+#   value            the caller of filled
+#
 # No apostrophe can stand in the text of the program: it would end it.
 
 addresses='' listed='' # set by what comes here
