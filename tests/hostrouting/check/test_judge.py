@@ -441,6 +441,23 @@ def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckRepo
     )
 
 
+def test_an_own_address_without_its_local_route() -> None:
+    """Without the rule for table local, the addresses are named that the rule would bring back: not
+    one whose route in table local is gone, too.
+    """
+    host = plain_vm().snapshot(family=4)
+    (address,) = (address for address in host.addresses if address.dev != "lo")
+    host = host._replace(rules=tuple(rule for rule in host.rules if rule.priority))
+    (doubt,) = (
+        finding for finding in check_findings(checked(host)) if finding.name == "missing-rule"
+    )
+    assert doubt.target == str(address.ip)
+    routes = [route for route in host.routes if route.prefix != Prefix.of(address.ip)]
+    assert len(routes) < len(host.routes)
+    report = checked(host._replace(routes=tuple(routes)))
+    assert "missing-rule" not in {finding.name for finding in check_findings(report)}
+
+
 def test_two_uplinks_have_no_node_ip() -> None:
     """Linux chooses one of several next hops by a hash: where their sources differ, the node IP is
     not known.
