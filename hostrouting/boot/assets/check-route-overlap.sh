@@ -91,9 +91,9 @@
 #                                        encapsulations
 #
 # What is known of CNIs:
-#   cni Antrea network wireguard antrea-wg0
-#     Devices of this CNI: its name, their use, their kind, and a pattern for their names, in which
-#     # is a digit. The use is what they lead to: other nodes (network), all pods of this node
+#   cni kube-router network ipip tun-* ip6tnl tun-*
+#     Devices of this CNI: its name, their use, and kinds, each with a pattern for names, in which #
+#     is a digit. The use is what they lead to: other nodes (network), all pods of this node
 #     (bridge), or one (pod); or they are for marked packets (marked).
 #   serves Flannel bridge-plugin Calico
 #     The first CNI's devices can lead to pods of the others; "any" is each, and "bridge-plugin" the
@@ -409,11 +409,11 @@ function read_setting(its_family,   i) {
     if ($1 == "selectors") is_selector[$i]
     if ($1 == "keep-destination") keeps_destination[$i]
   }
-  if ($1 == "cni") {
+  for (i = 4; i < NF && $1 == "cni"; i += 2) {
     row_cni[++rows] = $2
     row_use[rows] = $3
-    row_kind[rows] = $4
-    row_name[rows] = expression($5)
+    row_kind[rows] = $i
+    row_name[rows] = expression($(i + 1))
   }
   if ($1 == "serves") for (i = 3; i <= NF; i++) serves[$2, $i]
   if ($1 == "refuses" && $2 == family) { # a known refusal
