@@ -533,7 +533,7 @@ function protocol_to_ask() {
 # The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...)
 # sets none itself.
 #   BEGIN, of the settings: family, and
-#     devices        named, allowed (patterns), kind_of, class_of_kind, class_of_link_type
+#     devices        named, allowed (patterns), class_of_kind, class_of_link_type
 #     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, refusing_types
 #     CNIs           row_cni, row_use, row_kind, row_name (rows), serves, pod_block; known_type,
 #                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
@@ -557,7 +557,7 @@ function protocol_to_ask() {
 #                          is_kept). Lists of their numbers: default_route (defaults), near (nears),
 #                          network (networks), refusal (refusals), for_others (routes_for_others)
 #     addresses            address_dev, address_hex (addresses), numbered
-#     devices              class, is_up; and of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
+#     devices              class, kind_of, is_up; of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
 #                          cnis_of, runs, devices_of_cnis
 #     the lines themselves section, are_devices
 #   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_lacking
