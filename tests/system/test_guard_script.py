@@ -190,6 +190,8 @@ def test_a_start_that_fails_early() -> None:
     """If systemd cannot run the guard's script, `systemctl start` fails, so `apply` learns that."""
     with guarded() as system:
         system.must("systemctl", "stop", UNIT)
-        system.lay(f"/etc/systemd/system/{UNIT}.d/99.conf", "[Service]\nWorkingDirectory=/nowhere\n")
+        system.lay(
+            f"/etc/systemd/system/{UNIT}.d/99.conf", "[Service]\nWorkingDirectory=/nowhere\n"
+        )
         system.must("systemctl", "daemon-reload")
         assert system.run("systemctl", "start", UNIT).returncode

@@ -135,6 +135,34 @@ class RandomHost:
 
 
 @st.composite
+def random_batches(draw: st.DrawFn, block: Prefix) -> list[str]:
+    """What is added to a host in one family: default routes, some of ODDITIES, and often routes and
+    rules around this block.
+    """
+    family = block.family
+    low, high = Prefix(family, 0, 0).halves()
+    places = {
+        "block": block,
+        "half": draw(st.sampled_from(block.halves())),
+        "low": low,
+        "high": high,
+        "spare": "1.1.1.1" if family == IPV4 else "8000::1",
+    }
+    batch = [*ports("cali1"), *draw(default_routes(family))]
+    for lines in draw(st.lists(st.sampled_from(ODDITIES), max_size=3)):
+        batch += [line.format(**places) for line in lines]
+    if draw(st.booleans()):  # otherwise, what is odd decides more often
+        if family == IPV4:
+            wanted_rules, wanted_routes = draw(wishes(block))
+            batch += map(route_command, wanted_routes)
+        else:
+            wanted_rules, wanted_routes = draw(ipv6_wishes(block))
+            batch += map(ipv6_command, wanted_routes)
+        batch += map(rule_command, wanted_rules)
+    return batch
+
+
+@st.composite
 def random_hosts(draw: st.DrawFn) -> RandomHost:
     """Any host: in one family or both, often with some of ODDITIES and routes that refuse packets
     for pods.
@@ -143,46 +171,22 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
     cidrs: list[str] = []
     for family in draw(st.sampled_from([[IPV4], [IPV6], [IPV4, IPV6]])):
         block = draw(blocks(family))
-        cidrs += map(
-            str,
-            draw(st.lists(prefixes(block, wider=True) | st.just(block), min_size=1, max_size=3)),
-        )
-        low, high = Prefix(family, 0, 0).halves()
-        places = {
-            "block": block,
-            "half": block.halves()[draw(st.integers(0, 1))],
-            "low": low,
-            "high": high,
-        }
-        odd = draw(st.lists(st.sampled_from(ODDITIES), max_size=3))
-        batches[family] = [*ports("cali1"), *draw(default_routes(family))]
-        batches[family] += [
-            line.format(spare="1.1.1.1" if family == IPV4 else "8000::1", **places)
-            for lines in odd
-            for line in lines
-        ]
-        if draw(st.booleans()):  # otherwise, what is odd decides more often
-            wanted_rules, wanted_routes = draw(
-                wishes(block) if family == IPV4 else ipv6_wishes(block)
-            )
-            batches[family] += map(route_command if family == IPV4 else ipv6_command, wanted_routes)
-            batches[family] += map(rule_command, wanted_rules)
-    devs = draw(st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]))
-    allowed = draw(st.sampled_from([[], ["wg*"], ["wg?", "eth1"], ["b0", "wg", "i?"]]))
+        around = prefixes(block, wider=True) | st.just(block)
+        cidrs += map(str, draw(st.lists(around, min_size=1, max_size=3)))
+        batches[family] = draw(random_batches(block))
+    section = expect(
+        *cidrs,
+        mode=draw(st.sampled_from(["WARN", "STRICT"])),
+        expected_devs=draw(st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]])),
+        allowed_devs=draw(st.sampled_from([[], ["wg*"], ["wg?", "eth1"], ["b0", "wg", "i?"]])),
+    )
     return RandomHost(
         batches,
-        draw(st.frozensets(st.sampled_from(["ib0", "wg0"]))),
-        draw(st.booleans()),
-        HostRoutingConfig(
-            route_overlap=expect(
-                *cidrs,
-                mode=draw(st.sampled_from(["WARN", "STRICT"])),
-                expected_devs=devs,
-                allowed_devs=allowed,
-            )
-        ),
-        draw(st.sampled_from(AWKS)),
-        draw(st.sampled_from(TREES)),
+        lost=draw(st.frozensets(st.sampled_from(["ib0", "wg0"]))),
+        forwarding=draw(st.booleans()),
+        config=HostRoutingConfig(route_overlap=section),
+        awk=draw(st.sampled_from(AWKS)),
+        tree=draw(st.sampled_from(TREES)),
     )
 
 
