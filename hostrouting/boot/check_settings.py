@@ -9,7 +9,7 @@ its section "settings".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.listed import class_settings, name_settings
@@ -79,12 +79,13 @@ _SHARED_DOUBTS = ("default-routes", "two-cnis", "doubtful-route", "other-packets
 
 def check_settings(config: HostRoutingConfig) -> list[str]:
     """All settings but the sentences, those of the host first."""
+    families = sorted({Prefix.of(cidr).family for cidr in config.route_overlap.cidrs})
     return [
-        *_of_the_host(config.route_overlap),
+        *_of_the_host(config.route_overlap, families),
         *name_settings(),
-        *_words_of_ip(),
+        *_words_of_ip(families),
         *class_settings(),
-        *_cnis(),
+        *_cnis(families),
     ]
 
 
@@ -99,13 +100,11 @@ def check_sentences() -> dict[str, str]:
     return sentences
 
 
-def _of_the_host(check: RouteOverlapConfig) -> Iterator[str]:
-    cidrs = [Prefix.of(cidr) for cidr in check.cidrs]
-    families = sorted({str(cidr.family) for cidr in cidrs})
+def _of_the_host(check: RouteOverlapConfig, families: Collection[int]) -> Iterator[str]:
     yield f"mode {check.mode}"
     yield f"state {HostLayout.state_directory}"
-    yield f"families {' '.join(families)}"
-    for cidr in cidrs:
+    yield f"families {' '.join(map(str, families))}"
+    for cidr in map(Prefix.of, check.cidrs):
         yield f"cidr {cidr} {_range(cidr)}"
     for services in map(Prefix.of, check.service_cidrs):
         yield f"service {services} {_range(services)}"
@@ -127,7 +126,7 @@ def _range(prefix: Prefix) -> str:
     return f"{ip_at(prefix.family, first)} {ip_at(prefix.family, prefix.last)}"
 
 
-def _words_of_ip() -> Iterator[str]:
+def _words_of_ip(families: Collection[int]) -> Iterator[str]:
     """Its errors and the selectors of rules; encapsulations that keep the destination; and the
     addresses that each host has.
     """
@@ -137,37 +136,50 @@ def _words_of_ip() -> Iterator[str]:
         yield f"error {kind} {words}"
     yield f"selectors {' '.join(SELECTORS)}"
     yield f"keep-destination {' '.join(sorted(KEEPS_DESTINATION)).replace('encap ', '')}"
-    for prefixes in EVERYWHERE.values():
-        for prefix in prefixes:
+    for family in families:
+        for prefix in EVERYWHERE[family]:
             if prefix.last:
                 yield f"own {_range(prefix)}"
 
 
-def _cnis() -> Iterator[str]:
+def _cnis(families: Collection[int]) -> Iterator[str]:
     """The table of CNIs: their devices, whose pods these lead to, and the routes with which they
     refuse packets.
     """
     for cni in CNIS:
-        for device in cni.devices:
-            for kind in device.kinds:
-                yield f"cni {_word(cni.name)} {device.use} {kind} {device.pattern}"
-                if device.pattern in POD_NETWORKS:
-                    yield f"cni {_word(cni.name)} pod {kind} {device.pattern}"
+        for use, devices in _devices_by_use(cni).items():
+            yield f"cni {_word(cni.name)} {use} {' '.join(devices)}"
         others = ("any",) if cni.serves is None else (BRIDGE_PLUGIN, *cni.serves)
         yield f"serves {_word(cni.name)} {' '.join(map(_word, others))}"
         for refusal in cni.refusals:
-            yield from _refusal_settings(cni, refusal)
-    for family, shortest in POD_BLOCK.items():
-        yield f"pod-block {family} {shortest}"
+            yield from _refusal_settings(cni, refusal, families)
+    for family in families:
+        yield f"pod-block {family} {POD_BLOCK[family]}"
 
 
-def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
+def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
+    """The kinds and patterns of its devices. One that shows that the CNI has pods here is also
+    listed as that of a pod.
+    """
+    devices: dict[str, list[str]] = {}
+    for device in cni.devices:
+        for kind in device.kinds:
+            words = f"{kind} {device.pattern}"
+            devices.setdefault(device.use, []).append(words)
+            if device.pattern in POD_NETWORKS:
+                devices.setdefault("pod", []).append(words)
+    return devices
+
+
+def _refusal_settings(cni: Cni, refusal: Refusal, families: Collection[int]) -> Iterator[str]:
     """By family and type: the protocol, the CNI, what proves or suggests that it is the CNI's, and
     the lengths of its prefixes.
     """
     trace = "protocol" if refusal.is_shown_by_protocol else "device"
     whose = f"{protocol_name(refusal.protocol)} {_word(cni.name)} {refusal.proof} {trace}"
     for family, (shortest, longest) in refusal.lengths.items():
+        if family not in families:
+            continue
         for kind in refusal.types:
             yield f"refuses {family} {kind} {whose} {shortest} {longest}"
 

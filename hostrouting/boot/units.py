@@ -132,6 +132,7 @@ UNITS = {
     HostLayout.guard_unit: _render(
         "Repair the routing of this host when something changes it",
         HostLayout.guard_path,
+        "Type=exec",  # a start fails if the script cannot be run
         "Restart=always",
         "RestartSec=1",
         after=_FLUSHERS,

@@ -184,3 +184,14 @@ def test_a_step_that_hangs() -> None:
         system.lay("/run/good", "")
         system.must("ip", "route", "del", ROUTE)
         await_route(system)
+
+
+def test_a_start_that_fails_early() -> None:
+    """If systemd cannot run the guard's script, `systemctl start` fails, so `apply` learns that."""
+    with guarded() as system:
+        system.must("systemctl", "stop", UNIT)
+        system.lay(
+            f"/etc/systemd/system/{UNIT}.d/99.conf", "[Service]\nWorkingDirectory=/nowhere\n"
+        )
+        system.must("systemctl", "daemon-reload")
+        assert system.run("systemctl", "start", UNIT).returncode

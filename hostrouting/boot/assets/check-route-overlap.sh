@@ -91,9 +91,9 @@
 #                                        encapsulations
 #
 # What is known of CNIs:
-#   cni Antrea network wireguard antrea-wg0
-#     Devices of this CNI: its name, their use, their kind, and a pattern for their names, in which
-#     # is a digit. The use is what they lead to: other nodes (network), all pods of this node
+#   cni kube-router network ipip tun-* ip6tnl tun-*
+#     Devices of this CNI: its name, their use, and kinds, each with a pattern for names, in which #
+#     is a digit. The use is what they lead to: other nodes (network), all pods of this node
 #     (bridge), or one (pod); or they are for marked packets (marked).
 #   serves Flannel bridge-plugin Calico
 #     The first CNI's devices can lead to pods of the others; "any" is each, and "bridge-plugin" the
@@ -410,11 +410,11 @@ function read_setting(its_family,   i) {
     if ($1 == "selectors") is_selector[$i]
     if ($1 == "keep-destination") keeps_destination[$i]
   }
-  if ($1 == "cni") {
+  for (i = 4; i < NF && $1 == "cni"; i += 2) {
     row_cni[++rows] = $2
     row_use[rows] = $3
-    row_kind[rows] = $4
-    row_name[rows] = expression($5)
+    row_kind[rows] = $i
+    row_name[rows] = expression($(i + 1))
   }
   if ($1 == "serves") for (i = 3; i <= NF; i++) serves[$2, $i]
   if ($1 == "refuses" && $2 == family) { # a known refusal
@@ -531,10 +531,10 @@ function protocol_to_ask() {
 #   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
 #
-# The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...) sets
-# none itself.
+# The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...)
+# sets none itself.
 #   BEGIN, of the settings: family, and
-#     devices        named, allowed (patterns), kind_of, class_of_kind, class_of_link_type
+#     devices        named, allowed (patterns), class_of_kind, class_of_link_type
 #     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, refusing_types
 #     CNIs           row_cni, row_use, row_kind, row_name (rows), serves, pod_block; known_type,
 #                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
@@ -558,7 +558,7 @@ function protocol_to_ask() {
 #                          is_kept). Lists of their numbers: default_route (defaults), near (nears),
 #                          network (networks), refusal (refusals), for_others (routes_for_others)
 #     addresses            address_dev, address_hex (addresses), numbered
-#     devices              class, is_up; and of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
+#     devices              class, kind_of, is_up; of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
 #                          cnis_of, runs, devices_of_cnis
 #     the lines themselves section, are_devices
 #   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_lacking

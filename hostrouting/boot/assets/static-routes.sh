@@ -32,14 +32,18 @@
 
 # shellcheck disable=SC2016 # programs of awk are texts
 
-# The settings, one in a line. They are data: no line is executed.
-#   protocol NUMBER          that of our routes
-#   route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]
-#                            a configured route, with its halves if it has any
-#   expected DEVICE          one of routeOverlap.expectedDevs
-#   guest KIND               such a port of a bridge leads only to a container or virtual machine
-#   names, kind, link-type   see "What `ip` lists"
-#   sentence NAME WORDS      what is said, with {holes}
+# The settings, one in a line. They are data: no line is executed. Each kind has an example here.
+#   protocol 213                         that of our routes
+#   route 172.16.0.0/12 via 10.0.0.1 dev eth0 metric 0 left 172.16.0.0/13 right 172.24.0.0/13
+#                                        a configured route, the gateway and the device if it names
+#                                        them, and its halves if it has any; "optional link" if it
+#                                        is optional
+#   expected eth0                        one of routeOverlap.expectedDevs
+#   guest veth                           such a port of a bridge leads only to a container or
+#                                        virtual machine
+#   names, kind, link-type               see "What `ip` lists"
+#   sentence waits {route} needs {missing}
+#                                        what is said, with {holes}
 configuration=(
 )
 set -u -o pipefail && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -79,9 +83,10 @@ say() { # LEVEL LINE
   printf '<%s>static-routes: %s\n' "$1" "$2" >&2 || : # a lost log changes nothing
 }
 
+# The variables are those of main and attempt.
 say_why() {
   local i line end="; gave up after $waited s" shown=9
-  if [[ $stopped ]]; then # the variable of main
+  if [[ $stopped ]]; then
     end="; told to stop after $waited s"
   fi
   # The guard logs what is new: a time would be new each time.
@@ -311,21 +316,24 @@ batch() { # COMMAND...
 # tabs between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
+# For example, 172.16.0.0/12 is configured. Ours is there, but by a gateway that is not that of the
+# default route any more; and 10.5.0.0/16 is no longer configured. Of what `ip` lists:
+#   1 default via 10.0.0.1 dev eth0 table 254 proto 3 scope 0
+#   1 10.5.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 213 scope 0
+#   1 172.16.0.0/12 via 10.0.0.9 dev eth0 table 254 proto 213 scope 0
+# The planner prints:
+#   change  route append 172.16.0.0/12 proto 213 metric 0 via 10.0.0.1 dev eth0
+#           route del 172.16.0.0/12 proto 213 metric 0 nexthop via 10.0.0.1 dev eth0
+#   change  route del 172.16.0.0/12 proto 213 metric 0 nexthop via 10.0.0.9 dev eth0
+#           route append 172.16.0.0/12 proto 213 metric 0 via 10.0.0.9 dev eth0
+#   change  route del 10.5.0.0/16 proto 213 metric 0 nexthop via 10.0.0.1 dev eth0
+#           route append 10.5.0.0/16 proto 213 metric 0 via 10.0.0.1 dev eth0
+# write_changes gives the commands to one `ip -batch`. If the second of them fails, take_back runs
+# the undo of the first.
 #
 # A route has a number: first come the configured ones (1 to `wanted`), then those that `ip` lists.
 #   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
 #   hop[r, h, FIELD]: via, dev, weight and onlink of its next hop h, as words of a command
-#
-# How Linux matches a request to delete a route ("route del ..."): of all that match, it deletes the
-# first.
-#   IPv4: a request with the next hops A, B also matches a route by A alone. One by A that is not a
-#     list (nexthop ...) also matches a route that begins with A. So requests are lists (deletion),
-#     those with fewer next hops come first (delete_others), and where a request could hit the right
-#     route instead, none is made (keep_those_behind).
-#   IPv6: a request without a gateway matches all next hops of the route, whoever added them. So it
-#     has "via ::" (deletion).
-#   A route with a nexthop object is matched by `nhid`, and not by its devices.
-#   A request without a metric or a protocol matches any.
 #
 # A route has parts: one, or in IPv6 one for each next hop. There, Linux has an entry for each, and
 # that can be of another program, but all are listed with the protocol of the first:
@@ -337,6 +345,48 @@ batch() { # COMMAND...
 # other: at_key[KEY, 1] to at_key[KEY, count_at[KEY]], in the order in which Linux uses them.
 # fate[e] says what becomes of one: "right", or "stays" (something is missing for the wanted route,
 # or it cannot be deleted safely); one of ours without a fate is deleted.
+#
+# Deleting. Of all routes that match a request ("route del ..."), Linux deletes the first. With the
+# next hops A and B, and attributes (src, mtu, advmss):
+#   a request                       also matches                   so
+#   by A, not as a list, in IPv4    a route whose next hops        requests are lists: "nexthop A"
+#                                   begin with A                   (deletion)
+#   by a list A, B, in IPv4         a route by A alone             fewer next hops are deleted first
+#                                                                  (delete_others)
+#   without attributes, in IPv4     a route that has some          more attributes are deleted first
+#                                                                  (delete_others)
+#   for a route behind the right    the right one, if that         none is made: the route stays
+#   one, in IPv4                    begins with the same hops      (keep_those_behind)
+#   that takes an addition back     one of ours that is there      that is deleted before
+#                                                                  (step_of_deletion)
+#   without a gateway, in IPv6      all next hops, whoever         it has "via ::" (deletion)
+#                                   added them
+#   without metric or protocol      any                            it has both (head_of)
+# A route with a nexthop object is matched by its number (nhid), and not by its devices.
+#
+# The commands, in their order:
+#   before    deletions that may fail because of another program, or make an addition safe
+#   add       what is missing
+#   after     all other deletions. Linux uses the first route of a key, so the last is deleted
+#             first: the first is in use until the end, and the first again if all is taken back
+#   optional  what may fail
+#
+# The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
+# sets none itself. Besides route, hop, part, first_part, last_part, at_key, count_at and fate:
+#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, wanted, named,
+#                    is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
+#                    class_of_link_type
+#   the first lines  is_listing, line (lines), is_kept, on_link_line, on_link_to (on_link_lines),
+#                    is_held, has_devices, are_errors, is_torn, unread
+#   note_device      class, kind_of, is_up, has_card_port
+#   read_block       first, last
+#   read_routes      routes, parts, entries, default_route (defaults), seen, is_own, has_address
+#   find_doubt       doubtful, choice, remedy
+#   plan_wanted      best_by, last_seen, is_needed, is_added, existing_for, first_for,
+#                    shared_missing (shared)
+#   change           command_of, undo_of, count
+#   value            the caller of filled
+#
 # No apostrophe can stand in the text of the program: it would end it.
 
 addresses='' listed='' # set by what comes here
@@ -640,7 +690,7 @@ function addition(r, h, last_hop,   text) {
   return head_of(r) text
 }
 
-# See "How Linux matches" above for the list and the gateway "::".
+# As a list in IPv4, and with the gateway "::" in IPv6: see "Deleting" above.
 function deletion(r, h, last_hop,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
@@ -677,19 +727,18 @@ function add_entries(r,   key, e, i) {
   entries = parts
   key = key_of(r)
   for (e = first_part[r]; e <= last_part[r]; e++) {
-    for (i = ++count_at[key]; i > 1 && order_of_use(r) < order_at(key, i - 1); i--)
+    for (i = ++count_at[key]; i > 1; i--) {
+      if (!is_used_before(r, part[at_key[key, i - 1], "route"])) break
       at_key[key, i] = at_key[key, i - 1]
+    }
     at_key[key, i] = e
   }
 }
 
-function order_at(key, i) {
-  return order_of_use(part[at_key[key, i], "route"])
-}
-
-# The lower, the earlier. A preference is -1 to 1, so 3 puts what is passed over behind all others.
-function order_of_use(r) {
-  return is_passed_over(r) * 3 - preference(route[r, "words"])
+# Whether Linux uses the first of two routes with one key, although it is listed behind the other.
+function is_used_before(r, other) {
+  if (is_passed_over(r) != is_passed_over(other)) return is_passed_over(other)
+  return preference(route[r, "words"]) > preference(route[other, "words"])
 }
 
 # Whether Linux lists the route and does not use it: all its next hops are dead, or it has expired.
@@ -893,24 +942,25 @@ function is_elsewhere(gateway, dev,   best, word) {
 
 # The number of the line of the best route to the gateway, by the device if one is given; 0 if there
 # is none.
-function best_line(gateway, dev, family,   i, to, metric, best, most, order) {
+function best_line(gateway, dev, family,   hex, i, to, best) {
   if ((gateway, dev) in best_by) return best_by[gateway, dev]
+  hex = hex_of(gateway)
   for (i = 1; i <= on_link_lines; i++) {
     to = on_link_to[i]
     if (begins_differently(gateway, to) || family_of(to, on_link_line[i]) != family) continue
     if (dev != "" && !index(on_link_line[i] " ", " dev " dev " ")) continue
-    to = whole(to, family)
-    if (!is_within(gateway, to)) continue
-    metric = 0
-    if (match(on_link_line[i], / metric [0-9]+/))
-      metric = substr(on_link_line[i], RSTART + 8, RLENGTH - 8)
-    order = precedence(to, metric, on_link_line[i])
-    if (best && order <= most) continue
+    read_block(whole(to, family))
+    if (hex < first || last < hex) continue
+    if (best && precedence_of_line(i) <= precedence_of_line(best)) continue
     best = i
-    most = order
   }
-  most_by[gateway, dev] = most # for `hidden`
   return best_by[gateway, dev] = best + 0
+}
+
+function precedence_of_line(i,   text, metric) {
+  text = on_link_line[i]
+  metric = match(text, / metric [0-9]+/) ? substr(text, RSTART + 8, RLENGTH - 8) : 0
+  return precedence(whole(on_link_to[i], family_of(on_link_to[i], text)), metric, text)
 }
 
 # Whether the first 16 bits of an IPv6 prefix already differ. With 100,000 routes, that is quick.
@@ -938,23 +988,20 @@ function missing_if_it_hides(w,   h, i, r, missing) {
   return ""
 }
 
-function hidden(w, r, h,   gateway, dev, i) {
+function hidden(w, r, h,   gateway, dev, hex, best, i) {
   gateway = substr(hop[r, h, "via"], 6)
   dev = hop[r, h, "dev"]
   if (gateway == "" || hop[r, h, "dead"] || hop[r, h, "onlink"]) return ""
-  if (gateway ~ /^fe[89ab][0-9a-f]:/ || !is_within(gateway, route[w, "prefix"])) return ""
+  if (gateway ~ /^fe[89ab][0-9a-f]:/) return ""
+  hex = hex_of(gateway)
+  read_block(route[w, "prefix"])
+  if (hex < first || last < hex) return ""
   for (i = 1; i <= route[w, "hops"]; i++) if (hop[w, i, "dev"] == dev) break
   if (i > route[w, "hops"] || !is_near(gateway, dev, 6)) return ""
-  # is_near has set the precedence of the best route that is there now.
-  if (precedence(route[w, "prefix"], route[w, "metric"], "") < most_by[gateway, dev]) return ""
+  best = best_line(gateway, dev, 6)
+  if (precedence(route[w, "prefix"], route[w, "metric"], "") < precedence_of_line(best)) return ""
   value["gateway"] = gateway
   return filled("hides")
-}
-
-function is_within(address, prefix) {
-  read_block(prefix)
-  address = hex_of(address)
-  return first <= address && address <= last
 }
 
 # --- Planning a configured route ----------------------------------------------
@@ -999,10 +1046,10 @@ function is_by_gateway(r,   h) {
   return 0
 }
 
-# The numbers are those of the rules at the top of this script.
-function take_hops(w,   dev, gateway, family, from, h) {
+# From which default route: the rules 1 to 3 at the top of this script. Returns what is missing, or
+# "". Rule 4 is in plan_route.
+function take_hops(w,   dev, family, from) {
   dev = named[w, "dev"]
-  gateway = named[w, "via"]
   family = route[w, "family"]
   value["dev"] = dev
   if (dev != "" && !(dev in is_up)) return filled("absent")
@@ -1011,24 +1058,32 @@ function take_hops(w,   dev, gateway, family, from, h) {
     add_hop(w, "", dev)
     return ""
   }
-  if (dev != "") from = best_default(family, dev) # 1
-  else if (doubtful[family] == "") from = best_default(family, "") # 2
-  else { # 3
-    dev = only_expected_dev()
-    if (dev == "") return choice[family]
-    from = best_default(family, dev, 1) # in table main only
-    if (!from) return missing_default(family, dev)
-  }
+  if (dev != "") return take_from(w, best_default(family, dev), dev) # 1
+  if (doubtful[family] == "") return take_from(w, best_default(family, ""), "") # 2
+  dev = only_expected_dev() # 3
+  if (dev == "") return choice[family]
+  from = best_default(family, dev, 1) # in table main only
+  return from ? take_from(w, from, dev) : missing_default(family, dev)
+}
+
+# The next hops of the default route by this device; without a device, all by which it leads out.
+# `from` is 0 where there is no such default route.
+function take_from(w, from, dev,   h) {
+  if (named[w, "via"] != "") return take_gateway(w, named[w, "via"], from, dev)
+  for (h = 1; h <= route[from, "hops"]; h++) if (is_by(from, h, dev)) copy_hop(w, from, h)
+  return route[w, "hops"] ? "" : missing_default(route[w, "family"], dev)
+}
+
+# The one next hop with this gateway. It need not be that of a default route if the device is known,
+# by its name or from the default route.
+function take_gateway(w, gateway, from, dev,   family, h) {
+  family = route[w, "family"]
   for (h = 1; h <= route[from, "hops"]; h++) {
-    if (!is_by(from, h, dev)) continue
-    # If a gateway is named, one next hop is wanted: the first with this gateway.
-    if (gateway != "" && (route[w, "hops"] || hop[from, h, "via"] != " via " gateway)) continue
+    if (!is_by(from, h, dev) || hop[from, h, "via"] != " via " gateway) continue
     copy_hop(w, from, h)
+    return ""
   }
-  if (route[w, "hops"]) return ""
-  # A named gateway need not be that of a default route, if the device is known: by its name, or
-  # from the default route.
-  if (gateway == "" || (dev == "" && !from)) return missing_default(family, dev)
+  if (dev == "" && !from) return missing_default(family, dev)
   if (dev == "") dev = device_of(gateway, family, devs_out(from, ""))
   add_hop(w, " via " gateway, dev)
   return ""
@@ -1092,8 +1147,8 @@ function mark_right_entries(r,   key, p, i, e) {
   }
 }
 
-# A request to delete one of ours behind the right route could hit the right one. Such a route
-# stays: Linux uses the right one before it.
+# Those of ours behind the right route stay if a request to delete them could hit the right one: see
+# "Deleting" above. Linux uses the right one before them.
 function keep_those_behind(key, i,   right, e, r, of_right) {
   right = at_key[key, i]
   of_right = part[right, "route"]
@@ -1145,14 +1200,12 @@ function add_missing(w,   p, key, verb) {
 
 # --- Deleting what is left of ours --------------------------------------------
 
-# In IPv4, several routes can have one key. Linux uses the first, so the last is deleted first: the
-# first is in use until the end, and is the first again if all is taken back. But those with fewer
-# next hops go before all others, because a request could hit them. For example, of these two,
+# Fewer next hops first, then more attributes first, then the last listed first: see "Deleting"
+# above. For example, of these two,
 #   10.1.0.0/16 via A
 #   10.1.0.0/16 nexthop via A nexthop via B
 # "via A" goes first, although it is in use. A request for the second would have deleted it instead,
-# and then the request for the first would have found nothing. For the same reason, of those with as
-# many next hops, those with more attributes (src, mtu, advmss) go first.
+# and then the request for the first would have found nothing.
 function delete_others(   n, most, attributes, e) {
   for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
   for (n = 0; n <= most; n++)
@@ -1169,7 +1222,7 @@ function attributes_of(r,   words) {
   return gsub(/ (src|mtu|advmss) /, "", words)
 }
 
-# Before or after the additions; or "optional", if it may fail.
+# "before", "after" or "optional": see "Deleting" above.
 function step_of_deletion(e,   r, is_joined) {
   r = part[e, "route"]
   is_joined = last_part[r] > first_part[r]

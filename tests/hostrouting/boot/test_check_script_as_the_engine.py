@@ -544,6 +544,39 @@ def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, comman
     assert engines.verdict != "ok"
 
 
+PREFERENCES = ["", " pref low", " pref high"]
+
+
+@pytest.mark.parametrize("second", PREFERENCES)
+@pytest.mark.parametrize("first", PREFERENCES)
+@pytest.mark.parametrize("is_forwarding", [0, 1])
+def test_the_preference_of_a_router(
+    namespace: Namespace, tmp_path: Path, is_forwarding: int, first: str, second: str
+) -> None:
+    """Of two IPv6 default routes with one metric, Linux uses that with the higher preference, and
+    the script and the engine expect it where its device is named, whichever is listed first.
+    """
+    routes = [f"default via fe80::1 dev eth0{first}", f"default dev eth1{second}"]
+    namespace.sysctl("ipv6/conf/all/forwarding", is_forwarding)
+    order = [PREFERENCES[1], PREFERENCES[0], PREFERENCES[2]]
+    used = "eth0" if order.index(first) > order.index(second) else "eth1"
+    for listed in (routes, routes[::-1]):
+        namespace.batch([f"route append {route}" for route in listed], family=IPV6)
+        answer = namespace.ip("-6", "route", "get", "fibmatch", "fd16::1").stdout
+        for dev in ("eth0", "eth1"):
+            config = check("fd16::/64", expected_devs=[dev])
+            engines = engines_check(namespace, config)
+            checked = Checked(namespace, config, tmp_path)
+            assert engines.objections(checked) == []
+            if first == second:
+                assert "ok" not in {checked.verdict, engines.verdict}
+                continue
+            assert f" dev {used} " in answer
+            verdict = "ok" if dev == used else "overlap"
+            assert (checked.verdict, engines.verdict) == (verdict, verdict)
+        namespace.batch([f"route del {route}" for route in listed], family=IPV6)
+
+
 @pytest.mark.parametrize(
     ("family", "commands", "verdict"),
     [

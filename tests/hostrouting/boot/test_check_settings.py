@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from hostrouting.boot.check_settings import _word, check_sentences, check_settings
-from hostrouting.boot.scripts import asset, render_check_script
+from hostrouting.boot.scripts import asset, render_check_script, render_static_routes_script
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
 from tests.support.check_script import check
+from tests.support.sections import expect, static
 
 SETTINGS = check_settings(check("172.16.0.0/16", "fd16::/48"))
 SCRIPT = asset("check-route-overlap.sh")
@@ -31,6 +33,12 @@ EXAMPLES = {
             allowed_devs=["wg*"],
             intended_rules=["fwmark 0x1"],
             service_cidrs=["10.96.0.0/12"],
+        )
+    ),
+    "static-routes.sh": render_static_routes_script(
+        HostRoutingConfig(
+            StaticRoutesConfig(True, (static("172.16.0.0/12", "10.0.0.1", "eth0"),)),
+            route_overlap=expect("10.0.0.0/8", expected_devs=["eth0"]),
         )
     ),
 }
@@ -62,7 +70,10 @@ def test_each_device_of_a_cni() -> None:
     shows that its CNI has pods is also one of a pod.
     """
     names = {_word(cni.name): cni.name for cni in CNIS}
-    rendered = {(names[name], *words) for name, *words in settings("cni")}
+    rendered: set[tuple[str, ...]] = set()
+    for name, use, *devices in settings("cni"):
+        for kind, pattern in zip(devices[::2], devices[1::2], strict=True):
+            rendered.add((names[name], use, kind, pattern))
     known: set[tuple[str, ...]] = set()
     for cni in CNIS:
         for device in cni.devices:

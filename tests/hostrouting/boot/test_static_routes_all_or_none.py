@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import ProbeRewriteConfig
 from hostrouting.model.prefix import IPV4, IPV6
 from tests.support.commands import fabric_host
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace
+from tests.support.own_routes import configured
 from tests.support.routes_script import (
     ETH0,
     HALF,
@@ -41,6 +43,29 @@ REPLY = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
 
 class TestWrites:
     """What is written, and in which order."""
+
+    def test_the_example(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The example in the script is what its planner reads and prints on such a host."""
+        namespace.batch(
+            [
+                "route add 172.16.0.0/12 via 10.0.0.9 dev eth0 proto 213",
+                "route add 10.5.0.0/16 via 10.0.0.1 dev eth0 proto 213",
+            ]
+        )
+        script = render_static_routes_script(configured(static("172.16.0.0/12")))
+        functions = tmp_path / "functions.sh"
+        functions.write_text(script.rpartition("\nmain ")[0])
+        text = f". {functions}; settings_and_lists | tee {tmp_path}/read | run_planner"
+        printed = namespace.run("bash", "-c", text).stdout
+        comment = re.search(r"^# For example, 172(.*\n#)+", script, re.MULTILINE)
+        assert comment
+        lines = re.findall("^#  +(.*)$", comment[0].partition("#\n")[0], re.MULTILINE)
+        routes = [line for line in lines if line.startswith("1 ")]
+        plan = [line for line in lines if not line.startswith("1 ")]
+        read = [line.strip() for line in (tmp_path / "read").read_text().splitlines()]
+        assert len(routes) == 3
+        assert [line for line in read if line in routes] == routes
+        assert printed.split() == " ".join(plan).split()
 
     def test_a_changed_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
         """The new one is added, then ours deleted, so no packet is lost; nothing is written twice."""

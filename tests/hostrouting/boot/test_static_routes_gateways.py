@@ -264,6 +264,12 @@ def test_on_link(
             True,
             id="ours is preferred",
         ),
+        pytest.param(
+            ["fd00:16::/64 dev eth1 pref high proto 4", f"{OURS_IPV6} pref low"],
+            "eth1",
+            True,
+            id="theirs is preferred, and dead",
+        ),
     ],
 )
 def test_the_route_that_linux_uses(
@@ -273,7 +279,8 @@ def test_the_route_that_linux_uses(
     router's preference does.
     """
     for dev in ("eth0", "eth1"):
-        namespace.sysctl(f"ipv4/conf/{dev}/ignore_routes_with_linkdown", 1)
+        for family in ("ipv4", "ipv6"):
+            namespace.sysctl(f"{family}/conf/{dev}/ignore_routes_with_linkdown", 1)
     namespace.batch([ROUTER, "address add 10.1.0.4/24 dev eth1"])
     namespace.batch(f"route append {route}" for route in there)
     lose_carriers(namespace, [lost])

@@ -4,9 +4,9 @@ import pickle
 
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
-from hostrouting.model.prefix import IP, as_ip
+from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import Route
-from hostrouting.testing import ecmp_node
+from hostrouting.testing import ecmp_node, plain_vm
 from tests.support.topologies import IB0, address, checked, rule, vm_with
 
 
@@ -25,6 +25,21 @@ def test_the_address_of_the_node() -> None:
     default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)
     second = address("10.1.0.4/24", "eth0")
     assert checked(vm_with(default, addresses=(second,))).node_ips == {4: second.ip}
+
+
+def test_an_own_address_without_its_local_route() -> None:
+    """Without the rule for table local, the addresses are named that the rule would bring back: not
+    one whose route in table local is gone, too.
+    """
+    host = plain_vm().snapshot(family=4)
+    (own,) = (address for address in host.addresses if address.dev != "lo")
+    host = host._replace(rules=tuple(rule for rule in host.rules if rule.priority))
+    findings = check_findings(checked(host))
+    assert [found.target for found in findings if found.name == "missing-rule"] == [str(own.ip)]
+    routes = [route for route in host.routes if route.prefix != Prefix.of(own.ip)]
+    assert len(routes) < len(host.routes)
+    findings = check_findings(checked(host._replace(routes=tuple(routes))))
+    assert "missing-rule" not in {found.name for found in findings}
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
