@@ -50,14 +50,15 @@ GATEWAYS = {
 }
 BASE = {4: as_ip("172.16.0.0"), 6: as_ip("fd00:16::")}
 ASIDE = {4: Prefix.parse("198.51.100.0/24"), 6: Prefix.parse("2001:db8:a::/48")}
-DESTINATIONS = {
-    family: [
-        *(BASE[family] + number for number in range(19)),
-        *map(as_ip, GATEWAYS[family]),
-        ASIDE[family].ip,
-    ]
-    for family in (4, 6)
-}
+
+
+def destinations(family: int) -> list[IP]:
+    """The addresses that both are asked about."""
+    in_the_block = [BASE[family] + number for number in range(19)]
+    return [*in_the_block, *map(as_ip, GATEWAYS[family]), ASIDE[family].ip]
+
+
+DESTINATIONS = {4: destinations(4), 6: destinations(6)}
 
 
 class Linux:
