@@ -156,7 +156,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that needs what this machine lacks, before any of its fixtures is made."""
-    require(*dict.fromkeys(name for mark in item.iter_markers("needs") for name in mark.args))
+    names: list[str] = []
+    for mark in item.iter_markers("needs"):
+        names += mark.args
+    require(*dict.fromkeys(names))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -99,13 +99,12 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
     ratio = statistics.median(one / two for one, two in zip(times[ours], times[other], strict=True))
     medians = [statistics.median(times[name]) for name in (ours, other)]
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
-    goal = (
-        f"≤ {limit:g} ×"
-        if limit > 1
-        else f"≥ {1 / limit:.3g} × faster"
-        if limit < 1
-        else "not slower"
-    )
+    if limit > 1:
+        goal = f"≤ {limit:g} ×"
+    elif limit < 1:
+        goal = f"≥ {1 / limit:.3g} × faster"
+    else:
+        goal = "not slower"
     measured = f"{shown} ({seconds(medians[0])}, {seconds(medians[1])})"
     return f"{work}, beside {other}", measured, goal, bar(ratio / limit)
 

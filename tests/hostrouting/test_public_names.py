@@ -37,7 +37,9 @@ def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
     block = next(statement for statement in tree.body if isinstance(statement, ast.If))
     imports = [statement for statement in block.body if isinstance(statement, ast.ImportFrom)]
-    seen = {alias.asname: statement.module for statement in imports for alias in statement.names}
+    seen: dict[str | None, str | None] = {}
+    for statement in imports:
+        seen |= {alias.asname: statement.module for alias in statement.names}
     assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}
 
 
@@ -50,8 +52,10 @@ def test_the_catalogue_of_a_package(package: str) -> None:
     """
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
     imports = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
-    names = sorted(alias.name for statement in imports for alias in statement.names)
-    assert sorted(importlib.import_module(f"hostrouting.{package}").__all__) == names
+    names: list[str] = []
+    for statement in imports:
+        names += [alias.name for alias in statement.names]
+    assert sorted(importlib.import_module(f"hostrouting.{package}").__all__) == sorted(names)
     assert f"`hostrouting.{package}`" in (ROOT.parent / "docs/library.md").read_text(
         encoding="utf-8"
     )

@@ -6,6 +6,7 @@ import math
 import random
 import threading
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 import attrs
@@ -276,15 +277,16 @@ def parallel(spec: Spec, now: float, around: Around) -> Result:
         around = around._replace(stop=first, by=spec)
     members = together(spec, now, around)
     end = max((member.end for member in members), default=now)
-    lines = tuple(line for member in members for line in member.lines)
+    lines = tuple(chain.from_iterable(member.lines for member in members))
 
-    bad = sorted((member for member in members if member.how in WORST), key=lambda bad: bad.end)
+    bad = [member for member in members if member.how in WORST]
     if not bad:
         return Result(end, "ok", lines=lines)
+    bad.sort(key=lambda member: member.end)
     worst = min(bad, key=lambda member: WORST.index(member.how))
     failures = worst.failures
     if worst.how != "exit":
-        failures = tuple(path for member in bad for path in member.failures)
+        failures = tuple(chain.from_iterable(member.failures for member in bad))
     return worst._replace(end=end, lines=lines, failures=failures)
 
 

@@ -86,7 +86,8 @@ class AzureNode:
 
     def leave(self, mac: str, *ips: str, times: int = 1) -> None:
         """Add what azure-vnet adds in bridge mode for a pod with these addresses, except the veth."""
-        add_rules(self.node, [rule for ip in ips for rule in pod_rules(ip, mac) * times])
+        for ip in ips:
+            add_rules(self.node, pod_rules(ip, mac) * times)
         self.node.batch(
             f"neigh add {ip} lladdr {mac} dev azure0 nud permanent" for ip in ips if ":" not in ip
         )
@@ -194,11 +195,8 @@ class AzureNode:
         """What the host's programs print."""
         rules = self.node.run("ebtables-nft-save").stdout.splitlines()
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
-        routes = [
-            line
-            for option in "46"
-            for line in self.node.ip(f"-{option}", "route").stdout.splitlines()
-        ]
+        routes = self.node.ip("-4", "route").stdout.splitlines()
+        routes += self.node.ip("-6", "route").stdout.splitlines()
         return State(
             tuple(rule.removeprefix("-A ") for rule in rules if rule.startswith("-A ")),
             tuple(sorted(line.strip() for line in neighbours)),

@@ -169,8 +169,11 @@ class EnginesCheck:
         report = check_snapshot(snapshot, config)
         own_types = [route.prefix for route in snapshot.routes if route.type in _OWN_TYPES]
         own = [*_OWN, *(prefix for prefix in own_types if prefix.first == prefix.last)]
-        has_dead_hops = any(hop.dead for route in snapshot.routes for hop in route.next_hops)
-        doubts = {doubt.name for family in report.families for doubt in family.doubts}
+        is_certain = True
+        for route in snapshot.routes:
+            is_certain = is_certain and not any(hop.dead for hop in route.next_hops)
+        for family in report.families:
+            is_certain = is_certain and "not-judged" not in {doubt.name for doubt in family.doubts}
         return cls(
             report.verdict,
             tuple(
@@ -179,7 +182,7 @@ class EnginesCheck:
             ),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
             tuple(own),
-            is_certain=not has_dead_hops and "not-judged" not in doubts,
+            is_certain=is_certain,
         )
 
     def broken_laws(self, checked: Checked) -> list[str]:

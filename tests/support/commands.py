@@ -31,23 +31,22 @@ def rule_command(rule: Rule) -> str:
 
 def route_command(route: Route, onlink: str = " onlink") -> str:
     """The command that appends the route behind those with the same key; every gateway is on-link."""
-    words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
-    words += [f"tos {route.tos:#x}"] if route.tos else []
-    words.append(f"proto {route.protocol}")
-    hops = [
-        f"via {hop.gateway} dev {hop.dev}{onlink}" if hop.gateway else f"dev {hop.dev}"
-        for hop in route.next_hops
-    ]
-    hops = [" ".join([*(ENCAPS[word] for word in route.unread), hop]) for hop in hops]
-    weights = [f"weight {hop.weight}" for hop in route.next_hops]
-    words += (
-        hops
-        if len(hops) == 1
-        else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
-    )
-    words += [f"mtu {route.mtu}"] if route.mtu else []
-    words += [f"advmss {route.advmss}"] if route.advmss else []
-    return " ".join(words)
+    words = f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"
+    if route.tos:
+        words += f" tos {route.tos:#x}"
+    words += f" proto {route.protocol}"
+    encaps = "".join(f"{ENCAPS[word]} " for word in route.unread)
+    for hop in route.next_hops:
+        way = f"via {hop.gateway} dev {hop.dev}{onlink}" if hop.gateway else f"dev {hop.dev}"
+        if len(route.next_hops) == 1:
+            words += f" {encaps}{way}"
+        else:
+            words += f" nexthop {encaps}{way} weight {hop.weight}"
+    if route.mtu:
+        words += f" mtu {route.mtu}"
+    if route.advmss:
+        words += f" advmss {route.advmss}"
+    return words
 
 
 def ports(*names: str) -> list[str]:

@@ -11,6 +11,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,15 +56,17 @@ def _make_the_folder_for_sockets() -> None:
     tempfile.tempdir = usual
 
 
+_ONLY_ELSEWHERE = re.compile(r"\.testing|\.__main__$")
+"""Modules that the command line does not load."""
+
+
 @cache
 def _imported() -> ForkServerContext:
     """A server of forks that have imported everything."""
-    modules = [
-        module.name
-        for package in (hostrouting, phases)
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if not module.name.endswith(".__main__") and ".testing" not in module.name
-    ]
+    modules: list[str] = []
+    for package in (hostrouting, phases):
+        every = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        modules += [module.name for module in every if not _ONLY_ELSEWHERE.search(module.name)]
     _make_the_folder_for_sockets()
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*modules, *_LATER, __name__])

@@ -206,11 +206,10 @@ class Namespace:
     def addresses(self) -> tuple[Address, ...]:
         """All addresses, by device."""
         done = self.ip("-N", "-j", "address")
-        return tuple(
-            _address(entry, link["ifname"])
-            for link in json.loads(done.stdout)
-            for entry in link["addr_info"]
-        )
+        addresses: list[Address] = []
+        for link in json.loads(done.stdout):
+            addresses += [_address(entry, link["ifname"]) for entry in link["addr_info"]]
+        return tuple(addresses)
 
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables, as the kernel lists them."""
@@ -269,14 +268,20 @@ def _ip(text: str | None) -> IP | None:
 
 
 def _next_hops(entry: dict[str, Any]) -> tuple[NextHop, ...]:
-    return tuple(
-        NextHop(
-            hop.get("dev"),
-            gateway=_ip(hop.get("gateway") or hop.get("via", {}).get("host")),
-            weight=hop.get("weight", 1),
-            **{flag: flag in hop.get("flags", []) for flag in ("onlink", "linkdown", "dead")},
-        )
-        for hop in entry.get("nexthops") or ([entry] if "dev" in entry else [])
+    if "nexthops" in entry:
+        return tuple(map(_next_hop, entry["nexthops"]))
+    return (_next_hop(entry),) if "dev" in entry else ()
+
+
+def _next_hop(entry: dict[str, Any]) -> NextHop:
+    flags = entry.get("flags", [])
+    return NextHop(
+        entry.get("dev"),
+        gateway=_ip(entry.get("gateway") or entry.get("via", {}).get("host")),
+        weight=entry.get("weight", 1),
+        onlink="onlink" in flags,
+        linkdown="linkdown" in flags,
+        dead="dead" in flags,
     )
 
 
@@ -301,16 +306,13 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first
         # one after.
         expired=entry["expires"] <= 0 if "expires" in entry else None,
-        unread=tuple(
-            sorted(
-                {
-                    f"encap {hop['encap']}"
-                    for hop in (entry, *entry.get("nexthops", ()))
-                    if "encap" in hop
-                }
-            )
-        ),
+        unread=_encaps([entry, *entry.get("nexthops", ())]),
     )
+
+
+def _encaps(hops: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """The encapsulations of next hops, each once."""
+    return tuple(sorted({f"encap {hop['encap']}" for hop in hops if "encap" in hop}))
 
 
 def _rule(entry: dict[str, Any], family: int) -> Rule:

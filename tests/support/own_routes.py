@@ -33,12 +33,11 @@ PREFIXES = {
 }
 EVERY = [*PREFIXES[IPV4], *PREFIXES[IPV6]]
 HOPS = {
-    family: [
-        *(NextHop("eth0", gateway=as_ip(f"{net}{number}")) for number in (1, 2, 3)),
-        NextHop("eth1"),
-    ]
-    for family, net in ((IPV4, "10.0.0."), (IPV6, "fd00:99::"))
+    IPV4: [NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2, 3)],
+    IPV6: [NextHop("eth0", gateway=as_ip(f"fd00:99::{number}")) for number in (1, 2, 3)],
 }
+HOPS[IPV4].append(NextHop("eth1"))
+HOPS[IPV6].append(NextHop("eth1"))
 _METRICS = st.sampled_from([0, 5])
 
 

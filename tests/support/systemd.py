@@ -300,15 +300,14 @@ def _descendant(pid: int, name: str) -> int:
     return 0
 
 
-def _is_cleared_away(group: str) -> bool:
+def _is_cleared_away(name: str) -> bool:
     """Remove the control groups of a system that has ended, unless the last of its processes have
     not quite ended.
     """
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    groups = [Path(words[4]) / group for words in lines if words[words.index("-") + 1] == "cgroup2"]
-    for directory in (
-        directory for group in groups for directory, _, _ in os.walk(group, topdown=False)
-    ):
-        with suppress(OSError):
-            Path(directory).rmdir()
+    groups = [Path(words[4]) / name for words in lines if words[words.index("-") + 1] == "cgroup2"]
+    for group in groups:
+        for directory, _, _ in os.walk(group, topdown=False):
+            with suppress(OSError):
+                Path(directory).rmdir()
     return not any(group.exists() for group in groups)

@@ -143,26 +143,23 @@ class TestOnLinux:
             f"neigh replace {ip} dev {dev} lladdr {mac} nud {nud}"
             for ip, (dev, mac, nud) in entries.items()
         )
+        expected: dict[str, bool] = {}
+        for option in ("-4", "-6"):
+            done = node.ip("-j", option, "neigh", "show", "nud", "all")
+            for entry in json.loads(done.stdout):
+                is_kept = "PERMANENT" in entry["state"] and "extern_learn" not in entry
+                mac = entry.get("lladdr", "")
+                neighbour = Neighbour(entry["dst"], mac, entry["dev"], permanent=is_kept)
+                expected[str(neighbour)] = is_kept
+        macs: dict[str, str] = {}
+        for link in json.loads(node.ip("-j", "link").stdout):
+            if link.get("address"):
+                macs[link["ifname"]] = link["address"]
+
         view = KernelLinkLayer().look()
-        shown = [
-            entry
-            for option in "46"
-            for entry in json.loads(
-                node.ip("-j", f"-{option}", "neigh", "show", "nud", "all").stdout
-            )
-        ]
-        assert {str(entry): entry.permanent for entry in view.neighbours} == {
-            str(
-                Neighbour(entry["dst"], entry.get("lladdr", ""), entry["dev"], permanent=is_kept)
-            ): is_kept
-            for entry in shown
-            for is_kept in ["PERMANENT" in entry["state"] and "extern_learn" not in entry]
-        }
-        links = {
-            link["ifname"]: link.get("address", "")
-            for link in json.loads(node.ip("-j", "link").stdout)
-        }
-        assert view.macs == {name: mac for name, mac in links.items() if mac}
+
+        assert {str(entry): entry.permanent for entry in view.neighbours} == expected
+        assert view.macs == macs
 
     def test_an_end_that_moves(self, node: Namespace) -> None:
         """An end in a third namespace is read there; one in this namespace, too; deleting it

@@ -5,6 +5,7 @@ opens it.
 import os
 import re
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -468,21 +469,25 @@ def test_a_folder_that_others_can_change(gate: Gate, folder: str, change: str) -
 
 # What bash takes from its environment, or its manual calls special, and every name that gate.sh
 # itself uses.
+NAMES_OF_GATE = """
+required wanted only_step mode now began activity has_failed owner_of permissions_of
+enter_host_network steps reason fault time_limit time_left step_limit work_time kill_after signal
+"""
+PATHS_OF_BASH = "BASH_ENV ENV LD_PRELOAD CDPATH PATH HISTFILE BASH_ARGV0"
+FUNCTIONS_OF_GATE = "exit trap main flock timeout env"
 ENVIRONMENTS = [
     *({"FUNCNEST": str(depth)} for depth in (1, 2, 3)),
-    *(
-        {name: "/evil"}
-        for name in ("BASH_ENV", "ENV", "LD_PRELOAD", "CDPATH", "PATH", "HISTFILE", "BASH_ARGV0")
-    ),
+    *({name: "/evil"} for name in PATHS_OF_BASH.split()),
     *(
         {"SHELLOPTS": name}
-        for name in ("noexec", "errexit:nounset", "noglob", "xtrace", "posix", "onecmd")
+        for name in ["noexec", "errexit:nounset", "noglob", "xtrace", "posix", "onecmd"]
     ),
-    *({"BASHOPTS": name} for name in ("failglob", "extdebug", "execfail")),
+    *({"BASHOPTS": name} for name in ["failglob", "extdebug", "execfail"]),
     *(
         {name: value}
-        for name in ("SECONDS", "UID", "EUID", "LINENO", "TMOUT")
-        for value in ("-99999", "99999", "x", "0.000001")
+        for name, value in product(
+            ("SECONDS", "UID", "EUID", "LINENO", "TMOUT"), ("-99999", "99999", "x", "0.000001")
+        )
     ),
     {"POSIXLY_CORRECT": "1"},
     {"GLOBIGNORE": "*"},
@@ -491,35 +496,8 @@ ENVIRONMENTS = [
     {"BASH_COMPAT": "3.1"},
     {"LC_ALL": "de_DE@nowhere"},
     {"PS4": "$(kill $$)"},
-    *(
-        {f"BASH_FUNC_{name}%%": "() { builtin exit 0; }"}
-        for name in ("exit", "trap", "main", "flock", "timeout", "env")
-    ),
-    *(
-        {name: "a"}
-        for name in (
-            "required",
-            "wanted",
-            "only_step",
-            "mode",
-            "now",
-            "began",
-            "activity",
-            "has_failed",
-            "owner_of",
-            "permissions_of",
-            "enter_host_network",
-            "steps",
-            "reason",
-            "fault",
-            "time_limit",
-            "time_left",
-            "step_limit",
-            "work_time",
-            "kill_after",
-            "signal",
-        )
-    ),
+    *({f"BASH_FUNC_{name}%%": "() { builtin exit 0; }"} for name in FUNCTIONS_OF_GATE.split()),
+    *({name: "a"} for name in NAMES_OF_GATE.split()),
 ]
 
 

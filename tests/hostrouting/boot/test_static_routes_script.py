@@ -133,11 +133,15 @@ def may_be_ours(route: Route) -> bool:
 
 def command_of(route: Route) -> str:
     """The command that appends a route, with what only IPv6 has."""
-    end = "" if route.expired is None else f" expires {0 if route.expired else 600}"
-    sources = "" if route.source is None else f" from {route.source}"
-    return route_command(route) + (
-        f"{sources} pref {route.preference}{end}" if route.prefix.family == IPV6 else ""
-    )
+    words = route_command(route)
+    if route.prefix.family != IPV6:
+        return words
+    if route.source is not None:
+        words += f" from {route.source}"
+    words += f" pref {route.preference}"
+    if route.expired is not None:
+        words += " expires 0" if route.expired else " expires 600"
+    return words
 
 
 def state_of(namespace: Namespace, guise: Mapping[str, tuple[int, str]] | None = None) -> Snapshot:
@@ -324,8 +328,8 @@ def assert_nothing_was_done(outcome: Outcome, oracle: RoutePlan) -> None:
     }
     assert conflicts <= set(outcome.destinations_of("ROUTE-CONFLICT"))
     # Only the kernel knows if a gateway is near.
-    refused = [line for line in outcome.ran.lines if line.startswith("<3>static-routes: route ")]
-    far = [line for line in refused if any(f" via {gateway}" in line for gateway in GATEWAYS)]
+    by_gateway = re.compile(rf"<3>static-routes: route .* via ({'|'.join(GATEWAYS)})")
+    far = [line for line in outcome.ran.lines if by_gateway.match(line)]
     planned = {step.route.key for step in oracle.steps}
     assert conflicts or oracle.waiting or shared & planned or far
 

@@ -100,17 +100,16 @@ def test_each_line(snapshot: object) -> None:
 
     Sentences without the text of a route or a rule stay below 160 characters.
     """
-    said = [
-        (name, finding)
-        for name, host in HOSTS.items()
-        for finding in findings(host, **SECTIONS.get(name, {}))
-    ]
-    assert snapshot == "\n".join(
-        f"{name}: {finding.severity}: {finding.line}" for name, finding in said
-    )
+    lines: list[str] = []
+    said: list[Finding] = []
+    for name, host in HOSTS.items():
+        for finding in findings(host, **SECTIONS.get(name, {})):
+            lines.append(f"{name}: {finding.severity}: {finding.line}")
+            said.append(finding)
+    assert snapshot == "\n".join(lines)
     plain = [
         finding.sentence
-        for _, finding in said
+        for finding in said
         if "[" not in finding.sentence and "rule" not in finding.sentence
     ]
     assert max(map(len, plain)) < 160

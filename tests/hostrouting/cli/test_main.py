@@ -133,36 +133,38 @@ def test_bad_usage(words: str, problem: str) -> None:
     assert (said.code, said.out, problem in said.err) == (2, "", True)
 
 
+def texts_in(source: str) -> list[str]:
+    """The texts of a program; "value" stands for what they insert."""
+    texts: list[str] = []
+    pieces: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(source)):  # a whole comes before its parts
+        if isinstance(node, ast.JoinedStr):
+            pieces.update(node.values)
+            parts = [
+                part.value if isinstance(part, ast.Constant) else "value" for part in node.values
+            ]
+            texts.append("".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and node not in pieces:
+            texts.append(str(node.value))
+    return texts
+
+
 def test_proposed_commands_can_be_typed() -> None:
     """Each command that a message of ours proposes has all its arguments, and no others."""
     pattern = re.compile(
         rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{'|'.join(COMMANDS)})\b[^;,`()'\"\\\n]*)"
     )
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "hostrouting").rglob("*.sh")]
-    for path in (ROOT / "hostrouting").rglob("*.py"):
-        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-        joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
-        parts = {id(part) for node in joined for part in node.values}
-        texts += [
-            str(node.value)
-            for node in nodes
-            if isinstance(node, ast.Constant) and id(node) not in parts
-        ]
-        texts += [
-            "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "value"
-                for part in node.values
-            )
-            for node in joined
-        ]
-    proposed = {command for text in texts for command in pattern.findall(text)}
-    assert {"hostrouting status", "hostrouting snapshot > FILE"} <= {
-        command.strip() for command in proposed
-    }
+    package = ROOT / "hostrouting"
+    texts = [path.read_text(encoding="utf-8") for path in package.rglob("*.sh")]
+    for path in package.rglob("*.py"):
+        texts += texts_in(path.read_text(encoding="utf-8"))
+    proposed: set[str] = set()
+    for text in texts:
+        proposed.update(command.strip() for command in pattern.findall(text))
+    assert {"hostrouting status", "hostrouting snapshot > FILE"} <= proposed
     for command in proposed:
-        make_parser().parse_args(
-            shlex.split(re.split(" > | # | [|] ", command)[0].rstrip(". "))[1:]
-        )
+        typed = re.split(" > | # | [|] ", command)[0].rstrip(". ")
+        make_parser().parse_args(shlex.split(typed)[1:])
 
 
 # What is read.

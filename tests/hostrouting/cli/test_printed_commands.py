@@ -308,19 +308,22 @@ def test_what_is_printed_can_be_typed(host: str, tmp_path: Path) -> None:
     and the guard.
     """
     with made(host, tmp_path) as machine:
-        proposals = [proposal for words in PAGES for proposal in printed(machine, words)]
-        for question in {
-            proposal.command: proposal for proposal in proposals if proposal.is_question
-        }.values():
+        proposals: list[Printed] = []
+        for words in PAGES:
+            proposals += printed(machine, words)
+        questions: dict[str, Printed] = {}
+        changes: dict[str, Printed] = {}
+        for proposal in proposals:
+            once = questions if proposal.is_question else changes
+            once[proposal.command] = proposal
+        for question in questions.values():
             type_and_see(machine, question, 0)
         start_and_guard(machine)
         usual = verdict(machine)
     assert proposals
-    for proposal in {
-        proposal.command: proposal for proposal in proposals if not proposal.is_question
-    }.values():
+    for change in changes.values():
         with made(host, tmp_path) as machine:
-            type_and_see(machine, proposal, usual)
+            type_and_see(machine, change, usual)
 
 
 def test_a_repair_without_the_configuration_keeps_what_the_scripts_say(tmp_path: Path) -> None:

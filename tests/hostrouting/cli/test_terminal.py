@@ -49,24 +49,24 @@ def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapsho
     """The oracle is the verdict on each address alone."""
     family, snapshot = node
     block = block_of(family)
-    size = block.last - block.first + 1
-    width = width_of(family)
-    alone = (
-        config_of(str(Prefix(family, address, width)))
-        for address in range(block.first, block.last + 1)
-    )
-    lost = [check_snapshot(snapshot, config).verdict == "overlap" for config in alone]
+    lost: list[bool] = []
+    for address in range(block.first, block.last + 1):
+        alone = config_of(str(Prefix(family, address, width_of(family))))
+        lost.append(check_snapshot(snapshot, alone).verdict == "overlap")
+
     shown = page_of(snapshot, str(block))
-    cells = [
-        code == RED for code, run in re.findall(r"\x1b\[(3[123])m([░▒█]+)", shown) for _ in run
-    ]
+
+    cells: list[bool] = []
+    for code, run in re.findall(r"\x1b\[(3[123])m([░▒█]+)", shown):
+        cells += [code == RED] * len(run)
     assert cells == [cell == "█" for cell in re.sub(r"[^░▒█]", "", shown)]  # without colours, too
-    count = len(cells)
-    wanted = [
-        any(lost[cell * size // count : -(-(cell + 1) * size // count)]) for cell in range(count)
-    ]
+    wanted: list[bool] = []
+    for cell in range(len(cells)):
+        first = cell * len(lost) // len(cells)
+        end = -(-(cell + 1) * len(lost) // len(cells))
+        wanted.append(any(lost[first:end]))
     assert cells == wanted
-    assert count or not any(lost)
+    assert cells or not any(lost)
 
 
 def test_the_strip_of_a_node() -> None:

@@ -102,12 +102,10 @@ def test_every_field_is_drawn() -> None:
                 seen.setdefault((type(value), name), set()).add(str(getattr(value, name)))
 
     look()
-    classes = [
-        kind
-        for kind in vars(sections).values()
-        if isinstance(kind, type) and kind.__module__ == sections.__name__
-    ]
-    fields = {(cls, name) for cls in classes for name in cls.__annotations__}
+    fields: set[tuple[type, str]] = set()
+    for kind in vars(sections).values():
+        if isinstance(kind, type) and kind.__module__ == sections.__name__:
+            fields |= {(kind, name) for name in kind.__annotations__}
     assert {key for key, values in seen.items() if len(values) > 1} == fields
 
 

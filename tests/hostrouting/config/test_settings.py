@@ -359,10 +359,10 @@ azureVnetCleanup.managed[0] | has host bits set; write "172.16.0.0/16", or "172.
 azureVnetCleanup.managed[0] | is too wide for a network of pods | ["10.0.0.0/7", "fd00::/31"]
 azureVnetCleanup.dryRun | is not true or false | [0]
 """
-ROWS: list[tuple[str, str, list[Any]]] = [
-    (key, rule, json.loads(values))
-    for key, rule, values in (row.split(" | ") for row in VALUES.strip().splitlines())
-]
+ROWS: list[tuple[str, str, list[Any]]] = []
+for _row in VALUES.strip().splitlines():
+    _key, _rule, _values = _row.split(" | ")
+    ROWS.append((_key, _rule, json.loads(_values)))
 ROWS += [
     ("staticRoutes.routes[0].dev", "is not a string of up to 255", ["e" * 256]),
     ("gate.units[0]", "is not the name of a service", [f"{'k' * 246}.service"]),

@@ -119,10 +119,10 @@ def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
 
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     """The files of a configuration, as `disk` has them."""
-    return {
-        file.path: (file.target or file.text, 0 if file.target else file.mode)
-        for file in files_of(config)
-    }
+    files: dict[str, tuple[str, int]] = {}
+    for file in files_of(config):
+        files[file.path] = (file.target, 0) if file.target else (file.text, file.mode)
+    return files
 
 
 def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
@@ -133,20 +133,17 @@ def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
 def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRoutingConfig) -> None:
     """Files, routes, table and units are those of the configuration, and nothing else changed."""
     assert disk(host) == wanted_disk(config)
-    assert {route.key for route in our_routes(host)} == {
-        route.key for route in (*config.static_routes.routes, *reply_routes(config))
-    }
+    wanted = (*config.static_routes.routes, *reply_routes(config))
+    assert {route.key for route in our_routes(host)} == {route.key for route in wanted}
     listing = host.nftables.tables.get(TABLE, "")
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
     assert Configure(config, host=host).plan().is_empty
     manager = manager_of(host)
-    units = {
-        unit.replace("@.", "@kube1.") for each in (config, *others) for unit in gated_units(each)
-    }
-    units |= {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
-    assert {shown["NeedDaemonReload"] for shown in manager.show(("NeedDaemonReload",), *units)} == {
-        "no"
-    }
+    units = {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
+    for each in (config, *others):
+        units |= {unit.replace("@.", "@kube1.") for unit in gated_units(each)}
+    for shown in manager.show(("NeedDaemonReload",), *units):
+        assert shown["NeedDaemonReload"] == "no"
     assert (manager.states.get(LAYOUT.guard_unit) == "active") is config.guard.enabled
     assert host.files.locked == set()
 
@@ -183,9 +180,8 @@ class TestLaws:
         assert_installed(host, new, old)
         if new == NOTHING:
             # A marker that cannot be removed stops nothing, and stays until the next boot.
-            assert {f"remove {path}" for path in LAYOUT.markers if path in host.files.texts} <= {
-                *failed
-            }
+            left = [path for path in LAYOUT.markers if path in host.files.texts]
+            assert {f"remove {path}" for path in left} <= set(failed)
             assert host.kernel.snapshot() == before
 
     @given(possible(), possible())
@@ -199,18 +195,17 @@ class TestLaws:
         plan = Configure(new, host=host).plan()
         assert mishaps.events == []
         report = phases.run(Configure(new, host=host), observers=[], clock=FakeClock())
-        effects = [effects_of(step.result) for step in report.walk()]
-        assert {path for effect in effects for path in effect.files} == {
-            *plan.files.written_paths,
-            *plan.files.removes,
-        }
-        assert {str(operation) for effect in effects for operation in effect.operations} == {
-            *map(str, (*plan.systemd, *plan.operations))
-        }
-        routes = plan.routes.changes
-        assert {change.route.key for effect in effects for change in effect.changes} == {
-            step.route.key for step in routes
-        }
+        files: set[str] = set()
+        operations: set[str] = set()
+        keys: set[object] = set()
+        for step in report.walk():
+            effects = effects_of(step.result)
+            files.update(effects.files)
+            operations.update(map(str, effects.operations))
+            keys.update(change.route.key for change in effects.changes)
+        assert files == {*plan.files.written_paths, *plan.files.removes}
+        assert operations == set(map(str, (*plan.systemd, *plan.operations)))
+        assert keys == {change.route.key for change in plan.routes.changes}
 
     @given(possible(), possible(), st.sampled_from(TASKS))
     def test_a_task_alone(

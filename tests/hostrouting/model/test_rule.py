@@ -33,7 +33,7 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
     """Each selector with its value: a known word at its place, and an unknown one at the end."""
     rule = Rule(**{"family": 4, "priority": 7, **fields})
     assert rule.selection == text
-    assert " ".join(word for pair in rule.selectors() for word in pair) == text.removeprefix("not ")
+    assert " ".join(map(" ".join, rule.selectors())) == text.removeprefix("not ")
     assert text.removeprefix("not ") in str(rule)
 
 

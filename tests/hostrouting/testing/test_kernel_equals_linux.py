@@ -50,14 +50,15 @@ GATEWAYS = {
 }
 BASE = {4: as_ip("172.16.0.0"), 6: as_ip("fd00:16::")}
 ASIDE = {4: Prefix.parse("198.51.100.0/24"), 6: Prefix.parse("2001:db8:a::/48")}
-DESTINATIONS = {
-    family: [
-        *(BASE[family] + number for number in range(19)),
-        *map(as_ip, GATEWAYS[family]),
-        ASIDE[family].ip,
-    ]
-    for family in (4, 6)
-}
+
+
+def destinations(family: int) -> list[IP]:
+    """The addresses that both are asked about."""
+    in_the_block = [BASE[family] + number for number in range(19)]
+    return [*in_the_block, *map(as_ip, GATEWAYS[family]), ASIDE[family].ip]
+
+
+DESTINATIONS = {4: destinations(4), 6: destinations(6)}
 
 
 class Linux:
@@ -156,33 +157,38 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
     """
     usual: list[RouteType] = ["unicast"] * 12
     kind = draw(st.sampled_from([*usual, *PATHLESS]))
-    gateway = draw(st.sampled_from([None, None, None, *GATEWAYS[family]]))
-    no_device = (
-        [] if gateway and family == IPV6 else [None]
-    )  # the fake kernel does not choose as Linux does
-    hop = NextHop(
-        draw(st.sampled_from([*DEVICES, *DEVICES, *no_device])),
-        gateway=as_ip(gateway) if gateway else None,
-    )
-    several = (
-        [hop]
-        if family == IPV6
-        else [*[hop] * 4, *(NextHop(dev, gateway=hop.gateway) for dev in DEVICES)]
-    )
-    hops = tuple(dict.fromkeys((hop, draw(st.sampled_from(several)))))
-    sources = [
-        ip for ip in (as_ip("10.0.1.4"), as_ip("fd00:16::4"), *own, *own) if ip.version == family
-    ]
-    return Route(
+    gateway = draw(st.sampled_from([None, None, None, *map(as_ip, GATEWAYS[family])]))
+    hops = draw(next_hops(family, gateway))
+    fixed = [as_ip("10.0.1.4" if family == IPV4 else "fd00:16::4")]
+    sources = fixed + 2 * [ip for ip in own if ip.version == family]
+    route = Route(
         draw(prefixes(family)),
-        hops if kind == "unicast" and hop != NextHop() else (),
         table=draw(st.sampled_from([254, 254, 254, 100])),
         metric=draw(st.sampled_from([0, 100, 256])),
         type=kind,
-        scope=SCOPE_LINK if family == IPV4 and kind == "unicast" and not gateway else 0,
         protocol=draw(st.sampled_from([213, 213, 4])),
-        prefsrc=draw(st.none() | st.sampled_from(sources)) if kind == "unicast" else None,
     )
+    if kind != "unicast":
+        return route
+    if family == IPV4 and gateway is None:
+        route = route._replace(scope=SCOPE_LINK)
+    return route._replace(next_hops=hops, prefsrc=draw(st.none() | st.sampled_from(sources)))
+
+
+@st.composite
+def next_hops(draw: st.DrawFn, family: int, gateway: IP | None) -> tuple[NextHop, ...]:
+    """One next hop or two by this gateway; none if it would have neither a gateway nor a device."""
+    devices: list[str | None] = [*DEVICES, *DEVICES]
+    if family == IPV4 or gateway is None:  # else the fake kernel does not choose as Linux does
+        devices.append(None)
+    hop = NextHop(draw(st.sampled_from(devices)), gateway=gateway)
+    second = hop
+    if family == IPV4:
+        others = [NextHop(dev, gateway=gateway) for dev in DEVICES]
+        second = draw(st.sampled_from([*[hop] * 4, *others]))
+    if hop == NextHop():
+        return ()
+    return tuple(dict.fromkeys((hop, second)))
 
 
 @st.composite

@@ -394,8 +394,7 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
 
 def has_a_rule_for_protocols(snapshot: Snapshot) -> bool:
     """Whether a rule selects by the protocol of packets."""
-    words = [word for rule in snapshot.rules for word, _ in rule.others]
-    return "ipproto" in words
+    return any("ipproto" in dict(rule.others) for rule in snapshot.rules)
 
 
 def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
