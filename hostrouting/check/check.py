@@ -34,7 +34,6 @@ from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import Finding
-from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IP, Prefix, ip_at
 from hostrouting.text import spoken
 
@@ -81,9 +80,11 @@ def check_kernel(
 
     if ctx is None:
         attempt()
-    else:
-        with suppress(NotReady):
-            await_result(ctx, backend, attempt, wait=wait)
+        return report
+    from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
+
+    with suppress(NotReady):
+        await_result(ctx, backend, attempt, wait=wait)
     return report
 
 

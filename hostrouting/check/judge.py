@@ -119,7 +119,7 @@ class Judge:
         judge most of them. The route is kept alive, so that no other one gets its identity.
         """
 
-    def opinion(self, decision: Decision, packets: Packets = Packets.PLAIN) -> Opinion:
+    def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
         route = decision.route
         if route is None:
@@ -187,7 +187,7 @@ def own_range(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     """
     if taken.route.type != "local":
         return None
-    if taken.is_wide and taken.packets is not Packets.MARKED:
+    if taken.is_wide and taken.packets != "marked":
         return Opinion(Grade.ESCAPE, "own-range")
     return OWN_ADDRESS
 
@@ -441,7 +441,7 @@ def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> CniRows:
     for cni, row in judge.devices.cni_rows(dev):
         if row.use == "pod" and taken.is_wide:
             continue
-        if row.use == "marked" and taken.packets is Packets.PLAIN:
+        if row.use == "marked" and taken.packets == "plain":
             continue
         rows.append((cni, row))
     return rows

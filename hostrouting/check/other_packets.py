@@ -54,13 +54,13 @@ class OtherPackets(NamedTuple):
 
     def opinion_on_route(self, judge: Judge) -> Opinion:
         """What the judge says of their route."""
-        packets = Packets.PLAIN
+        packets: Packets = "plain"
         # A mark says whose packets these are only if the rule selects by nothing else. What a CNI's
         # device brings is from pods in any case; what other devices bring is fine before that.
         if self.met.keys() == {"fwmark"}:
-            packets = Packets.MARKED
+            packets = "marked"
         elif "iif" in self.met:
-            packets = Packets.OF_PODS
+            packets = "of pods"
         return judge.opinion(self.outcome.decision, packets)
 
 

@@ -9,7 +9,7 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum, IntEnum
+from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -50,14 +50,10 @@ class Grade(IntEnum):
     ESCAPE = 2
 
 
-class Packets(str, Enum):
-    """What is known of packets whose route is judged."""
-
-    PLAIN = "plain"
-    MARKED = "marked"
-    """A rule has selected them by a mark."""
-    OF_PODS = "of pods"
-    """A rule has selected them by a CNI's device on which they arrive."""
+Packets: TypeAlias = Literal["plain", "marked", "of pods"]
+"""What is known of packets whose route is judged: a rule has selected them by a mark, or by a CNI's
+device on which they arrive; or nothing.
+"""
 
 
 class Opinion(NamedTuple):

@@ -169,8 +169,10 @@ def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
 
 
 def _fits(device: Device, name: str, kind: str) -> bool:
+    if kind not in device.kinds:
+        return False
     # To compile every pattern for the first device would take a seventieth of the whole command.
     beginning = device.pattern.partition("*")[0].partition("#")[0]
-    if kind not in device.kinds or not name.startswith(beginning):
+    if not name.startswith(beginning):
         return False
     return fnmatchcase(name, device.pattern.replace("#", "[0-9]"))

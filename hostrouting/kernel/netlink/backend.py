@@ -15,13 +15,13 @@ from hostrouting.kernel.netlink.lists import RouteReader, list_routes
 from hostrouting.kernel.netlink.numbers import groups_of
 from hostrouting.kernel.netlink.routes import Names, change_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors
-from hostrouting.kernel.netlink.watch import NetlinkWatch
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import Rule, reached_tables
 from hostrouting.model.snapshot import Address, Snapshot
 
 if TYPE_CHECKING:
+    from hostrouting.kernel.netlink.watch import NetlinkWatch
     from hostrouting.model.route import Route
 
 
@@ -76,6 +76,8 @@ class NetlinkBackend(RouteBackend):
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""
+        from hostrouting.kernel.netlink.watch import NetlinkWatch  # noqa: PLC0415  a check does not listen
+
         with self._open("listen to changes of routes"):
             return NetlinkWatch()
 

@@ -15,9 +15,9 @@ numbers of their own (RTAX_…).
 
 import errno
 import struct
+from _socket import if_indextoname, if_nametoindex  # see netlink.socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from socket import if_indextoname, if_nametoindex
 from typing import TypeAlias
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, has_weights

@@ -218,11 +218,11 @@ def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
         (errno.EMFILE, "failed"),
     ):
 
-        def refused(*_: object, number: int = number) -> socket.socket:
+        def refused(*_: object, number: int = number) -> None:
             raise OSError(number, "refused")
 
         with monkeypatch.context() as patch, raises(BackendError, kind, match="cannot use netlink"):
-            patch.setattr(socket, "socket", refused)
+            patch.setattr("_socket.socket", refused)
             NetlinkBackend()
 
 
