@@ -232,8 +232,12 @@ def _of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
         yield _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
-    elif not _RUNS_GATE.search(text_at(files, ours)):
+    elif not _runs_gate(files, ours):
         yield _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+
+
+def _runs_gate(files: Files, drop_in: str) -> bool:
+    return _RUNS_GATE.search(text_at(files, drop_in)) is not None
 
 
 def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
@@ -243,7 +247,7 @@ def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
     ours = HostLayout.drop_in_path(unit)
     drop_ins = drop_ins_of(files, name)
     for path in drop_ins:
-        if path.endswith(f"/{DROP_IN}") and path != ours:
+        if path.endswith(f"/{DROP_IN}") and path != ours and not _runs_gate(files, path):
             predicate = f"starts unchecked: {path} overrides {ours}"
             yield _Cause("overridden", path, predicate, Remedy(f"remove {path}"))
     for path in resets_after_ours(files, drop_ins):

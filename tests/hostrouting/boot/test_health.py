@@ -12,8 +12,8 @@ import pytest
 import phases
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import find_faults
-from hostrouting.boot.unit_gates import find_lasting_openings
-from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.boot.unit_gates import find_ineffective_gates, find_lasting_openings
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
@@ -371,6 +371,15 @@ class TestSystemd:
         """A unit may name it."""
         dropped(host, MACHINES, "[Service]\nRootDirectory=/\n")
         assert faults(host) == []
+
+    def test_an_instance_that_is_gated_by_its_own_name(self) -> None:
+        """Its drop-in overrides that of its template, and runs the gate as well."""
+        wanted = WANTED._replace(gate=GateConfig((MACHINES, KUBE1)))
+        host = configured(wanted)
+        manager_of(host).properties[KUBE1] = {}
+        host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = "[Service]\nNice=1\n"  # not read yet
+        assert faults(host, wanted) == []
+        assert [*find_ineffective_gates(host, gated_units(wanted))] == []
 
     def test_an_earlier_reset(self) -> None:
         """What comes before the gate's drop-in takes nothing away from it."""
