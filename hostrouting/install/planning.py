@@ -33,37 +33,12 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
-def make_plan(
-    host: Host, wanted: Wanted, parts: Sequence[SectionTask], *, allow_removal: bool
-) -> Plan:
-    """The plan of a run: what would change, and what stands against that.
-
-    If removal is not allowed, the protection that would be lost, and the routes that must not be
-    deleted, are errors. Raises the error of a config.json that cannot be read then: what it
-    protects is not known.
-    """
-    return _plan(host, wanted, parts, _reader(host), allow_removal=allow_removal)
-
-
-def make_dry_run(
-    host: Host, wanted: Wanted, parts: Sequence[SectionTask], *, allow_removal: bool
-) -> Plan:
-    """The same plan; if one of the parts judges what the others have done, with the check of the
-    host afterwards. A run does this check at its end, when it has made its changes.
-    """
-    read_snapshot = _reader(host)
-    plan = _plan(host, wanted, parts, read_snapshot, allow_removal=allow_removal)
-    if any(part.checks_the_result for part in parts):
-        return plan.with_check(wanted.config, read_snapshot())
-    return plan
-
-
-def _reader(host: Host) -> Callable[[], Snapshot]:
-    """A function that returns the snapshot of the host, the same one at each call."""
+def snapshot_reader(host: Host) -> Callable[[], Snapshot]:
+    """A function that returns the snapshot of the host: it is read once, if anybody needs it."""
     return cache(partial(take_snapshot, host))
 
 
-def _plan(
+def make_plan(
     host: Host,
     wanted: Wanted,
     parts: Sequence[SectionTask],
@@ -71,6 +46,12 @@ def _plan(
     *,
     allow_removal: bool,
 ) -> Plan:
+    """What a run with these parts would change, and what stands against that.
+
+    If removal is not allowed, the protection that would be lost, and the routes that must not be
+    deleted, are errors. Raises the error of a config.json that cannot be read then: what it
+    protects is not known.
+    """
     plan = _find_changes(host, wanted, parts, read_snapshot)
     if allow_removal:
         return plan

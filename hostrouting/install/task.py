@@ -32,7 +32,7 @@ from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.planning import make_dry_run, make_plan, require_possible
+from hostrouting.install.planning import make_plan, require_possible, snapshot_reader
 from hostrouting.install.steps import never_left_out, raise_failures, run_to_the_end
 from hostrouting.install.undo import Before, Undo
 from hostrouting.install.write import start_guard, write_files
@@ -62,6 +62,7 @@ class _Progress(Effects):
     plan: Plan = attrs.field(kw_only=True)
 
 
+# Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask(ABC, Generic[R]):
     """A task that brings a configuration onto a host, as the module describes."""
@@ -105,9 +106,16 @@ class InstallTask(ABC, Generic[R]):
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
         It is the plan of root: a process without its rights can make a plan, and not carry it out.
+        If a part judges what the others have done, the plan also has that check of the host as it
+        would be; a run does it at its end.
         """
         parts = self._parts_to_plan(ctx or phases.Context(observers=[]))
-        return make_dry_run(self.host, self.wanted(), parts, allow_removal=self.allow_removal)
+        wanted = self.wanted()
+        read_snapshot = snapshot_reader(self.host)
+        plan = make_plan(self.host, wanted, parts, read_snapshot, allow_removal=self.allow_removal)
+        if any(part.checks_the_result for part in parts):
+            return plan.with_check(wanted.config, read_snapshot())
+        return plan
 
     def do(self, ctx: phases.Context) -> R | phases.Skip:
         return self.run(ctx, self.wanted)
@@ -195,7 +203,8 @@ class InstallTask(ABC, Generic[R]):
     ) -> _Progress:
         """The plan of a run. Raises the error of a run that must fail before its first change."""
         wanted = read_wanted()
-        plan = make_plan(self.host, wanted, parts, allow_removal=self.allow_removal)
+        read_snapshot = snapshot_reader(self.host)
+        plan = make_plan(self.host, wanted, parts, read_snapshot, allow_removal=self.allow_removal)
         require_possible(self.host, wanted, plan)
         return _Progress(wanted=wanted, plan=plan)
 
@@ -266,9 +275,10 @@ def _warn(ctx: phases.Context, plan: Plan) -> None:
 def _consequence(host: Host, step: str) -> str:
     """That the gate holds units back until this step succeeds; empty if it does not."""
     installed = installed_or_none(host)
-    if installed is None or step not in [
-        each.name for each in steps_of(installed) if each.is_required
-    ]:
+    if installed is None:
+        return ""
+    required = [each.name for each in steps_of(installed) if each.is_required]
+    if step not in required:
         return ""
     with suppress(HostRoutingError):  # of systemd, which says nothing about the part
         held = judge_gates(host, gated_on_disk(host.files)).held
