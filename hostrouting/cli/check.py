@@ -53,7 +53,8 @@ def check_lines(
     escapes = [finding for finding in check.findings if finding.name in ESCAPES]
     for family in check.report.families:
         if family.is_one_escape:
-            [escape] = [finding for finding in escapes if finding.target == str(family.cidrs[0])]
+            cidr = str(family.cidrs[0])
+            [escape] = [finding for finding in escapes if finding.facts["cidr"] == cidr]
             escapes.remove(escape)
             yield f"OVERLAP: {escape.sentence}"
         else:

@@ -67,7 +67,11 @@ class HostCheck(NamedTuple):
         findings = [*_findings_of(report, config)]
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
-        managed = managed_here(host, to_repair or config, snapshot)
+        repaired = to_repair or config
+        whole = snapshot
+        if host.may_have_ours and repaired != config:
+            whole = take_snapshot(host)  # the check has not read what else is expected
+        managed = managed_here(host, repaired, whole)
         if managed is None:
             findings += find_typed(snapshot)
         else:
