@@ -34,21 +34,16 @@ _RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
 """An empty value resets the list, so no ExecCondition= of an earlier file is left."""
 
 
-def effective_drop_ins(files: Files, folders: Iterable[str]) -> list[str]:
-    """The drop-ins that count, the one that counts most last: all are read in the order of their
-    names, and of two with the same name only the one in the first folder.
+def drop_ins_of(files: Files, unit: str) -> list[str]:
+    """The drop-ins that systemd will read for this unit, in its order: that of their names. Of two
+    with the same name it reads the one in the first folder.
     """
     by_name: dict[str, str] = {}
-    for folder in folders:
+    for folder in _folders_of(unit):
         for name in files.names(folder):
             if name.endswith(".conf"):
                 by_name.setdefault(name, f"{folder}/{name}")
     return [by_name[name] for name in sorted(by_name)]
-
-
-def drop_ins_of(files: Files, unit: str) -> list[str]:
-    """The drop-ins that systemd will read for this unit, in its order."""
-    return effective_drop_ins(files, _folders_of(unit))
 
 
 def _folders_of(unit: str) -> list[str]:
@@ -77,22 +72,13 @@ def instances_with_drop_ins(files: Files, template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in instances if name != template))
 
 
-def comes_after(drop_in: str, ours: str) -> bool:
-    """Whether systemd reads this drop-in after ours, so that its settings take precedence."""
-    return _name_of(drop_in) > _name_of(ours)
-
-
 def resets_after_ours(files: Files, drop_ins: Iterable[str]) -> Iterator[str]:
     """Those of these drop-ins that take the gate's ExecCondition= away: they have an empty one, and
     come after ours. Not judged: a condition that comes after the empty one.
     """
     for path in drop_ins:
-        if not comes_after(path, DROP_IN):
+        if path.rpartition("/")[2] <= DROP_IN:
             continue
         with suppress(HostError):  # systemd cannot read it either
             if _RESET.search(files.read(path) or ""):
                 yield path
-
-
-def _name_of(path: str) -> str:
-    return path.rpartition("/")[2]

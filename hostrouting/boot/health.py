@@ -38,7 +38,6 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
         _foreign_step(host.files, path, held, is_gated=is_gated)
         for path in foreign_steps(host.files)
     ]
-    findings += _files_that_are_no_steps(host.files)
     findings += _own_files(host.files, config, held)
     return worst_first((*findings, *gates.findings))
 
@@ -52,19 +51,6 @@ def _unsafe_folders(files: Files, held: str) -> Iterator[Finding]:
     effect = f", so {held} cannot start" if held else ""
     for finding in open_folders(files):
         yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
-
-
-def _files_that_are_no_steps(files: Files) -> Iterator[Finding]:
-    """Files in gate.d that the gate passes over because of their names."""
-    for name in files.names(HostLayout.gate_directory):
-        if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
-            why = "the name of a step ends in .sh"
-        elif name.startswith("."):
-            why = "the name of a step does not begin with a dot"
-        else:
-            continue
-        path = f"{HostLayout.gate_directory}/{name}"
-        yield Finding("file", "note", f"{path} is not a step of the gate: {why}", path)
 
 
 def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[Finding]:

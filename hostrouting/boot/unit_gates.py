@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
 from hostrouting.boot.on_disk import text_at
 from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
-from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -87,6 +86,8 @@ class UnitGates(NamedTuple):
 
     findings: tuple[Finding, ...]
     """Why gates are open, or cannot run; the worst first, and each once."""
+    lasting: tuple[Finding, ...]
+    """Those of them that let units start unchecked also after an apply of this configuration."""
     held: tuple[str, ...]
     """The units that are not open: they start only if the gate lets them."""
 
@@ -94,27 +95,18 @@ class UnitGates(NamedTuple):
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """What there is to say about the gates of these units, which are gated."""
     findings = [*_of_all_gates(host, units)]
-    held: list[str] = []
-    if all(finding.name != "gate-open" for finding in findings):
-        held += units
+    lasting = [finding for finding in findings if finding.name == "gate-open"]
+    held = () if lasting else tuple(units)
     for unit in units:
         for name, cause in _causes_of(host, unit):
             finding = cause.finding(name)
             findings.append(finding)
-            if finding.name == "gate-open" and unit in held:
-                held.remove(unit)
-    return UnitGates(worst_first(findings), tuple(held))
-
-
-def find_lasting_openings(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
-    """What lets the units of this configuration start unchecked, also after it is applied."""
-    units = gated_units(config)
-    findings = [*_of_all_gates(host, units)]
-    for unit in units:
-        for name, cause in _causes_of(host, unit):
+            if finding.name != "gate-open":
+                continue
+            held = tuple(other for other in held if other != unit)
             if cause.kind not in _ENDED_BY_APPLY:
-                findings.append(cause.finding(name))
-    return worst_first(finding for finding in findings if finding.name == "gate-open")
+                lasting.append(finding)
+    return UnitGates(worst_first(findings), worst_first(lasting), held)
 
 
 def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
@@ -232,8 +224,12 @@ def _of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
         yield _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
-    elif not _RUNS_GATE.search(text_at(files, ours)):
+    elif not _runs_gate(files, ours):
         yield _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+
+
+def _runs_gate(files: Files, drop_in: str) -> bool:
+    return _RUNS_GATE.search(text_at(files, drop_in)) is not None
 
 
 def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
@@ -243,7 +239,7 @@ def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
     ours = HostLayout.drop_in_path(unit)
     drop_ins = drop_ins_of(files, name)
     for path in drop_ins:
-        if path.endswith(f"/{DROP_IN}") and path != ours:
+        if path.endswith(f"/{DROP_IN}") and path != ours and not _runs_gate(files, path):
             predicate = f"starts unchecked: {path} overrides {ours}"
             yield _Cause("overridden", path, predicate, Remedy(f"remove {path}"))
     for path in resets_after_ours(files, drop_ins):

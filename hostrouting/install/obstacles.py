@@ -2,13 +2,14 @@
 there.
 
 Our files and routes do not show these obstacles: what takes probes before they are rewritten, what
-keeps replies on the host, and a kubelet that does not wait for the gate. Checks and plans name
-them; `networkd` has another one.
+keeps replies on the host, systemd-networkd, which deletes the routes of other programs, and a
+kubelet that does not wait for the gate. Checks and plans name them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,22 @@ from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.files import Files
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Link, Snapshot
+
+_LINKS = "/run/systemd/netif/links"
+"""While systemd-networkd runs, this folder has a file about each device; the folder itself is made
+at every boot.
+"""
+_IS_MANAGED = re.compile(r"(?m)^ADMIN_STATE=(configuring|configured|failed)$")
+"""The states of a device for which a .network file has been found: networkd deletes routes for no
+other device.
+"""
+_NETWORKD_FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
+_KEEPS_ROUTES = re.compile(
+    r"(?m)^[ \t]*ManageForeignRoutes[ \t]*=[ \t]*(no|false|off|0|n|f)[ \t]*$"
+)
 
 _KUBELETS = (
     "kubelet.service",
@@ -109,3 +124,34 @@ def _what_takes_probes(link: Link) -> Iterator[Finding]:
             f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
         )
         yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+
+
+def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
+    """Whether systemd-networkd may delete the static routes when it restarts."""
+    if config.manage_foreign == "keep" or not _manages_a_device(files) or _keeps_routes(files):
+        return
+    sentence = (
+        "systemd-networkd manages devices of this host, and can delete the routes of other programs"
+    )
+    remedy = Remedy('to keep them, write "manageForeign": "keep" into the configuration')
+    yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
+
+
+def _manages_a_device(files: Files) -> bool:
+    texts = [files.read(f"{_LINKS}/{number}") or "" for number in files.names(_LINKS)]
+    return any(_IS_MANAGED.search(text) for text in texts)
+
+
+def _keeps_routes(files: Files) -> bool:
+    """Whether somebody has told networkd to keep the routes of other programs. Not judged: whether
+    another of its files, which is read later, says otherwise.
+    """
+    for folder in _NETWORKD_FOLDERS:
+        drop_ins = f"{folder}/networkd.conf.d"
+        for path in (
+            f"{folder}/networkd.conf",
+            *(f"{drop_ins}/{name}" for name in files.names(drop_ins)),
+        ):
+            if _KEEPS_ROUTES.search(files.read(path) or ""):
+                return True
+    return False

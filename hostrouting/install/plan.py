@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,7 +13,6 @@ from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
-from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.text import first_of
 
@@ -99,6 +99,13 @@ class Plan:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
         return "; ".join(first_of([str(failure) for failure in self.failures]))
 
+    @property
+    def deletes_routes(self) -> bool:
+        """Whether a route goes. A deletion never waits: what is missing is missing for a route that
+        has to be added.
+        """
+        return any(step.action == "delete" for step in self.routes.changes)
+
     def with_part(self, part: Plan) -> Plan:
         """The same with what one more task would do to the kernel. Only one task has routes."""
         routes = self.routes
@@ -108,39 +115,27 @@ class Plan:
         findings = (*self.findings, *part.findings)
         return attrs.evolve(self, routes=routes, operations=operations, findings=findings)
 
+    def with_findings(self, findings: Iterable[Finding]) -> Plan:
+        """The same with what else there is to tell."""
+        return attrs.evolve(self, findings=(*self.findings, *findings))
+
     def with_losses(self, losses: tuple[Fault, ...]) -> Plan:
         """The same, and these losses are errors."""
         findings = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in losses]
-        return attrs.evolve(self, losses=losses, findings=(*self.findings, *findings))
+        return attrs.evolve(self.with_findings(findings), losses=losses)
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
-        """The same with the check of the host of this snapshot after the plan was carried out."""
+        """The same with the check of the host of this snapshot after the plan was carried out, and
+        a warning about routes that it deletes although addresses escape without them, unless that
+        is an error already.
+        """
         if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
-        unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
-        findings = (*self.findings, *unconfigured)
-        return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
-
-    @property
-    def deletes_routes(self) -> bool:
-        """Whether a route goes."""
-        return any(step.action == "delete" for step in self.routes.changes)
-
-    def with_lost_routes_as_errors(self, *, is_installed: bool) -> Plan:
-        """The same, and in mode STRICT it is an error to delete routes without which addresses
-        escape: the run would fail after it had deleted them.
-        """
-        if self.mode == "WARN":
-            return self
-        findings: list[Finding] = []
-        for finding in self.findings:
-            if finding.name == "route-not-configured":
-                remedy = _to_keep(finding, is_installed=is_installed)
-                findings.append(finding._replace(severity="error", remedy=remedy))
-            else:
-                findings.append(finding)
-        return attrs.evolve(self, findings=tuple(findings))
+        checked = attrs.evolve(self, report=report, mode=config.route_overlap.mode)
+        if any(finding.name == "route-not-configured" for finding in self.findings):
+            return checked
+        return checked.with_findings(find_unconfigured(self.routes, snapshot, config, after=report))
 
     def to_mapping(self) -> dict[str, object]:
         check = None
@@ -171,12 +166,3 @@ class Plan:
             lines += [f"afterwards: {family}" for family in self.report.families]
             lines += [str(finding) for finding in self.check_findings if finding.name == "action"]
         return "\n".join(lines)
-
-
-def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
-    """How to configure routes that are only on the host, or to give them up."""
-    if is_installed:
-        return Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
-    if finding.remedy is None:
-        return LET_THEM_GO
-    return finding.remedy._replace(otherwise=LET_THEM_GO)

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import attrs
-
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
@@ -22,53 +20,45 @@ from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import ALLOWED_BY, LET_THEM_GO, Plan
 from hostrouting.install.requirements import find_requirements
 from hostrouting.install.session_risk import find_session_at_risk
-from hostrouting.install.undo import before_of
+from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from hostrouting.config.settings import Network
     from hostrouting.host.host import Host
-    from hostrouting.install.task import SectionTask
+    from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
-_LATER = ("removal", "route-not-configured", "route-conflict")
-"""The errors of a plan that `require_possible` raises after the others, or not at all."""
+
+def snapshot_reader(host: Host) -> Callable[[], Snapshot]:
+    """A function that returns the snapshot of the host: it is read once, if anybody needs it."""
+    return cache(partial(take_snapshot, host))
 
 
 def make_plan(
     host: Host,
     wanted: Wanted,
     parts: Sequence[SectionTask],
+    read_snapshot: Callable[[], Snapshot],
     *,
     allow_removal: bool,
-    with_check: bool = False,
 ) -> Plan:
-    """What would change, and what stands against it. Raises the error of a config.json that cannot
-    be read, unless its protection may be removed.
+    """What a run with these parts would change, and what stands against that.
 
-    A dry run has the check of the host afterwards, too. A run does this check itself, after its
-    changes: before them, it only looks for routes that it must not delete.
+    If removal is not allowed, the protection that would be lost, and the routes that must not be
+    deleted, are errors. Raises the error of a config.json that cannot be read then: what it
+    protects is not known.
     """
-    read_snapshot = cache(partial(take_snapshot, host))
     plan = _find_changes(host, wanted, parts, read_snapshot)
-    if not allow_removal:
-        plan = plan.with_losses(_find_all_losses(host, wanted))
-    must_keep_routes = plan.deletes_routes and not allow_removal
-    if not with_check and not must_keep_routes:
+    if allow_removal:
         return plan
-    checked = plan.with_check(wanted.config, read_snapshot())
-    if not allow_removal:
-        checked = checked.with_lost_routes_as_errors(is_installed=wanted.is_installed)
-        undecided = _find_undecided_routes(wanted, plan)
-        checked = attrs.evolve(checked, findings=(*checked.findings, *undecided))
-    if with_check:
-        return checked
-    lost = [finding for finding in checked.errors if finding.name == "route-not-configured"]
-    return attrs.evolve(plan, findings=(*plan.findings, *lost))
+    plan = plan.with_losses(_find_losses(host, wanted))
+    if wanted.config.route_overlap.is_strict and plan.deletes_routes:
+        plan = plan.with_findings(_find_needed_routes(wanted, plan, read_snapshot()))
+    return plan
 
 
 def _find_changes(
@@ -82,11 +72,9 @@ def _find_changes(
     """
     config = wanted.config
     files = find_file_changes(host, config)
-    plan = Plan(
-        files,
-        tuple(find_systemd_changes(host.running_manager, config, wanted.former, files)),
-        findings=(*find_requirements(host, config, files), *find_ungated(config, host)),
-    )
+    systemd = tuple(find_systemd_changes(host.running_manager, config, wanted.former, files))
+    findings = (*find_requirements(host, config, files), *find_ungated(config, host))
+    plan = Plan(files, systemd, findings=findings)
     for part in parts:
         plan = plan.with_part(part.planned(wanted, read_snapshot))
     if not plan.routes.changes:
@@ -96,31 +84,47 @@ def _find_changes(
     risks = find_session_at_risk(
         host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
     )
-    return attrs.evolve(plan, findings=(*plan.findings, *risks))
+    return plan.with_findings(risks)
 
 
-def _find_all_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
+def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     """What this configuration takes away: of the installed configuration, and of what the scripts
     do, because config.json may have been edited since.
     """
     installed = wanted.former
     if installed is None:
-        installed = read_installed(host)  # raises why, or the file can be read again
-    losses = [*find_losses(installed, wanted.config)]
-    if gated_on_disk(host.files):  # else nothing runs the gate
-        losses += find_losses(read_enforced(host.files), wanted.config)
+        installed = read_installed(host)  # raises why, unless another run has just replaced it
+    losses = [
+        *find_losses(installed, wanted.config),
+        *find_losses(read_enforced(host.files), wanted.config),
+    ]
     return tuple(dict.fromkeys(losses))
 
 
-def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
-    """The routes that somebody has typed and that the run would delete after a wait, in STRICT.
-    What escapes without them cannot be said before: the devices may be unknown until then.
+def _find_needed_routes(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
+    """The routes that the run would delete although addresses escape without them; and, while that
+    cannot be said, those that somebody has typed.
     """
-    settings = wanted.config.route_overlap
-    if settings.mode == "WARN" or not plan.routes.waiting:
+    if plan.routes.waiting:
+        yield from _find_undecided_routes(wanted, plan)
         return
-    routes = before_of(wanted, plan).typed
-    typed = [str(route.prefix) for route in routes if _overlaps(route.prefix, settings.cidrs)]
+    for finding in plan.with_check(wanted.config, snapshot).findings:
+        if finding.name == "route-not-configured":
+            remedy = _to_keep(finding, is_installed=wanted.is_installed)
+            yield finding._replace(severity="error", remedy=remedy)
+
+
+def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
+    """The routes to expected addresses that are not configured, and that the run would delete while
+    another route waits. What escapes then cannot be said: the devices may be unknown until then.
+    """
+    cidrs = [Prefix.of(cidr) for cidr in wanted.config.route_overlap.cidrs]
+    typed: list[str] = []
+    for step in plan.routes.changes:
+        prefix = step.route.prefix
+        is_typed = step.action == "delete" and step.route.key not in wanted.former_keys
+        if is_typed and any(prefix in cidr or cidr in prefix for cidr in cidrs):
+            typed.append(str(prefix))
     if not typed:
         return
     sentence = (
@@ -134,9 +138,13 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
     )
 
 
-def _overlaps(prefix: Prefix, cidrs: Iterable[Network]) -> bool:
-    """Whether the prefix has an address in one of these CIDRs."""
-    return any(prefix in cidr or cidr in prefix for cidr in map(Prefix.of, cidrs))
+def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
+    """How to configure routes that are only on the host, or to give them up."""
+    if is_installed:
+        return Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
+    if finding.remedy is None:
+        return LET_THEM_GO
+    return finding.remedy._replace(otherwise=LET_THEM_GO)
 
 
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
@@ -144,21 +152,23 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     protection or routes that would be lost, for a new conflict of routes, and for missing rights,
     in this order.
 
-    A conflict is no reason on a new host, or if the installed configuration has it already: the
-    gate then holds units back until it is solved. Nor is an escape: that is what the gate is for.
+    A conflict is no reason on a new host, or if the installed configuration has it already: the run
+    fails at its end, and the gate holds units back until the conflict is solved. So it is with an
+    address that would escape, which is not an error of the plan.
     """
-    lacking = [finding for finding in plan.errors if finding.name not in _LATER]
+    judged_below = {"removal", "route-not-configured", "route-conflict"}
+    lacking = [finding for finding in plan.errors if finding.name not in judged_below]
     if lacking:
         raise RequirementError(findings=lacking)
     if plan.losses:
         headline = f"this would remove protection (to allow it: {ALLOWED_BY}):"
         raise ConfigError(plan.losses, headline=headline)
-    lost = [finding for finding in plan.errors if finding.name == "route-not-configured"]
-    if lost:
-        raise RequirementError(findings=lost)
+    needed = [finding for finding in plan.errors if finding.name == "route-not-configured"]
+    if needed:
+        raise RequirementError(findings=needed)
     conflicts = plan.routes.conflicts
-    new = [step for step in conflicts if step.route.key not in wanted.former_keys]
-    if new and not wanted.is_on_new_host:
-        plan.routes.require_possible()
+    is_new = any(step.route.key not in wanted.former_keys for step in conflicts)
+    if is_new and not wanted.is_on_new_host:
+        plan.routes.require_possible()  # names the others, too: they have to be solved as well
     if host.backend is not None and plan.changes_kernel:
         host.rights().require_network()

@@ -32,8 +32,8 @@ def find_session_at_risk(
     if _way(now) == _way(then):
         return
     sentence = (
-        f"this session comes from {client}, and the change moves its packets from {_words(now)} "
-        f"to {_words(then)}: the session may end"
+        f"this session comes from {client}, and the change moves its packets from [{now}] "
+        f"to [{then}]: the session may end"
     )
     remedy = Remedy("with --confirm 60, apply takes everything back if it does")
     yield Finding("session-at-risk", "warning", sentence, str(client), remedy)
@@ -44,9 +44,3 @@ def _way(decision: Decision) -> object:
     if decision.route is None or not decision.devs:
         return decision.kind
     return [(hop.dev, hop.gateway) for hop in decision.route.next_hops]
-
-
-def _words(decision: Decision) -> str:
-    if decision.route is None:
-        return decision.kind
-    return f"[{decision.route}]"

@@ -1,43 +1,139 @@
-"""What there was before a task first changed anything, for its undo.
+"""The undo of runs of a task: a run that installs the former configuration again, and takes nothing
+away that another run has installed since.
 
-The former configuration is all that is needed to install it again, with one exception: routes that
-somebody had typed with our protocol, such as those of the commands that `check` prints. A run
-deletes them, because they are not configured, and `apply --confirm` promises that all is as it was.
+The former configuration is all that is needed for that, with one exception: routes that somebody
+had typed with our protocol, such as those of the commands that `check` prints. A run deletes them,
+because they are not configured, and `apply --confirm` promises that all is as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import attrs
+
+import phases
+from hostrouting.errors import HostError
+from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.install.installed import installed_or_none
+from hostrouting.install.steps import never_left_out, raise_failures, run_to_the_end
+from hostrouting.install.wanted import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.install.plan import Plan
+    from hostrouting.install.task import InstallTask
     from hostrouting.install.wanted import Wanted
-    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.route import Route
 
 
-class Before(NamedTuple):
-    """What there was before the first change."""
+@attrs.define
+class Before:
+    """What there was before the first change of a run."""
 
     config: HostRoutingConfig | None
     """What was installed; None if it could not be read."""
-    typed: tuple[Route, ...]
-    """Our routes that were not configured, in the order in which they are added again."""
+    typed: list[Route] = attrs.field(factory=list)
+    """The routes that the run has deleted so far and that were not configured."""
+
+    def keep_typed(self, changes: Iterable[RouteRequest]) -> None:
+        """Keep the typed routes that these changes have deleted."""
+        known = configured_keys(self.config)
+        for change in changes:
+            if change.verb == "delete" and change.route.key not in known:
+                self.typed.append(change.route)
 
 
-def before_of(wanted: Wanted, plan: Plan) -> Before:
-    """What there is before this plan is carried out."""
-    deleted = [step.route for step in plan.routes.changes if step.action == "delete"]
-    typed = [route for route in reversed(deleted) if route.key not in wanted.former_keys]
-    return Before(wanted.former, tuple(typed))
+@attrs.frozen
+class Undo:
+    """The run that undoes runs of a task."""
 
+    task: InstallTask[Any]
+    """The task of the former configuration."""
+    replaceable: tuple[object, ...]
+    """What may be installed of the task's own part: what its runs have installed, or what was there
+    before. Anything else is another run's, and stays.
+    """
+    typed_routes: tuple[Route, ...]
+    """The routes to add again, in this order."""
 
-def restore_routes(kernel: RouteBackend, routes: Iterable[Route]) -> None:
-    """Add those of these routes that are missing."""
-    for outcome in kernel.change(RouteRequest("append", route) for route in routes):
-        if outcome.error is not None and not outcome.is_done:
-            raise outcome.error
+    @classmethod
+    def of(cls, task: InstallTask[Any], runs: Sequence[Before]) -> Self:
+        """The undo of these runs of the task, of which the first one came first.
+
+        HostError if what was installed before it could not be read.
+        """
+        former = runs[0].config
+        if former is None:
+            sentence = (
+                "what was installed before could not be read, so it cannot be installed again"
+            )
+            raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
+        configured = configured_keys(former)
+        typed: list[Route] = []
+        for before in reversed(runs):
+            typed += [route for route in reversed(before.typed) if route.key not in configured]
+        # `wanted` has the configuration as its run has installed it, without idle settings.
+        replaceable = (task.own_part(task.wanted().config), task.own_part(former))
+        restoring = attrs.evolve(task, config=former, wait=0, allow_removal=True)
+        return cls(restoring, replaceable, tuple(typed))
+
+    def do(self, ctx: phases.Context) -> object:
+        """Install the former configuration, then add the typed routes, also if the first has failed
+        or was cancelled.
+        """
+        ctx = never_left_out(ctx)
+        try:
+            result = self.task.run(ctx, self.read_wanted)
+        except BaseException as error:  # noqa: BLE001  it is raised
+            raise_failures(self._restore_routes(ctx), error, ctx)
+        restored = self._restore_routes(ctx)
+        if isinstance(restored, phases.TaskFailed):
+            raise restored
+        if isinstance(result, Effects):
+            return effects_of(restored) + result
+        return restored if effects_of(restored).changed else result
+
+    def read_wanted(self) -> Wanted:
+        """What the task wants. HostError if another run has installed something else since."""
+        wanted = self.task.wanted()
+        if not self._may_replace(wanted.former):
+            sentence = "another run has installed a different configuration since, which stays"
+            raise HostError(sentence, what="file")
+        had_step = wanted.former is not None and wanted.former.has_step
+        if wanted.config.has_step and not had_step:
+            # The run that is undone has left nothing to guard, and turned the guard off.
+            config = wanted.config._replace(guard=self.task.config.guard)
+            return attrs.evolve(wanted, config=config)
+        return wanted
+
+    def _may_replace(self, installed: HostRoutingConfig | None) -> bool:
+        """Whether the undo may replace what is installed, which None says cannot be read."""
+        return installed is None or self.task.own_part(installed) in self.replaceable
+
+    def _restore_routes(self, ctx: phases.Context) -> object:
+        """Add the typed routes, as a step; its result or failure."""
+        if self.task.host.backend is None or not self.typed_routes:
+            return None
+        restore = phases.task("restore-typed-routes")(self._add_typed_routes)
+        return run_to_the_end(restore, ctx)
+
+    def _add_typed_routes(self, ctx: phases.Context) -> Effects | phases.Skip:
+        host = self.task.host
+        if host.backend is None:
+            return phases.Skip("an image has no routes")
+        with host.locked(ctx), host.backend() as kernel:
+            if not self._may_replace(installed_or_none(host)):
+                return phases.Skip("another run has installed a different configuration since")
+            outcomes = kernel.change(RouteRequest("append", route) for route in self.typed_routes)
+        added = tuple(outcome.change for outcome in outcomes if outcome.ok)
+        with having_changed(added):
+            for outcome in outcomes:
+                if outcome.error is not None and not outcome.is_done:
+                    raise outcome.error
+        if not added:
+            return phases.Skip("they are there already")
+        return Effects(added)

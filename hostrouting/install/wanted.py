@@ -42,6 +42,11 @@ class Wanted:
     @property
     def former_keys(self) -> set[RouteKey]:
         """The keys of the static routes that are configured now."""
-        if self.former is None:
-            return set()
-        return {route.key for route in self.former.static_routes.routes}
+        return configured_keys(self.former)
+
+
+def configured_keys(config: HostRoutingConfig | None) -> set[RouteKey]:
+    """The keys of the static routes of a configuration; none if it could not be read."""
+    if config is None:
+        return set()
+    return {route.key for route in config.static_routes.routes}

@@ -12,9 +12,11 @@ script that is missing, and no marker is about another configuration. So the ord
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs gate.sh, so the gate goes
    after this. And config.json is replaced after this: the former one tells the next run which
-   units may still have a drop-in loaded that is gone.
-5. The steps go that gate.sh does not require: once it does not name them, it would take them for
-   another program's, and require them. It passes over them if they are missing.
+   units may still have a drop-in loaded that is gone. This is also the reload that the plan may
+   have, for what an earlier run has left unread.
+5. The steps go that gate.sh does not require. For example, 20-check-route-overlap.sh goes while the
+   gate.sh of mode WARN still names it, and passes over it because it is missing. A gate.sh that
+   does not name it any more would take it for another program's step, and require it.
 6. The files are written, in the order of `files_of`.
 7. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
    order. Until gate.sh has been written without the steps that it requires, it needs them.
@@ -25,12 +27,13 @@ The guard is started later, in a step of its own: the routes do not need it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.boot.on_disk import optional_step_paths
+from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
@@ -51,78 +54,123 @@ def write_files(host: Host, plan: Plan) -> Effects:
 
     The first failure is raised, with the effects so far. Another run does the rest.
     """
-    manager = host.running_manager
-    changed: list[str] = []
-    operations: list[Operation] = []
-    with having_changed(files=changed, operations=operations):
+    writer = _Writer(host, plan)
+    with having_changed(files=writer.changed, operations=writer.operations):
         if plan.files:
             remove_markers(host)  # 1
-        with _guard_started_again(host, plan, changed, operations):
-            if manager is not None:
-                _stop_units(manager, plan)  # 2
-                operations += plan.for_systemd("stop")
-            _change_files(host, plan, changed, operations)
-    return Effects(files=changed, operations=tuple(operations))
+        with writer.guard_started_again():
+            writer.stop_units()  # 2
+            writer.change_files()  # 3 to 8
+    return Effects(files=writer.changed, operations=tuple(writer.operations))
 
 
-def _stop_units(manager: Manager, plan: Plan) -> None:
-    """Stop the units of ours that must not run while their files change."""
-    stops = [operation.object for operation in plan.for_systemd("stop", "restart")]
-    for unit in UNITS:
-        if unit in stops or HostLayout.unit_path(unit) in plan.files.removes:
-            manager.stop(unit)
+class _Writer:
+    """The changes of a plan, and those that were made so far."""
+
+    def __init__(self, host: Host, plan: Plan) -> None:
+        self._host = host
+        self._plan = plan
+        self._manager = host.running_manager
+        self.changed: list[str] = []
+        """The paths of the files that were written or removed."""
+        self.operations: list[Operation] = []
+
+    def stop_units(self) -> None:
+        """Stop the units of ours that must not run while their files change."""
+        if self._manager is None:
+            return
+        stops = {operation.object: operation for operation in self._plan.for_systemd("stop")}
+        restarts = [operation.object for operation in self._plan.for_systemd("restart")]
+        for unit in UNITS:
+            has_to_stop = unit in stops or unit in restarts
+            if has_to_stop or HostLayout.unit_path(unit) in self._plan.files.removes:
+                self._manager.stop(unit)
+            if unit in stops:
+                self.operations.append(stops[unit])
+
+    def change_files(self) -> None:
+        """Write and remove files, and have systemd read its own."""
+        writes, removes = self._plan.files
+        reload = self._plan.for_systemd("reload")
+        of_systemd = [path for path in removes if _is_of_systemd(path)]
+        optional = {*optional_step_paths(self._host.files)}
+        optional_steps = [path for path in removes if path in optional]
+        rest = [path for path in removes if path not in {*of_systemd, *optional_steps}]
+        self._remove(of_systemd)  # 3
+        if of_systemd or reload:
+            self._reload()  # 4
+            self.operations += reload
+        self._remove(optional_steps)  # 5
+        for file in writes:  # 6
+            file.write(self._host.files)
+            self.changed.append(file.path)
+        self._remove(rest)  # 7
+        if any(_is_of_systemd(file.path) for file in writes):
+            self._reload()  # 8
+
+    @contextmanager
+    def guard_started_again(self) -> Iterator[None]:
+        """If the block fails, start the guard again that it has stopped for new files. Each file is
+        whole, old or new; `operations` gets what became of the guard.
+        """
+        try:
+            yield
+        except BaseException:  # Ctrl-C and the end of a cancelled run, too: the guard has to run
+            for restart in self._plan.for_systemd("restart"):
+                self._start_again(restart.object)
+            raise
+
+    def _start_again(self, guard: str) -> None:
+        """Start the guard, unless it still runs because it could not be stopped."""
+        if self._manager is None:
+            return
+        if HostLayout.unit_path(guard) in self.changed:
+            with suppress(HostError):  # systemd can start the guard as it was loaded before
+                self._manager.reload()
+        outcome = Operation("stop", guard, "its files are new; it could not be started again")
+        with suppress(HostError):
+            if is_active(self._manager, guard):
+                return
+            self._manager.start(guard, timeout=_GRACE)
+            outcome = Operation("restart", guard, "the change of its files has failed")
+        self.operations.append(outcome)
+
+    def _reload(self) -> None:
+        if self._manager is not None:
+            self._manager.reload()
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        """Remove these files, and the folders of ours that are then empty."""
+        files = self._host.files
+        for path in paths:
+            if files.remove(path):
+                self.changed.append(path)
+            folder = path.rpartition("/")[0]
+            if folder.endswith(".d") or folder == HostLayout.config_directory:
+                files.remove_empty(folder)
 
 
-def _change_files(host: Host, plan: Plan, changed: list[str], operations: list[Operation]) -> None:
-    """Write and remove files, and have systemd read its own; the lists get what was done."""
-    manager = host.running_manager
-    removes = plan.files.removes
-    of_systemd = [path for path in removes if _is_of_systemd(path)]
-    only_wanted = optional_step_paths(host.files)
-    steps = [path for path in removes if path in only_wanted]
-    others = [path for path in removes if path not in of_systemd + steps]
-    _remove(host, of_systemd, changed)  # 3
-    if manager is not None and (of_systemd or plan.for_systemd("reload")):
-        manager.reload()  # 4
-        operations += plan.for_systemd("reload")
-    _remove(host, steps, changed)  # 5
-    for file in plan.files.writes:  # 6
-        file.write(host.files)
-        changed.append(file.path)
-    _remove(host, others, changed)  # 7
-    if manager is not None and any(map(_is_of_systemd, plan.files.written_paths)):
-        manager.reload()  # 8
+def _is_of_systemd(path: str) -> bool:
+    """Whether systemd loads the file: a unit, a drop-in, or a link that starts a unit."""
+    return "/systemd/system/" in path
 
 
-@contextmanager
-def _guard_started_again(
-    host: Host, plan: Plan, changed: list[str], operations: list[Operation]
-) -> Iterator[None]:
-    """If the block fails, start the guard again that it has stopped for new files. Each file is
-    whole, old or new; `operations` gets what became of the guard.
-    """
-    try:
-        yield
-    except BaseException:  # Ctrl-C and the end of a cancelled run, too: the guard has to run
-        manager = host.running_manager
-        for restart in plan.for_systemd("restart"):
-            guard = restart.object
-            outcome = Operation("stop", guard, "its files are new; it could not be started again")
-            with suppress(HostError):
-                if manager is not None and HostLayout.unit_path(guard) in changed:
-                    manager.reload()
-                if manager is not None:
-                    manager.start(guard, timeout=_GRACE)
-                    outcome = Operation("restart", guard, "the change of its files has failed")
-            operations.append(outcome)
-        raise
+def remove_markers(host: Host) -> None:
+    """Remove what a check has written."""
+    for path in HostLayout.markers:
+        # A marker that stays is not worth a failure: no unit waits for a marker, and the next boot
+        # removes it.
+        with suppress(HostError):
+            host.files.remove(path)
 
 
 def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
     """Start the guard, unless another run has taken it away since the files were written."""
     with host.locked(ctx):
-        manager, installed = host.running_manager, installed_or_none(host)
-        if manager is None or installed is None or not installed.guard.enabled:
+        manager = host.running_manager
+        installed = installed_or_none(host)
+        is_wanted = installed is None or installed.guard.enabled  # None: nobody says otherwise
+        if manager is None or not is_wanted:
             return phases.Skip("it is no longer wanted")
         starts = plan.for_systemd("start", "restart")
         for start in starts:
@@ -142,27 +190,3 @@ def _require_active(manager: Manager, unit: str) -> None:
         return
     lines = manager.errors_of(unit, shown["InactiveExitTimestamp"])
     raise unit_failed(unit, result=shown["Result"], status=shown["ExecMainStatus"], lines=lines)
-
-
-def _is_of_systemd(path: str) -> bool:
-    """Whether systemd loads the file: a unit, a drop-in, or a link that starts a unit."""
-    return "/systemd/system/" in path
-
-
-def remove_markers(host: Host) -> None:
-    """Remove what a check has written."""
-    for path in HostLayout.markers:
-        with suppress(HostError):  # only the routes decide, and the next boot removes it
-            host.files.remove(path)
-
-
-def _remove(host: Host, paths: list[str], done: list[str]) -> None:
-    """Remove these files, and the folders of ours that are then empty; `done` gets each file that
-    was there.
-    """
-    for path in paths:
-        if host.files.remove(path):
-            done.append(path)
-        folder = path.rpartition("/")[0]
-        if folder.endswith(".d") or folder == HostLayout.config_directory:
-            host.files.remove_empty(folder)

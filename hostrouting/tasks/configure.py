@@ -15,7 +15,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_HOST
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.task import InstallTask, SectionTask, own_constructor
+from hostrouting.install.task import InstallTask, own_constructor
 from hostrouting.install.wanted import Wanted
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -23,6 +23,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
+    from hostrouting.install.section import SectionTask
 
 TASKS: tuple[type[SectionTask], ...] = (
     ConfigureStaticRoutes,
@@ -33,7 +34,7 @@ TASKS: tuple[type[SectionTask], ...] = (
 
 
 @own_constructor
-class Configure(InstallTask):
+class Configure(InstallTask[CheckResult]):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
 
@@ -66,25 +67,19 @@ class Configure(InstallTask):
         """See InstallTask."""
         return config
 
-    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """Install the files, then run each task as a step. Returns what they did, with the report
-        of the check.
-        """
-        installed = self.install_files(ctx)
-        if installed is None:
-            return phases.Skip(self.nothing)
-        effects, wanted, plan = installed
+    def carry_out_parts(
+        self, ctx: phases.Context, wanted: Wanted, effects: Effects
+    ) -> CheckResult | phases.Skip:
+        """See InstallTask. Each part is a step; the result has the report of the check."""
         steps = [
-            phases.task(part.name)(partial(part.carry_out_or_explain, wanted=wanted))
+            phases.task(part.name)(partial(self.carry_out_part, part, wanted))
             for part in self.parts()
         ]
         report = None
-        with self.guard_started(ctx, plan) as started:
-            effects += started
-            for result in phases.serial(*steps, name=self.name).do(ctx):
-                effects += effects_of(result)
-                if isinstance(result, CheckResult):
-                    report = result.report
+        for result in phases.serial(*steps, name=self.name).do(ctx):
+            effects += effects_of(result)
+            if isinstance(result, CheckResult):
+                report = result.report
         if report is None and not effects.changed:
             return phases.Skip("everything is as it should be")
         return CheckResult(effects.changes, effects.files, effects.operations, report=report)

@@ -9,13 +9,13 @@ import argparse
 
 import attrs
 
-from hostrouting.boot.unit_gates import find_lasting_openings
+from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import as_whom, read_config, typed_name
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, take_snapshot
@@ -79,7 +79,7 @@ def _openings(
     """What lets units start unchecked, also after apply; a snapshot does not have it."""
     if arguments.snapshot is not None:
         return ()
-    return find_lasting_openings(host, config)
+    return judge_gates(host, gated_units(config)).lasting
 
 
 def _answer(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> str:

@@ -429,66 +429,33 @@ def test_what_a_networkd_writes(files: dict[str, str], *, is_noted: bool) -> Non
     assert networkd_notes(host) == is_noted
 
 
+FOLDER = "systemd/networkd.conf.d"
+
+
 @pytest.mark.parametrize(
-    ("keep", "line", "is_noted"),
+    ("keep", "path", "text", "is_noted"),
     [
-        ("leave", "", True),
-        ("keep", "", False),
-        ("leave", "ManageForeignRoutes=no", False),
-        ("leave", "#ManageForeignRoutes=no", True),
+        ("leave", "", "", True),
+        ("keep", "", "", False),
+        ("leave", f"/etc/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n", False),
+        ("leave", f"/run/{FOLDER}/10-own.conf", " ManageForeignRoutes = off \n", False),
+        ("leave", f"/usr/local/lib/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n", False),
+        ("leave", "/usr/lib/systemd/networkd.conf", "ManageForeignRoutes=false\n", False),
+        ("leave", "/etc/systemd/networkd.conf", "#ManageForeignRoutes=no\n", True),
+        ("leave", "/etc/systemd/networkd.conf", "ManageForeignRoutes=\nno\n", True),
+        ("leave", "/etc/systemd/networkd.conf", "ManageForeignRoutes=yes\n", True),
     ],
 )
-def test_a_networkd_that_keeps_static_routes(keep: str, line: str, *, is_noted: bool) -> None:
+def test_a_networkd_that_keeps_static_routes(
+    keep: str, path: str, text: str, *, is_noted: bool
+) -> None:
     """There is no note where networkd is told, by us or by somebody else, to keep the routes of
     other programs.
     """
     host = FakeHost(kernel=h200())
     host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
-    host.files.texts["/etc/systemd/networkd.conf.d/10-own.conf"] = f"[Network]\n{line}\n"
-    assert networkd_notes(host, keep) == is_noted
-
-
-@pytest.mark.parametrize(
-    ("keep", "texts", "is_noted"),
-    [
-        ("leave", {"/etc/systemd/networkd.conf": "no"}, False),
-        (
-            "leave",
-            {"/etc/systemd/networkd.conf": "no", "/etc/systemd/networkd.conf.d/90-a.conf": "yes"},
-            True,
-        ),
-        (
-            "leave",
-            {
-                "/usr/lib/systemd/networkd.conf.d/90-a.conf": "yes",
-                "/etc/systemd/networkd.conf.d/90-a.conf": "no",
-            },
-            False,
-        ),
-        (
-            "leave",
-            {
-                "/run/systemd/networkd.conf.d/90-a.conf": "yes",
-                "/etc/systemd/networkd.conf.d/90-a.conf": "no",
-            },
-            False,
-        ),
-        ("keep", {"/etc/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
-        ("keep", {"/run/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
-        ("keep", {"/etc/systemd/networkd.conf": "yes"}, False),
-    ],
-)
-def test_the_last_file_of_networkd_counts(
-    keep: str, texts: dict[str, str], *, is_noted: bool
-) -> None:
-    """Also where ours is not the last."""
-    host = FakeHost(kernel=h200())
-    host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
-    for path, value in texts.items():
-        host.files.texts[path] = f"[Network]\nManageForeignRoutes={value}\n"
-    ours = "[Network]\nManageForeignRoutes=no\n"
-    if keep == "keep":
-        host.files.texts[HostLayout.networkd_path] = ours
+    if path:
+        host.files.texts[path] = f"[Network]\n{text}"
     assert networkd_notes(host, keep) == is_noted
 
 

@@ -65,6 +65,13 @@ class TestHeldUnits:
         assert "another run has installed a different configuration" in str(error)
         assert HELD not in str(error)
 
+    def test_what_break_glass_lets_start(self) -> None:
+        """While the gate is open, no unit waits for it."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
+        error = failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        assert HELD not in str(error)
+
 
 class TestLastingConflict:
     """A conflict that the installed configuration has already holds no other change back."""
@@ -117,6 +124,15 @@ class TestGuard:
         report = phases.run(task, observers=[], clock=FakeClock())
         assert [failure.name for failure in report.failures] == [task.name, "start-guard"]
         assert isinstance(report.error, RouteConflict)
+
+    def test_a_task_about_one_section_succeeds(self, host: FakeHost) -> None:
+        """The error has what the task has changed all the same."""
+        phases.run(Configure(GUARDED, host=host), observers=[], clock=FakeClock())
+        task = ConfigureStaticRoutes(config("10.7.0.0/16"), host=host)
+        with pytest.raises(phases.TaskFailed) as caught:
+            run(task)
+        added = [change for change in effects_of(caught.value).changes if change.verb == "add"]
+        assert [str(change.route.prefix) for change in added] == ["10.7.0.0/16"]
 
     def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
         """Both failures are told."""
@@ -239,6 +255,63 @@ class TestUndo:
         run(task)
         phases.undo(task, phases.Context(observers=[]))
         assert ours(host) == before
+
+    def test_only_a_route_that_was_typed(self) -> None:
+        """If the run has changed nothing else, undo is not skipped: its result has the route."""
+        host = configured(WANTED)
+        type_routes(host, "10.9.0.0/16")
+        task = Configure(WANTED, host=host)
+        run(task)
+        report = phases.undo(task, phases.Context(observers=[]))
+        [change] = effects_of(report.result).changes
+        assert str(change.route.prefix) == "10.9.0.0/16"
+        assert str(change.route) in ours(host)
+
+    def test_routes_that_were_typed_between_two_runs(self) -> None:
+        """Undo of all runs adds those again that any of them has deleted."""
+        host = FakeHost(kernel=h200())
+        task = Configure(WANTED, host=host)
+        run(task)
+        type_routes(host, "10.9.0.0/16")
+        run(task)
+        run(phases.task("undo")(task.undo))
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.9.0.0/16"]
+
+    def test_a_route_that_is_typed_meanwhile(self) -> None:
+        """A route that the plan did not have, and the run has deleted, is back, too."""
+        host = configured(config(cidrs=("10.9.0.0/16",)))
+        task = Configure(config("10.8.0.0/16"), host=host)
+        host.faults.meanwhile("snapshot", lambda: type_routes(host, "10.7.0.0/16"), nth=3)
+        run(task)
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.8.0.0/16"]
+        run(phases.task("undo")(task.undo))
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+
+    def test_an_undo_that_is_cancelled(self) -> None:
+        """The typed routes are back, also if another process holds the lock at first."""
+        host, mishaps = mishap_host()
+        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
+        type_routes(host, "10.7.0.0/16")
+        [typed] = ours(host)
+        task = Configure(config("10.8.0.0/16"), host=host)
+        run(task)
+        ctx = phases.Context(clock=FakeClock(), observers=[])
+
+        def cancel(event: str) -> None:
+            if event.startswith("route"):
+                ctx.cancel("Ctrl-C")
+                host.files.locked.add(LAYOUT.turn_path)
+                mishaps.watch = lambda _event: None
+                ctx.clock.start(release, name="release")
+
+        def release() -> None:
+            phases.Context(clock=ctx.clock, observers=[]).sleep(1)
+            host.files.locked.discard(LAYOUT.turn_path)
+
+        mishaps.watch = cancel
+        with pytest.raises(phases.Cancelled):
+            phases.execute(phases.task("undo")(task.undo), ctx)
+        assert typed in ours(host)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -282,6 +283,58 @@ class TestGuard:
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
         [stop] = effects_of(error).operations
         assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
+
+    def test_a_run_that_fails_because_of_a_reload(self) -> None:
+        """The guard runs again as systemd has loaded it, also if systemd still cannot reload."""
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        for path in (LAYOUT.guard_path, LAYOUT.unit_path(LAYOUT.guard_unit)):
+            host.files.texts[path] += "# of an older release\n"
+        manager_of(host).boot()
+
+        def refuse(event: str) -> None:
+            if event == "reload":
+                raise full(event)
+
+        mishaps.watch = refuse
+        failure_of(run, Configure(GUARDED, host=host), of=HostError, match="reload")
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+
+    def test_a_guard_that_cannot_be_stopped(self) -> None:
+        """It was not started again, and nothing says so."""
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        stop = f"stop {LAYOUT.guard_unit}"
+        mishaps.watch = lambda event: mishaps.arm(1, full) if event == stop else None
+        error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="stop")
+        assert effects_of(error).operations == ()
+
+    def test_units_that_were_stopped_before_a_failure(self) -> None:
+        """The effects have the guard that was stopped, also if the next unit cannot be stopped."""
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        stop = f"stop {LAYOUT.routes_unit}"
+        mishaps.watch = lambda event: mishaps.arm(1, full) if event == stop else None
+        error = failure_of(run, Remove(host=host), of=HostError, match="stop")
+        assert [str(each) for each in effects_of(error).operations] == [
+            f"stop {LAYOUT.guard_unit}    # it is no longer wanted"
+        ]
+
+    def test_a_configuration_that_is_broken_before_the_start(self) -> None:
+        """Nobody says that the guard is not wanted, so the guard that was stopped is started."""
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+
+        def damage(event: str) -> None:
+            if event == f"write {LAYOUT.guard_path}":
+                host.files.texts[LAYOUT.config_path] = "{"
+
+        mishaps.watch = damage
+        with suppress(phases.TaskFailed):
+            run(Configure(GUARDED, host=host))
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
 
     def test_a_run_that_is_cancelled_before_the_start(self) -> None:
         """The guard that it has stopped runs again: a run is cancelled where it waits or begins a

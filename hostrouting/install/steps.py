@@ -1,0 +1,42 @@
+"""Steps that a run has beside those of its tasks: only and skip never leave them out, and whether
+they fail does not end the work of the tasks.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn, TypeVar
+
+import phases
+from hostrouting.errors import HostRoutingError
+from phases.execution import raise_together
+
+T = TypeVar("T")
+
+
+def never_left_out(ctx: phases.Context) -> phases.Context:
+    """The context in which no step is left out."""
+    return ctx.derive(why_left_out=lambda _path: "")
+
+
+def run_to_the_end(task: phases.Task[T], ctx: phases.Context) -> T | phases.TaskFailed:
+    """Run a task as a step, also in a run that has been cancelled since. If it fails, the failure
+    is returned: `raise_failures` raises it when the tasks have ended.
+    """
+    try:
+        with ctx.shielded() as shielded:
+            return phases.execute(task, never_left_out(shielded))
+    except phases.TaskFailed as failure:
+        return failure
+
+
+def raise_failures(outcome: object, error: BaseException, ctx: phases.Context) -> NoReturn:
+    """Raise the error of the tasks, and with it the failure of such a step, if that is its outcome.
+
+    If the error is one of ours, as in a task about one section, it is raised as it is. For example,
+    a route conflicts: the caller gets that RouteConflict, and the report has both failures.
+    """
+    if isinstance(outcome, phases.TaskFailed):
+        if isinstance(error, HostRoutingError) and ctx.step is not None:
+            ctx.step.failures = (*outcome.failures, *ctx.step.failures)
+        raise_together([outcome, error])
+    raise error
