@@ -118,7 +118,9 @@ class Plan:
         if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
-        unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
+        unconfigured = find_unconfigured(
+            self.routes, snapshot, config, after=report, deleter="apply would delete"
+        )
         findings = (*self.findings, *unconfigured)
         return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
 

@@ -13,7 +13,7 @@ from hostrouting.boot.health import find_lasting_openings
 from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import as_whom, read_config, typed_name
+from hostrouting.cli.source import as_whom, read_config, typed_file, typed_name
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding, Remedy
@@ -47,7 +47,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     plan = _make_plan(arguments, config, host)
     plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating(arguments, plan)))
-    check = None if plan.report is None else HostCheck.of(plan.report, config)
+    check = None
+    if plan.report is not None:
+        check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
     who = as_whom(arguments)
     answer = _answer(arguments, plan, check)
     openings = _openings(arguments, config, host)

@@ -134,7 +134,10 @@ def _print_configuration(
 ) -> _Printed:
     """The configuration that repairs the host for good."""
     findings = _limits(check, now)
-    unconfigured = [_repaired(finding) for finding in proposal.unconfigured]
+    typed = proposal.unconfigured
+    if now.managed is not None:
+        typed = now.managed.unconfigured  # which say when these routes go
+    unconfigured = [_repaired(finding) for finding in typed]
     remarks = [*_texts(findings, who), *_remedies(check, who)]
     remarks += _of_the_configuration(now, proposal, source)
     remarks += _texts(unconfigured, who)

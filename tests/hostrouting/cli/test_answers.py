@@ -313,7 +313,13 @@ def test_routes_that_were_typed_are_told() -> None:
         f"{sentence}; to keep these routes, as root: hostrouting repair {CIDR} | hostrouting apply "
         "--config -" in page.lines
     )
-    assert finding in say("check", CIDR, "--json", host=host).json["findings"]
+    command = f"hostrouting repair {CIDR} | hostrouting apply --config -"
+    of_check = {
+        **finding,
+        "remedy": f"to keep these routes, as root: {command}",
+        "commands": [command],
+    }
+    assert of_check in say("check", CIDR, "--json", host=host).json["findings"]
     # A repair has the command already, and where hostrouting is installed, status knows more.
     host.kernel.ip_route("delete", second)
     page = say("check", CIDR, host=host)
