@@ -145,8 +145,7 @@ def starts_unchecked(
     config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
 ) -> bool:
     """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
-    check = config.route_overlap
-    if "gate-open" in ignored or not check.cidrs or check.mode != "STRICT":
+    if "gate-open" in ignored or not config.route_overlap.is_strict:
         return False
     return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import phases
-from hostrouting.boot.health import AGAIN, find_faults
+from hostrouting.boot.health import find_faults
+from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.boot.unit_states import refused_units, unit_states
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.check import check_lines, refused_sentence, starts_unchecked, what_is_wrong
