@@ -104,10 +104,15 @@ def _failures(arguments: argparse.Namespace, plan: Plan) -> list[Finding]:
 def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> str:
     """What follows the answer in the first line."""
     if answer == "would fail":
-        failures = _failures(arguments, plan)
-        if all(finding.name in ESCAPES for finding in failures):
+        names = {finding.name for finding in _failures(arguments, plan)}
+        if names.issubset(ESCAPES) and plan.is_empty:
             return "in mode STRICT, because addresses escape"
-        return "for the reasons below"
+        if names.issubset(ESCAPES):
+            changes = "apply would make the changes below, and then fail"
+            return f"{changes}: addresses escape, and the mode is STRICT"
+        if "route-conflict" in names:
+            return "for the reasons below"
+        return "apply would change nothing, for the reasons below"
     if answer == "not ready":
         return "apply would wait, for the reasons below"
     if answer == "to do" and arguments.config == "-":

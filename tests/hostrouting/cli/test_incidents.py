@@ -254,6 +254,42 @@ def test_a_repair_costs_nothing_that_is_lost_already() -> None:
     assert "IP traffic to" not in say("repair", host=host).err
 
 
+def test_a_removal_says_before_and_after_what_escapes() -> None:
+    """And which units start unchecked then; whatever the configuration had, the reason is the
+    removal.
+    """
+    host = node(config(*REPAIR))
+    shown = say("remove", "--dry-run", host=host)
+    verdict = f"OVERLAP: all of {CIDR} leaves through ib0; expected: eth0"
+    assert shown.code == 1
+    assert shown.out.count("# delete: hostrouting is removed") == len(REPAIR)
+    assert f"Then nothing holds back {KUBELET}." in shown.lines
+    assert shown.lines[-2:] == ["The verdict afterwards:", verdict]
+    garble(host)
+    assert say("remove", "--dry-run", host=host).lines[-1] == verdict
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert removed.lines[-2:] == [
+        verdict,
+        f"To see what repairs that: hostrouting check {CIDR}",
+    ]
+
+
+def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
+    """WOULD FAIL does not mean that nothing is changed."""
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    type_repair(host)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = ("plan", "--config", "-")
+    first = say(*plan, host=host, stdin=text).lines[0]
+    assert first == "WOULD FAIL: apply would change nothing, for the reasons below"
+    allowed = say(*plan, "--allow-removal", host=host, stdin=text)
+    assert allowed.lines[0].startswith("WOULD FAIL: apply would make the changes below, and then")
+    assert "apply would delete the routes to" in allowed.out
+    assert "Nothing was changed." not in apply_installed(host, "--allow-removal").out
+
+
 # A VPN has a better default route.
 
 
