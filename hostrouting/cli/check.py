@@ -41,7 +41,8 @@ _WRONG: dict[Name, str] = {
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
 """What is wrong, by the name of a finding."""
-_COSTS = ("unsafe", "repair-cost")
+_COSTS = ("unsafe", "repair-cost", "requirement")
+"""What has to be known, or done, before the repair."""
 
 
 def check_lines(

@@ -15,7 +15,12 @@ from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.networkd import find_networkd
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
-from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
+from hostrouting.install.typed_commands import (
+    GUARD_IS_MASKED,
+    TO_KEEP,
+    repair_pipeline,
+    with_typed_options,
+)
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import counted, spoken
@@ -81,6 +86,8 @@ class HostCheck(NamedTuple):
             from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
             findings += find_by_hand(config, now=report, pipeline=pipeline)
+            if managed.is_guard_masked:
+                findings.append(GUARD_IS_MASKED)
             for finding in managed.unconfigured:
                 findings.append(finding._replace(remedy=Remedy(TO_KEEP, pipeline)))
         prefixes = [route.prefix for route in report.resolved]

@@ -195,6 +195,9 @@ def _differences(status: Status) -> Iterator[str]:
     """What is wrong where the host does not match."""
     missing = len(status.missing_routes)
     is_failing = status.state == "failing"
+    wrong = what_is_wrong(status.faults, None)
+    if wrong and not is_failing:
+        yield wrong
     if status.check is None or not status.check.report.escapes:
         yield _NO_MATCH
     elif missing:
@@ -284,6 +287,9 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
+    if status.unset_routes and not status.guard_errors:
+        again = Remedy("to start it again", f"systemctl restart {HostLayout.guard_unit}")
+        yield f"    it has logged no error; {again}"
     if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:
