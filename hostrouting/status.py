@@ -93,7 +93,7 @@ class Status:
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
     guard_errors: tuple[str, ...] = ()
-    """What a guard that has failed has logged as errors."""
+    """What a guard that has failed, or should have set routes, has logged as errors."""
     last_check: str = ""
     """What the gate, the guard or apply has found last; empty if nothing was checked since the
     boot.
@@ -229,7 +229,8 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         faults = ask(lambda: find_faults(host, config), no_faults)
     check = ask(lambda: _check_of(host, config or enforced), None)
     no_guard: tuple[Guard, tuple[str, ...]] = ("", ())
-    guard, guard_errors = ask(lambda: _guard_of(host), no_guard)
+    lacks_routes = plan is not None and bool(plan.routes.changes)
+    guard, guard_errors = ask(lambda: _guard_of(host, lacks_routes=lacks_routes), no_guard)
     no_units: tuple[UnitState, ...] = ()
     in_gate = tuple(dict.fromkeys((*gated, *gated_on_disk(host.files))))
     units = ask(lambda: _units_of(host, in_gate, only=unit), no_units)
@@ -348,8 +349,8 @@ def _last_check(host: Host) -> str:
     return ""
 
 
-def _guard_of(host: Host) -> tuple[Guard, tuple[str, ...]]:
-    """How the guard is, and what it has logged if it has failed."""
+def _guard_of(host: Host, *, lacks_routes: bool) -> tuple[Guard, tuple[str, ...]]:
+    """How the guard is, and what it has logged if it has failed, or should have set routes."""
     manager = host.running_manager
     if manager is None:
         return "", ()
@@ -358,6 +359,8 @@ def _guard_of(host: Host) -> tuple[Guard, tuple[str, ...]]:
     names = ("ActiveState", "SubState", "LoadState", "ExecMainStartTimestamp")
     [properties] = manager.show(names, HostLayout.guard_unit)
     began = properties["ExecMainStartTimestamp"]
+    if properties["ActiveState"] == "active" and lacks_routes:
+        return "runs", manager.errors_of(HostLayout.guard_unit, began)
     if properties["ActiveState"] == "active":
         return "runs", ()
     if properties["LoadState"] == "masked":

@@ -10,6 +10,7 @@ Nothing is changed here.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -244,8 +245,16 @@ def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
             yield _Cause("overridden", path, predicate, Remedy(f"remove {path}"))
     for path in resets_after_ours(files, drop_ins):
         predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
-        remedy = RELOAD._replace(words="delete that line, not the file; then")
-        yield _Cause("reset", path, predicate, remedy)
+        yield _Cause("reset", path, predicate, _without_reset(path))
+
+
+def _without_reset(path: str) -> Remedy:
+    """How to delete the line of this drop-in that cancels the gate."""
+    line = r"^\s*ExecCondition\s*=\s*$"
+    delete = f"sed -i '/{line}/d' {shlex.quote(path)}"
+    return Remedy(
+        "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
+    )
 
 
 def _of_systemd(unit: str, properties: Mapping[str, str]) -> _Cause:

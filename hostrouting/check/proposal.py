@@ -47,11 +47,14 @@ class Proposal(NamedTuple):
     """The routes that were added by hand, and that the configuration has now."""
 
 
-def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
+def propose_configuration(
+    config: HostRoutingConfig, snapshot: Snapshot, *, deleter: str = "the next boot deletes"
+) -> Proposal:
     """The given configuration, with the routes that repair the host once it is applied.
 
     A configured route stays, unless something escapes and another program's route has its place:
-    then what escapes gets other routes. Raises ConfigError if no CIDRs are expected.
+    then what escapes gets other routes. For `deleter`, see find_unconfigured. Raises ConfigError if
+    no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
@@ -65,16 +68,22 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
     left_out = tuple(step.finding for step in conflicts)
-    unconfigured = tuple(find_unconfigured(plan, snapshot, config, after=report))
-    return Proposal(proposed, report, left_out, unconfigured, taken_over)
+    unconfigured = find_unconfigured(plan, snapshot, config, after=report, deleter=deleter)
+    return Proposal(proposed, report, left_out, tuple(unconfigured), taken_over)
 
 
 def find_unconfigured(
-    plan: RoutePlan, snapshot: Snapshot, config: HostRoutingConfig, *, after: CheckReport
+    plan: RoutePlan,
+    snapshot: Snapshot,
+    config: HostRoutingConfig,
+    *,
+    after: CheckReport,
+    deleter: str = "the next boot deletes",
 ) -> Iterator[Finding]:
     """The routes of ours that the plan deletes although addresses escape without them.
 
-    `after` is the check of the host after the plan was carried out.
+    `after` is the check of the host after the plan was carried out; `deleter` is the subject and
+    the verb of what deletes the routes.
     """
     deleted = _deleted_for_good(plan)
     if not deleted or not after.escapes:
@@ -83,11 +92,10 @@ def find_unconfigured(
     needed = [str(route.prefix) for route in deleted if _overlaps(route.prefix, lost)]
     if not needed:
         return
-    predicate = "is not in the configuration, and will be gone after the next boot"
-    subject, pronoun = _subject(needed, predicate)
+    named, pronoun = _subject(needed, "is not in the configuration", ", which")
     ranges = [extent(*each) for each in lost]
     escape = "escapes" if len(ranges) == 1 else "escape"
-    sentence = f"{subject}; without {pronoun} {spoken(ranges)} {escape}"
+    sentence = f"{deleter} {named}; without {pronoun} {spoken(ranges)} {escape}"
     routes = [route.to_mapping() for route in after.routes]
     remedy = None
     if routes:
@@ -157,11 +165,11 @@ def _as_configured(
     return None
 
 
-def _subject(destinations: list[str], predicate: str) -> tuple[str, str]:
+def _subject(destinations: list[str], predicate: str, relative: str = "") -> tuple[str, str]:
     """The routes to these with a predicate in the singular, and the pronoun for them."""
     if len(destinations) == 1:
-        return f"the route to {destinations[0]} {predicate}", "it"
-    return f"the routes to {spoken(destinations)} {in_plural(predicate)}", "them"
+        return f"the route to {destinations[0]}{relative} {predicate}", "it"
+    return f"the routes to {spoken(destinations)}{relative} {in_plural(predicate)}", "them"
 
 
 def _deleted_for_good(plan: RoutePlan) -> list[Route]:

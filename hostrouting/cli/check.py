@@ -14,7 +14,7 @@ from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name, Remedy
-from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline
+from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ _WRONG: dict[Name, str] = {
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
 """What is wrong, by the name of a finding."""
-_COSTS = ("unsafe", "repair-cost")
+_COSTS = ("unsafe", "repair-cost", "requirement")
+"""What has to be known, or done, before the repair."""
 
 
 def check_lines(
@@ -63,7 +64,7 @@ def check_lines(
     costs = [finding for finding in check.findings if finding.name in _COSTS]
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, options, who, note))
-    yield from _block(finding_lines(_other_findings(check, options), who))
+    yield from _block(finding_lines(_other_findings(check), who))
     yield from _block(capped(_last_lines(check, who)))
     if _has_pipeline(check):
         last = [LOOK_FIRST]
@@ -82,13 +83,12 @@ def _has_pipeline(check: HostCheck) -> bool:
     return False
 
 
-def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:
+def _other_findings(check: HostCheck) -> Iterator[Finding]:
     """The findings of which nothing else on the page says anything."""
     for finding in check.findings:
         if finding.name == "route-not-configured":
             if check.managed is not None or not check.report.resolved:  # else the repair has it
-                command = repair_pipeline(options, check.managed)
-                yield finding._replace(remedy=Remedy(TO_KEEP, command))
+                yield finding
         elif finding.name not in (*_COSTS, "action") and not _is_in_a_verdict(finding, check):
             yield finding
 

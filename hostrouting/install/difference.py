@@ -55,9 +55,9 @@ def find_systemd_changes(
     if guard is not None and guard.verb == "stop":
         yield guard
     if former is None:
-        yield Operation("reload", "systemd", "to be safe: the installed file cannot be read")
+        yield Operation("reload", "systemd", "to be safe: the installed file could not be read")
     elif needs_reload(manager, config, former):
-        yield Operation("reload", "systemd", "it has not read how its files are now")
+        yield Operation("reload", "systemd", "its files have changed")
     if guard is not None and guard.verb != "stop":
         yield guard
 
@@ -79,7 +79,7 @@ def _guard_operation(
     guard = HostLayout.guard_unit
     is_wanted = config.guard.enabled
     if not is_active(manager, guard):
-        return Operation("start", guard, "it is not running") if is_wanted else None
+        return Operation("start", guard, "it was not running") if is_wanted else None
     if not is_wanted:
         return Operation("stop", guard, "it is no longer wanted")
     if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}:

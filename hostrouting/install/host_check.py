@@ -14,7 +14,12 @@ from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
-from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
+from hostrouting.install.typed_commands import (
+    GUARD_IS_MASKED,
+    TO_KEEP,
+    repair_pipeline,
+    with_typed_options,
+)
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import counted, spoken
@@ -48,7 +53,8 @@ class HostCheck(NamedTuple):
         """The check of a snapshot against this configuration, which `repair` has with these
         options.
         """
-        findings = dict.fromkeys(_findings_of(report, config))
+        pipeline = repair_pipeline(repair_options)
+        findings = dict.fromkeys(_findings_of(report, config, pipeline))
         typed = with_typed_options(findings, repair_options)
         return cls(report, config.route_overlap.mode, typed, is_elsewhere=True)
 
@@ -64,23 +70,25 @@ class HostCheck(NamedTuple):
     ) -> HostCheck:
         """The check of this host; for the last two, see check_host."""
         snapshot = report.snapshot
-        findings = [*_findings_of(report, config)]
-        if config.static_routes.enabled or report.routes:
-            findings += find_networkd(config, host.files)
         repaired = to_repair or config
         whole = snapshot
         if host.may_have_ours and repaired != config:
             whole = take_snapshot(host)  # the check has not read what else is expected
         managed = managed_here(host, repaired, whole)
+        pipeline = repair_pipeline(repair_options, managed)
+        findings = [*_findings_of(report, config, pipeline)]
+        if config.static_routes.enabled or report.routes:
+            findings += find_networkd(config, host.files)
         if managed is None:
-            findings += find_typed(snapshot)
-        else:
-            if managed.is_readable:  # else the file comes first
-                from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
+            findings += find_typed(snapshot, repair_options)
+        elif managed.is_readable:  # else the file comes first
+            from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
-                pipeline = repair_pipeline(repair_options, managed)
-                findings += find_by_hand(config, now=report, pipeline=pipeline)
-            findings += managed.unconfigured
+            findings += find_by_hand(config, now=report, pipeline=pipeline)
+            if managed.is_guard_masked:
+                findings.append(GUARD_IS_MASKED)
+            for finding in managed.unconfigured:
+                findings.append(finding._replace(remedy=Remedy(TO_KEEP, pipeline)))
         prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
             host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
@@ -142,20 +150,27 @@ def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     return find_managed(host, config, snapshot)
 
 
-def _findings_of(report: CheckReport, config: HostRoutingConfig) -> Iterator[Finding]:
-    """The findings of the check, and what hinders the probe rewrite."""
-    yield from check_findings(report, mode=config.route_overlap.mode)
+def _findings_of(
+    report: CheckReport, config: HostRoutingConfig, pipeline: str
+) -> Iterator[Finding]:
+    """The findings of the check, and what hinders the probe rewrite; this line repairs the host."""
+    for finding in check_findings(report, mode=config.route_overlap.mode):
+        if finding.name == "action":
+            remedy = Remedy("for good", pipeline, otherwise=finding.remedy)
+            yield finding._replace(remedy=remedy)
+        else:
+            yield finding
     yield from find_probe_obstacles(config, report.snapshot)
 
 
-def find_typed(snapshot: Snapshot) -> Iterator[Finding]:
+def find_typed(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding]:
     """That routes of ours were typed, on a host where nothing is installed that would keep them."""
     typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
     if not typed:
         return
     are = "is" if len(typed) == 1 else "are"
     sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
-    remedy = Remedy(TO_KEEP, repair_pipeline(" CIDR"))
+    remedy = Remedy(TO_KEEP, repair_pipeline(repair_options or " CIDR"))
     facts = {"unconfigured": typed, "ranges": [], "routes": []}
     yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)
 

@@ -18,6 +18,7 @@ from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.losses import find_losses
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.errors import Fault
@@ -57,13 +58,29 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         return Managed(is_readable=False, gated=tuple(gated))
     if installed == HostRoutingConfig():
         return None
-    proposal = propose_configuration(config, snapshot)
+    deleter = "apply would delete"
+    if config.static_routes == installed.static_routes:
+        deleter = _deleter(host, installed)
+    proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(
         is_readable=True,
         losses=tuple(find_losses(installed, proposal.config)),
         unconfigured=proposal.unconfigured,
         is_guard_masked=config.guard.enabled and _is_guard_masked(host),
     )
+
+
+def _deleter(host: Host, installed: HostRoutingConfig) -> str:
+    """What deletes routes of ours that are not configured, the first one first."""
+    occasions: list[str] = []
+    if host.files.look(HostLayout.step_path(HostLayout.routes_step)) is not None:
+        if host.files.look(HostLayout.guard_path) is not None:
+            occasions.append("pass of the guard")
+        occasions.append("start of a gated unit")
+    if installed.route_overlap.mode == "WARN":  # else apply refuses
+        occasions.append("apply")
+    occasions.append("boot")
+    return f"the next {spoken(occasions, last='or')} deletes"
 
 
 def _is_guard_masked(host: Host) -> bool:

@@ -135,7 +135,10 @@ class Plan:
         checked = attrs.evolve(self, report=report, mode=config.route_overlap.mode)
         if any(finding.name == "route-not-configured" for finding in self.findings):
             return checked
-        return checked.with_findings(find_unconfigured(self.routes, snapshot, config, after=report))
+        unconfigured = find_unconfigured(
+            self.routes, snapshot, config, after=report, deleter="apply would delete"
+        )
+        return checked.with_findings(unconfigured)
 
     def to_mapping(self) -> dict[str, object]:
         check = None

@@ -16,7 +16,7 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.host.files import require_removable
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import UNMASK_GUARD
+from hostrouting.install.typed_commands import GUARD_IS_MASKED
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
     if HostLayout.unit_path(guard) in changes.written_paths:
         return
     if is_masked_unit(manager, guard):
-        remedy = Remedy(command=UNMASK_GUARD)
-        sentence = f"{guard} is masked, so it cannot be started"
-        yield Finding("requirement", "error", sentence, guard, remedy)
+        yield GUARD_IS_MASKED
 
 
 def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:

@@ -16,20 +16,25 @@ if TYPE_CHECKING:
 TO_KEEP = "to keep these routes"
 """What a repair is typed for where routes are not configured."""
 APPLY = "hostrouting apply --config -"
-UNMASK_GUARD = f"systemctl unmask {HostLayout.guard_unit}"
+_GUARD = HostLayout.guard_unit
+GUARD_IS_MASKED = Finding(
+    "requirement",
+    "error",
+    f"{_GUARD} is masked, so it cannot be started",
+    _GUARD,
+    Remedy(command=f"systemctl unmask {_GUARD}"),
+)
+"""Before this command is typed, `apply` fails if the guard is configured."""
 
 
 def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     """The line to type that repairs a host for good; `repair` gets these options."""
     apply = APPLY
-    before = ""
     if managed is not None:
-        if managed.is_guard_masked:
-            before = f"{UNMASK_GUARD} && "
         if managed.needs_consent:
             apply += " --allow-removal"
         apply += gate_options(managed.gated)
-    return f"{before}hostrouting repair{options} | {apply}"
+    return f"hostrouting repair{options} | {apply}"
 
 
 def with_typed_options(

@@ -104,9 +104,9 @@ def _find_operations(nftables: Nftables, settings: ProbeRewriteConfig) -> Iterat
         if listing is not None:
             yield Operation("delete", _TITLE, "it is no longer wanted")
     elif listing is None:
-        yield Operation("create", _TITLE, "it is missing")
+        yield Operation("create", _TITLE, "it was missing")
     elif not _is_in_force(listing, settings):
-        yield Operation("replace", _TITLE, "it differs from this configuration")
+        yield Operation("replace", _TITLE, "it differed from this configuration")
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:

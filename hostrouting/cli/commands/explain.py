@@ -175,6 +175,10 @@ def _verdict_lines(explained: _Explained, doubts: tuple[Finding, ...], who: str)
     for packet, [connected] in explained.connections.items():
         way = f"{explained.address}, for {phrase_of(packet)}, {_way(connected.decision)}"
         opinion = connected.opinion
+    cidrs = [Prefix.of(cidr) for cidr in judge.config.cidrs]
+    if cidrs and not any(explained.address in cidr for cidr in cidrs):
+        yield f"{way}; no expected CIDR has this address, so check does not judge it"
+        return
     yield _judged(
         way,
         judge,

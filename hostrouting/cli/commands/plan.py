@@ -13,7 +13,7 @@ from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import as_whom, read_config, typed_name
+from hostrouting.cli.source import as_whom, read_config, typed_file, typed_name
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, Remedy
@@ -47,7 +47,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     plan = _make_plan(arguments, config, host)
     plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating(arguments, plan)))
-    check = None if plan.report is None else HostCheck.of(plan.report, config)
+    check = None
+    if plan.report is not None:
+        check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
     who = as_whom(arguments)
     answer = _answer(arguments, plan, check)
     openings = _openings(arguments, config, host)
@@ -102,10 +104,15 @@ def _failures(arguments: argparse.Namespace, plan: Plan) -> list[Finding]:
 def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> str:
     """What follows the answer in the first line."""
     if answer == "would fail":
-        failures = _failures(arguments, plan)
-        if all(finding.name in ESCAPES for finding in failures):
+        names = {finding.name for finding in _failures(arguments, plan)}
+        if names.issubset(ESCAPES) and plan.is_empty:
             return "in mode STRICT, because addresses escape"
-        return "for the reasons below"
+        if names.issubset(ESCAPES):
+            changes = "apply would make the changes below, and then fail"
+            return f"{changes}: addresses escape, and the mode is STRICT"
+        if "route-conflict" in names:
+            return "for the reasons below"
+        return "apply would change nothing, for the reasons below"
     if answer == "not ready":
         return "apply would wait, for the reasons below"
     if answer == "to do" and arguments.config == "-":

@@ -1,63 +1,104 @@
 """`remove`: remove everything that hostrouting has installed, and nothing else, without being asked
 twice.
 
-Requires root. Running units are not touched. While other programs have scripts in
-/etc/hostrouting/gate.d, which hold units back as well, nothing is removed, and the answer names the
-scripts. The answer ends with the verdict on the CIDRs that were expected, as the host is then. With
---dry-run, it shows what would be removed, and exits with 1 if that is anything.
+All routes of protocol 213 go, also those that somebody has typed. Requires root. Running units are
+not touched. While other programs have scripts in /etc/hostrouting/gate.d, which hold units back as
+well, nothing is removed, and the answer names the scripts. The answer ends with the verdict on the
+CIDRs that were expected, as the host is then: what escapes is no failure. With --dry-run, it shows
+what would be removed, with this verdict, and exits with 1 if that is anything.
 """
 
 import argparse
 from collections.abc import Iterator
 from contextlib import suppress
 
+import attrs
+
+from hostrouting.boot.enforced import read_enforced
+from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.results import CheckReport
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines, run_task, told_anyway
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import check_host
+from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import installed_or_none
+from hostrouting.install.plan import Plan
+from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.configure import Remove
+from hostrouting.text import spoken
 
 ARGUMENTS = ("--dry-run",)
 _NOTHING = "hostrouting has nothing installed on this host"
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
+    former = _former(host)
     if arguments.dry_run:
-        return _show(host)
-    former = installed_or_none(host)
+        return _show(former, host)
     outcome = run_task(Remove(host=host), host)
     lines = [*outcome.lines("nothing that hostrouting installed is left", _NOTHING)]
     document = {"schema": "hostrouting/remove/4", **outcome.document()}
     if not outcome.report.ok:
         lines.append("To see what is left: hostrouting status")
-    elif former is not None and outcome.has_changed:
+    elif outcome.has_changed:
         with told_anyway(outcome):
-            lines += _verdicts(former, host)
+            report = _judge(former, host, RoutePlan())
+            lines += _verdict_lines("The verdict now:", report)
+        if report is not None and report.escapes:
+            cidrs = dict.fromkeys(str(escape.cidr) for escape in report.escapes)
+            lines.append(f"To see what repairs that: hostrouting check {' '.join(cidrs)}")
     return Answer(outcome.code, document, lines)
 
 
-def _show(host: Host) -> Answer:
-    plan = Remove(host=host).plan()
+def _former(host: Host) -> HostRoutingConfig:
+    """What is installed; what the scripts do, if config.json cannot be used."""
+    installed = installed_or_none(host)
+    return read_enforced(host.files) if installed is None else installed
+
+
+def _show(former: HostRoutingConfig, host: Host) -> Answer:
+    """What would be removed, and the verdict on the host as it would be."""
+    plan = _plan(former, host)
+    lines = [*plan_lines(plan)]
     if plan.would_fail:
         code, answer = PROBLEM, "WOULD FAIL: for the reasons below"
     elif plan.is_empty:
         code, answer = FINE, f"NOTHING TO DO: {_NOTHING}"
     else:
         code, answer = PROBLEM, "TO DO: as root: hostrouting remove"
+        units = gated_on_disk(host.files)
+        if units:
+            lines.append(f"Then nothing holds back {spoken(units)}.")
+        lines.append(f"To be able to go back, copy {HostLayout.config_path} first.")
+        lines += _verdict_lines("The verdict afterwards:", plan.report)
     document = {"schema": "hostrouting/remove/4", "ok": not plan.would_fail, "changed": False}
-    return Answer(code, document | plan.to_mapping(), [answer, *plan_lines(plan)])
+    return Answer(code, document | plan.to_mapping(), [answer, *lines])
 
 
-def _verdicts(former: HostRoutingConfig, host: Host) -> Iterator[str]:
-    """The verdict on what was expected, without what was removed."""
+def _plan(former: HostRoutingConfig, host: Host) -> Plan:
+    plan = Remove(host=host).plan()
+    steps = [step._replace(reason="hostrouting is removed") for step in plan.routes.steps]
+    routes = plan.routes._replace(steps=tuple(steps))
+    return attrs.evolve(plan, routes=routes, report=_judge(former, host, routes))
+
+
+def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckReport | None:
+    """The check of what was expected, once these routes are removed."""
     if not former.route_overlap.cidrs or host.backend is None:
+        return None
+    with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
+        return check_snapshot(removal.apply_to(take_snapshot(host)), former)
+    return None
+
+
+def _verdict_lines(heading: str, report: CheckReport | None) -> Iterator[str]:
+    if report is None:
         return
-    with suppress(HostRoutingError):  # whatever it is, the removal has succeeded
-        report = check_host(former, host).report
-        yield ""
-        yield "The verdict now:"
-        yield from map(str, report.families)
+    yield ""
+    yield heading
+    yield from map(str, report.families)

@@ -85,7 +85,8 @@ def _require_repair(check: HostCheck, who: str) -> None:
     if report.verdict == "no-default-route":
         rules = [finding for finding in check.findings if finding.name == "missing-rule"]
         ways = _texts(rules, who) or ["add a default route: a repair uses its gateway"]
-        raise NotReady("; ".join((str(report), *ways)))
+        missing = [str(each) for each in report.families if each.verdict == "no-default-route"]
+        raise NotReady("; ".join((*missing, *ways)))
     if report.escapes and not report.routes:
         reasons = first_of(_texts(_unsafe(check), who))
         if not reasons:
@@ -114,6 +115,7 @@ def _print_commands(now: HostCheck, options: str, who: str) -> _Printed:
     """The repair until the next boot; where hostrouting is installed, the permanent one."""
     code = PROBLEM if _unsafe(now) else FINE
     findings = _limits(now, now)
+    findings += [finding for finding in now.findings if finding.name == "requirement"]
     remarks = [*_texts(findings, who), *_remedies(now, who)]
     if now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
@@ -134,7 +136,10 @@ def _print_configuration(
 ) -> _Printed:
     """The configuration that repairs the host for good."""
     findings = _limits(check, now)
-    unconfigured = [_repaired(finding) for finding in proposal.unconfigured]
+    typed = proposal.unconfigured
+    if now.managed is not None:
+        typed = now.managed.unconfigured  # which say when these routes go
+    unconfigured = [_repaired(finding) for finding in typed]
     remarks = [*_texts(findings, who), *_remedies(check, who)]
     remarks += _of_the_configuration(now, proposal, source)
     remarks += _texts(unconfigured, who)

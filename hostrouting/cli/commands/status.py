@@ -13,6 +13,7 @@ which prints the text format of Prometheus, it is 0: the metrics say it.
 
 import argparse
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -27,9 +28,13 @@ from hostrouting.codes import FINE
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP
 from hostrouting.status import Asked, State, Status, find_status
 from hostrouting.text import counted, spoken
+
+if TYPE_CHECKING:
+    from hostrouting.routes.plan import Step
 
 ARGUMENTS = ("unit", "--metrics")
 
@@ -124,11 +129,27 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
-    others = [finding for finding in _findings_with_one_remedy(status) if finding != in_headline]
-    yield from plan_lines(attrs.evolve(status.plan, findings=tuple(others)))
+    yield from plan_lines(_plan_of_page(status, in_headline))
     yield from _verdict_lines(status)
     if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
         yield LOOK_FIRST
+
+
+def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
+    """What apply would do, without what the headline has said. Where the command of the page keeps
+    routes that apply alone would delete, their deletion is not shown.
+    """
+    if status.state != "not-configured" or in_headline is None:
+        others = [row for row in _findings_with_one_remedy(status) if row != in_headline]
+        return attrs.evolve(status.plan, findings=tuple(others))
+    others = [row for row in _findings_with_one_remedy(status) if row.name != in_headline.name]
+    steps: list[Step] = []
+    for step in status.plan.routes.steps:
+        is_kept = str(step.route.prefix) in in_headline.facts["unconfigured"]
+        if step.action != "delete" or not is_kept:
+            steps.append(step)
+    routes = status.plan.routes._replace(steps=tuple(steps))
+    return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -148,7 +169,10 @@ def _headline_finding(status: Status) -> Finding | None:
     """The finding whose sentence ends the headline."""
     if status.state == "failing":
         return status.plan.errors[0]
-    for finding in status.findings:
+    findings = [*status.findings]
+    if status.check is not None:  # which says when routes go, and not what apply would delete
+        findings = [*status.check.findings, *findings]
+    for finding in findings:
         if finding.name == _ENDS.get(status.state):
             return finding
     return None
@@ -171,6 +195,9 @@ def _differences(status: Status) -> Iterator[str]:
     """What is wrong where the host does not match."""
     missing = len(status.missing_routes)
     is_failing = status.state == "failing"
+    wrong = what_is_wrong(status.faults, None)
+    if wrong and not is_failing:
+        yield wrong
     if status.check is None or not status.check.report.escapes:
         yield _NO_MATCH
     elif missing:
@@ -260,6 +287,9 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
+    if status.unset_routes and not status.guard_errors:
+        again = Remedy("to start it again", f"systemctl restart {HostLayout.guard_unit}")
+        yield f"    it has logged no error; {again}"
     if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:

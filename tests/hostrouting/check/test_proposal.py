@@ -89,12 +89,12 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
         (
             REPAIR,
             HALF,
-            f"the route to {REPAIR[1]} is not in the configuration, and will be gone after the next boot; without it {REPAIR[1]} escapes",
+            f"the next boot deletes the route to {REPAIR[1]}, which is not in the configuration; without it {REPAIR[1]} escapes",
         ),
         (
             REPAIR,
             NONE,
-            f"the routes to {REPAIR[0]} and {REPAIR[1]} are not in the configuration, and will be gone after the next boot; without them {CIDR}",
+            f"the next boot deletes the routes to {REPAIR[0]} and {REPAIR[1]}, which are not in the configuration; without them {CIDR}",
         ),
         (REPAIR[:1], NONE, f"without it {REPAIR[0]} escapes"),
         (("10.9.0.0/16",), NONE, ""),

@@ -336,7 +336,7 @@ class TestTypedRoutes:
         assert self.line(CIDR) in page.lines
 
     def test_in_the_document(self, host: FakeHost) -> None:
-        """Both have the same finding."""
+        """Both have the same finding, with the command of their pages."""
         [finding] = say("status", "--json", host=host).json["findings"]
         assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
         assert finding["facts"] == {
@@ -344,7 +344,10 @@ class TestTypedRoutes:
             "ranges": [],
             "routes": [],
         }
-        assert finding in say("check", CIDR, "--json", host=host).json["findings"]
+        command = f"hostrouting repair {CIDR} | hostrouting apply --config -"
+        remedy = f"to keep these routes, as root: {command}"
+        of_check = {**finding, "remedy": remedy, "commands": [command]}
+        assert of_check in say("check", CIDR, "--json", host=host).json["findings"]
 
     def test_beside_a_repair(self, host: FakeHost) -> None:
         """It has the command already."""

@@ -133,6 +133,45 @@ def test_no_command_ends_as_a_bug(
     require_no_bug(host, "remove", *options)
 
 
+@given(
+    kernel=kernels(),
+    installed=st.none() | configs(),
+    other=configs(),
+    event=st.sampled_from(EVENTS),
+    options=st.sampled_from([(), ("--allow-removal",)]),
+)
+def test_apply_does_what_plan_says(
+    *,
+    kernel: FakeKernel,
+    installed: dict[str, Any] | None,
+    other: dict[str, Any],
+    event: str,
+    options: tuple[str, ...],
+) -> None:
+    """Whether it would fail, and whether before or after its changes."""
+    host = FakeHost(kernel=kernel)
+    words = ("--config", "-")
+    if installed is not None:
+        text = json.dumps(installed).encode()
+        say("apply", "--wait", "0", "--allow-removal", *words, host=host, stdin=text)
+    happen(host, event)
+    text = json.dumps(other).encode()
+    plan = say("plan", *words, *options, host=host, stdin=text)
+    done = say("apply", "--wait", "0", *words, *options, host=host, stdin=text)
+    story = f"{plan.out}{plan.err}{done.out}{done.err}"
+    first = plan.out.partition("\n")[0]
+    if first.startswith("WOULD FAIL"):
+        assert done.out.startswith("FAILED") or done.code == 2, story
+    if first.startswith("WOULD FAIL: apply would change nothing"):
+        assert "Nothing was changed." in done.out, story
+    if first.startswith("WOULD FAIL: apply would make the changes below"):
+        assert "What this run has changed:" in done.out, story
+    if first.startswith("TO DO"):
+        assert done.out.startswith("DONE"), story
+    if first.startswith("NOTHING TO DO"):
+        assert done.out.startswith("NOTHING TO DO"), story
+
+
 def require_no_bug(host: FakeHost, *words: str, stdin: bytes = b"") -> None:
     """Type this; an answer is printed, or what is wrong."""
     said = say(*words, host=host, stdin=stdin)
@@ -152,7 +191,7 @@ def test_a_bug_in_an_answer_hides_no_change(command: str, options: tuple[str, ..
     bug = mock.Mock(side_effect=ValueError)
     with mock.patch.multiple(
         f"hostrouting.cli.commands.{command}",
-        **{"HostCheck" if command == "apply" else "check_host": bug},
+        **{"HostCheck" if command == "apply" else "check_snapshot": bug},
     ):
         said = say(*words, *options, host=host, stdin=text)
     verb = "wrote" if command == "apply" else "removed"
@@ -183,4 +222,4 @@ def test_a_check_of_another_network_knows_what_the_installed_one_needs() -> None
     type_routes(host, *REPAIR)
     for cidr in ("10.96.0.0/12", "fd00::/64"):
         said = say("check", cidr, host=host)
-        assert "ROUTE-NOT-CONFIGURED: the routes to 172.16.0.0/17 and" in said.out
+        assert "deletes the routes to 172.16.0.0/17 and 172.16.128.0/17, which" in said.out

@@ -17,6 +17,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from tests.hostrouting.cli.test_pages import with_vpn
 from tests.support.cli import Said, say
+from tests.support.programs import completed
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, ours
 
 KUBELET = "kubelet.service"
@@ -179,7 +180,21 @@ def test_an_overriding_drop_in_that_systemd_has_loaded(command: str, mode: str, 
     assert (said.code, said.lines[0]) == (code, first)
     [line] = [line for line in said.lines if line.startswith("GATE-OPEN")]
     assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
-    assert line.endswith("delete that line, not the file; then, as root: systemctl daemon-reload")
+    assert line.endswith(f"/d' {OVERRIDE} && systemctl daemon-reload")
+
+
+@pytest.mark.linux
+def test_the_command_that_deletes_the_line_which_cancels_the_gate(tmp_path: Path) -> None:
+    """It deletes this line, and no other."""
+    text = "[Service]\n ExecCondition = \nExecCondition=/bin/true\nRestart=always\n"
+    host = with_loaded_override("STRICT")
+    [line] = [line for line in say("status", host=host).lines if line.startswith("GATE-OPEN")]
+    drop_in = tmp_path / "drop-in.conf"
+    drop_in.write_text(text)
+    sed, _, reload = line.partition("as root: ")[2].partition(" && ")
+    completed(["bash", "-c", sed.replace(OVERRIDE, str(drop_in))], check=True)
+    assert drop_in.read_text() == "[Service]\nExecCondition=/bin/true\nRestart=always\n"
+    assert reload == "systemctl daemon-reload"
 
 
 def test_an_override_that_plan_is_told_to_ignore() -> None:
@@ -198,6 +213,7 @@ def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
     host = with_loaded_override("STRICT")
     host.files.write(OVERRIDE, "[Service]\n")
     status = say("status", host=host)
+    assert status.lines[0].startswith("DIFFERENT: units can start unchecked, and this host does")
     assert status.lines[2] == f"  {AGAIN.command}"
     assert "GATE-OPEN: kubelet.service starts unchecked: systemd still uses" in status.out
     assert "systemctl daemon-reload" not in status.out
@@ -252,6 +268,42 @@ def test_a_repair_costs_nothing_that_is_lost_already() -> None:
     assert "IP traffic to" in say("repair", host=host).err
     type_repair(host)
     assert "IP traffic to" not in say("repair", host=host).err
+
+
+def test_a_removal_says_before_and_after_what_escapes() -> None:
+    """And which units start unchecked then; whatever the configuration had, the reason is the
+    removal.
+    """
+    host = node(config(*REPAIR))
+    shown = say("remove", "--dry-run", host=host)
+    verdict = f"OVERLAP: all of {CIDR} leaves through ib0; expected: eth0"
+    assert shown.code == 1
+    assert shown.out.count("# delete: hostrouting is removed") == len(REPAIR)
+    assert f"Then nothing holds back {KUBELET}." in shown.lines
+    assert shown.lines[-2:] == ["The verdict afterwards:", verdict]
+    garble(host)
+    assert say("remove", "--dry-run", host=host).lines[-1] == verdict
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert removed.lines[-2:] == [
+        verdict,
+        f"To see what repairs that: hostrouting check {CIDR}",
+    ]
+
+
+def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
+    """WOULD FAIL does not mean that nothing is changed."""
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    type_repair(host)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = ("plan", "--config", "-")
+    first = say(*plan, host=host, stdin=text).lines[0]
+    assert first == "WOULD FAIL: apply would change nothing, for the reasons below"
+    allowed = say(*plan, "--allow-removal", host=host, stdin=text)
+    assert allowed.lines[0].startswith("WOULD FAIL: apply would make the changes below, and then")
+    assert "apply would delete the routes to" in allowed.out
+    assert "Nothing was changed." not in apply_installed(host, "--allow-removal").out
 
 
 # A VPN has a better default route.
@@ -332,6 +384,27 @@ def test_apply_says_which_device_it_needs() -> None:
     assert type_pipeline(host, lines[0].partition("as root: ")[2]).code == 0
 
 
+def test_an_address_that_nobody_expects_to_leave_by_the_uplink_is_not_judged() -> None:
+    """With a VPN, every address of the Internet would be called an overlap."""
+    host = node(config(*REPAIR))
+    edited(host, lambda settings: settings["routeOverlap"].update(expectedDevs=["eth0"]))
+    apply_installed(host)
+    with_vpn(host)
+    way = "8.8.8.8 leaves through tun0 via 10.8.0.1"
+    first = say("explain", "8.8.8.8", host=host).lines[0]
+    assert first == f"{way}; no expected CIDR has this address, so check does not judge it"
+    assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OK: 172.16.5.9 leaves")
+
+
+def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
+    """What is right once the configuration is applied may escape now."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    refused = say("repair", "fd00::/64", host=host)
+    assert refused.code == 3
+    assert refused.err.startswith("hostrouting: NO-DEFAULT-ROUTE: there is no IPv6 default route")
+
+
 # config.json is broken.
 
 
@@ -398,7 +471,7 @@ def test_a_copy_of_a_broken_file_has_systemd_read_its_files() -> None:
     text = host.files.texts[LAYOUT.config_path].encode()
     garble(host)
     plan = say("plan", "--config", "-", "--allow-removal", host=host, stdin=text)
-    reload = "  reload systemd    # to be safe: the installed file cannot be read"
+    reload = "  reload systemd    # to be safe: the installed file could not be read"
     assert reload in plan.lines
 
 
@@ -639,13 +712,17 @@ def test_the_headline_says_what_is_wrong_and_the_next_line_what_to_type(
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_check_knows_that_the_guard_is_masked(mask: Callable[[FakeHost], None]) -> None:
-    """Its line would fail otherwise."""
+    """What unmasks it stands above the pipe, and not on its line: with plan instead of apply, that
+    line changes nothing.
+    """
     host = with_masked_guard(mask)
     pipeline = "hostrouting repair | hostrouting apply --config -"
-    line = f"  systemctl unmask {LAYOUT.guard_unit} && {pipeline}"
-    assert line in say("check", host=host).lines
+    lines = say("check", host=host).lines
+    [unmask] = [line for line in lines if line.endswith(f"systemctl unmask {LAYOUT.guard_unit}")]
+    assert lines.index(unmask) < lines.index(f"  {pipeline}")
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in say("repair", "--commands", host=host).err
     unmask_guard(host)
-    assert f"  {pipeline}" in say("check", host=host).lines
+    assert "unmask" not in say("check", host=host).out
     assert type_pipeline(host, pipeline).code == 0
 
 

@@ -24,7 +24,7 @@ def test_what_says_nothing() -> None:
     [
         {"changes": (RouteRequest("add", ROUTE),)},
         {"files": ("/a",)},
-        {"operations": (Operation("create", "a table", "it is missing"),)},
+        {"operations": (Operation("create", "a table", "it was missing"),)},
     ],
 )
 def test_changed(something: dict[str, Any]) -> None:

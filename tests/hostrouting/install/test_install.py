@@ -410,7 +410,7 @@ class TestRoad:
         host = configured(GUARDED)
         task = Configure(GUARDED, host=host)
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        assert f"start {LAYOUT.guard_unit}    # it is not running" in str(task.plan()).splitlines()
+        assert f"start {LAYOUT.guard_unit}    # it was not running" in str(task.plan()).splitlines()
         run(task)
         assert task.plan().is_empty
 

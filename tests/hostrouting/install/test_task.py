@@ -362,7 +362,7 @@ class TestNothingToDo:
         manager_of(host).read.clear()
         plan = Configure(WANTED, host=host).plan()
         assert not plan.is_empty
-        assert "reload systemd    # it has not read how its files are now" in str(plan)
+        assert "reload systemd    # its files have changed" in str(plan)
         assert "reload systemd" in str(run(Configure(WANTED, host=host)))
         assert Configure(WANTED, host=host).plan().is_empty
 

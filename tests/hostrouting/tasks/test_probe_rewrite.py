@@ -48,7 +48,7 @@ class TestApply:
         effects = apply(host)
         assert (
             [str(operation) for operation in effects.operations]
-            == [f"create nftables table ip6 {TABLE}    # it is missing"]
+            == [f"create nftables table ip6 {TABLE}    # it was missing"]
             == [*map(str, plan.operations)]
         )
         assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
