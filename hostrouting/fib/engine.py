@@ -486,11 +486,15 @@ class Fib:
         return self._applied[packet]
 
     def _apply(self, rule: Rule, packet: Packet) -> AppliedRule:
-        to = rule.dst or Prefix(self.family, 0, 0)
+        first = 0
+        last = (1 << self.width) - 1
+        if rule.dst is not None:
+            first = rule.dst.first
+            last = rule.dst.last
         table = None
         if rule.action == "to_table":
             table = self.tables[rule.table]
-        return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
+        return AppliedRule(rule, first, last, select(rule, packet), table)
 
     def equal_default_routes(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, any.
