@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -135,7 +135,7 @@ def valid_tree(root: AnyTask, around: tuple[AnyTask, ...] = ()) -> AnyTask:
     """
     if any(root is task for task in around):
         raise InvalidTask(f"{_shown(root)} cannot be used as a task: it contains itself")
-    for member in _fixed_subtasks(valid_task(root)):
+    for member in getattr(valid_task(root), "subtasks", ()):
         valid_tree(member, (*around, root))
     return root
 
@@ -165,7 +165,7 @@ def _fault(candidate: object) -> str:
             f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths "
             "are made of names)"
         )
-    subtasks = _fixed_subtasks(candidate)
+    subtasks = getattr(candidate, "subtasks", ())
     if not isinstance(subtasks, tuple):
         return f"its subtasks are {subtasks!r:.80}; they must be a tuple: (task,)"
     return ""
@@ -186,15 +186,6 @@ def fault_of_method(verb: str, method: object) -> str:
     except ValueError:  # some builtins do not say what they take
         return ""
     return ""
-
-
-def _fixed_subtasks(task: object) -> Any:
-    """The subtasks that the task was made with. A property may read the disk: it is read when the
-    task runs, and not before.
-    """
-    if isinstance(getattr(type(task), "subtasks", None), property):
-        return ()
-    return getattr(task, "subtasks", ())
 
 
 def selection(

@@ -25,7 +25,6 @@ from hostrouting.kernel.netlink.socket import (
     KernelError,
     NetlinkSocket,
     attribute,
-    is_error,
     kernel_errors,
     message,
 )
@@ -183,7 +182,7 @@ def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     if _PEER_NAMESPACE in link:
         request += attribute(_IN_NAMESPACE, link[_PEER_NAMESPACE])
     (answer,) = netlink.ask(RTM_GETLINK, [request])
-    if is_error(answer):
+    if isinstance(answer, KernelError):
         return ""
     _, peer = parts_of(answer, LINK)
     return peer.get(_MAC, b"").hex(":") if kind_of(peer) == "veth" else ""

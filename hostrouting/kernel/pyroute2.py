@@ -1,56 +1,52 @@
 """Pyroute2Backend: the routing edge through a pyroute2 handle of the caller.
 
-The handle may lead to another namespace, or to a remote host. pyroute2 runs an event loop of its
-own, so every call to the handle is made in one worker thread: the backend may be used inside a
-running event loop. This module does not import pyroute2. pyroute2 has no message for the settings
-of "all", so whether the host forwards IPv6 is not known.
+The handle may lead to another namespace. It sends the messages of `hostrouting.kernel.netlink`, and
+returns the answers. pyroute2 runs an event loop of its own, so every call to the handle is made in
+one worker thread: the backend may be used inside a running event loop. This module does not import
+pyroute2. Whether the host forwards IPv6 is not known: that is in a file of the other namespace.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import (
-    KIND_OF_ERRNO,
     Answer,
     Outcome,
     RouteBackend,
     RouteRequest,
     Watch,
-    has_weights,
     part_of,
     settled,
 )
-from hostrouting.kernel.netlink.host import (
-    SKIP_STATISTICS,
-    decode_addresses,
-    decode_links,
-    decode_rule,
+from hostrouting.kernel.netlink.backend import read_host
+from hostrouting.kernel.netlink.host import list_links
+from hostrouting.kernel.netlink.routes import Names, change_routes, lookup_routes
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    NLM_F_ACK,
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    UNSUPPORTED,
+    KernelError,
+    Netlink,
+    kernel_errors,
+    message,
 )
-from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.routes import (
-    LOOKUP_FLAGS,
-    RTNH_F_ONLINK,
-    are_listed,
-    decode,
-    needs_empty_gateway,
-)
-from hostrouting.kernel.netlink.socket import NLM_F_DUMP_INTR, KernelError, kernel_errors
-from hostrouting.kernel.refusals import misfit, refusal
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.snapshot import Address, Link, Snapshot
 
 if TYPE_CHECKING:
-    from hostrouting.model.route import NextHop, Route
-    from hostrouting.model.rule import Rule
+    from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
 A = TypeVar("A")
@@ -62,13 +58,14 @@ _BETWEEN_READINGS = 1.0  # seconds
 class Pyroute2Backend(RouteBackend):
     """The routing of a kernel that a pyroute2 handle reaches: see `RouteBackend`.
 
-    The handle is a `pyroute2.IPRoute`, or anything with its methods. The caller closes it.
+    The handle is a `pyroute2.IPRoute`, or anything with its method `nlm_request_batch`. The caller
+    closes it.
     """
 
     def __init__(self, handle: Any) -> None:
         """Use this handle; nothing else may use it at the same time. TypeError if it is not one."""
-        _require_methods(handle)
-        self._handle = handle
+        _require_request(handle)
+        self._netlink = _Handle(handle)
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
     def snapshot(
@@ -82,14 +79,10 @@ class Pyroute2Backend(RouteBackend):
 
         The snapshot is restless only if the kernel says that one of the lists has changed.
         """
-        snapshot = settled(partial(self._call, "read the host's routes", _read, family))
+        snapshot = settled(partial(self._call, "read the host's routes", read_host, family))
         return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """What the kernel would do with a packet of this user to each destination.
-
-        An IPv6 packet has no protocol.
-        """
         return self._call("look up destinations", _look_up, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -105,40 +98,47 @@ class Pyroute2Backend(RouteBackend):
             self._worker.shutdown()
             self._worker = None
 
-    def _call(self, attempt: str, function: Callable[[Any, A], R], argument: A) -> R:
-        """The result of the function; any error is raised as a BackendError.
-
-        The NetlinkError of pyroute2 is not an OSError: it has a code instead of an errno.
-        """
+    def _call(self, attempt: str, function: Callable[[Netlink, A], R], argument: A) -> R:
+        """The result of the function, which is called in the worker thread."""
         if self._worker is None:
             raise BackendError("this backend was closed", kind="unusable")
         with kernel_errors(attempt):
             try:
-                return self._worker.submit(function, self._handle, argument).result()
-            except Exception as error:
-                number = getattr(error, "code", None) or getattr(error, "errno", None)
-                if number is None and not isinstance(error, OSError):
-                    # Not the kernel: the handle was not made for this, or has a bug.
-                    raise BackendError(
-                        f"the handle cannot {attempt}: {type(error).__name__}: {error}",
-                        kind="unusable",
-                    ) from error
-                raise KernelError(number or errno.EIO, str(error)) from error
+                return self._worker.submit(function, self._netlink, argument).result()
+            except (KernelError, OSError):
+                raise
+            except Exception as error:  # the handle was not made for this, or has a bug
+                raise BackendError(
+                    f"the handle cannot {attempt}: {type(error).__name__}: {error}",
+                    kind="unusable",
+                ) from error
 
 
-def _require_methods(handle: object) -> None:
-    for name in ("get_links", "get_addr", "get_rules", "get_routes", "route"):
-        method = getattr(handle, name, None)
-        if not callable(method):
-            raise TypeError(
-                f"handle must be a pyroute2.IPRoute, or have its methods; a "
-                f"{type(handle).__name__} has no {name}"
-            )
-        if iscoroutinefunction(method):
-            raise TypeError(
-                f"handle must not be asynchronous: pass a pyroute2.IPRoute, not an "
-                f"{type(handle).__name__}"
-            )
+def _look_up(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+    names = Names({link.index: link.name for link in list_links(netlink)})
+    return lookup_routes(netlink, destinations, names)
+
+
+def _change(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
+    indexes = {link.name: link.index for link in list_links(netlink)}
+
+    def index_of(name: str) -> int:
+        if name not in indexes:
+            raise KernelError(errno.ENODEV, f"device {name} does not exist")
+        return indexes[name]
+
+    return change_routes(netlink, requests, index_of)
+
+
+def _require_request(handle: object) -> None:
+    method = getattr(handle, "nlm_request_batch", None)
+    kind = type(handle).__name__
+    if isinstance(handle, type) or not callable(method):
+        raise TypeError(
+            f"handle must be a pyroute2.IPRoute; a {kind} has no method nlm_request_batch"
+        )
+    if isasyncgenfunction(method):
+        raise TypeError(f"handle must not be asynchronous: pass a pyroute2.IPRoute, not an {kind}")
 
 
 class PollingWatch(Watch):
@@ -175,156 +175,80 @@ class PollingWatch(Watch):
         """Stop watching. May be called twice."""
 
 
-# Reading: pyroute2 keeps the bytes of a message, and `netlink` decodes more of them.
+# Conversations through a handle.
 
 
-class _Reading:
-    """One reading of the host, list by list."""
+class _Handle(Netlink):
+    """The conversations of `Netlink`, with one request at a time: pyroute2 sends our messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
         self.is_torn = False
-        """Whether the kernel has said that a list changed while it was sent."""
 
-    def messages(self, listed: Iterable[Any]) -> list[bytes]:
-        """The messages of a list."""
-        messages: list[bytes] = []
-        for message in listed:
-            if message["header"]["flags"] & NLM_F_DUMP_INTR:
+    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
+        for body in bodies:
+            try:
+                [answer] = self._answers(type_, NLM_F_ACK, body)
+                yield answer
+            except KernelError as error:
+                yield error
+
+    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        errors: dict[int, KernelError] = {}
+        for packed in messages:
+            _, type_, flags, sequence, _ = HEADER.unpack_from(packed)
+            try:
+                self._answers(type_, flags | NLM_F_ACK, packed[HEADER.size :])
+            except KernelError as error:
+                errors[sequence] = error
+        return errors
+
+    def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
+        try:
+            yield from self._answers(type_, NLM_F_DUMP, body)
+        except KernelError as error:
+            if error.number not in UNSUPPORTED:
+                raise
+
+    def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
+        """Each message is a part."""
+        return self.dump(type_, body)
+
+    def size_at(self, part: bytes, at: int) -> int:
+        return len(part) - at
+
+    def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
+        """The messages that answer a request, without the acknowledgement."""
+        request = _Request(type_, NLM_F_REQUEST | flags, body)
+        try:
+            messages = self._handle.nlm_request_batch([request])
+        except Exception as error:
+            number = getattr(error, "code", None)
+            if number is None:  # it is not pyroute2's NetlinkError
+                raise
+            words = str(error.args[-1])
+            if words == os.strerror(number):  # the kernel has not given any
+                words = ""
+            raise KernelError(number, words) from error
+        answers: list[bytes] = []
+        for answer in messages:
+            if answer["header"]["flags"] & NLM_F_DUMP_INTR:
                 self.is_torn = True
-            messages.append(_bytes(message))
-        return messages
+            answers.append(bytes(answer.data[answer.offset : answer.offset + answer.length]))
+        return answers
 
 
-def _bytes(message: Any) -> bytes:
-    return bytes(message.data[message.offset : message.offset + message.length])
+class _Request(dict[str, dict[str, int]]):
+    """A message for pyroute2, which fills in the header, calls `encode` and sends `data`."""
 
+    def __init__(self, type_: int, flags: int, body: bytes) -> None:
+        super().__init__(header={"type": type_, "flags": flags})
+        self._body = body
+        self.data = b""
 
-def _read(handle: Any, family: int | None) -> Snapshot:
-    families = (IPV4, IPV6) if family is None else (family,)
-    reading = _Reading()
-    links = decode_links(reading.messages(handle.get_links(ext_mask=SKIP_STATISTICS)))
-    names = {link.index: link.name for link in links}
-    addresses: list[Address] = []
-    rules: list[Rule] = []
-    routes: list[Route] = []
-    for each in families:
-        af = AF_OF[each]
-        addresses += decode_addresses(reading.messages(handle.get_addr(family=af)), names)
-        rules += [decode_rule(message) for message in reading.messages(handle.get_rules(family=af))]
-        listed = reading.messages(handle.get_routes(family=af))
-        routes += [decode(message, names) for message in listed]
-    return Snapshot(
-        links=links,
-        addresses=tuple(addresses),
-        rules=tuple(rules),
-        routes=tuple(routes),
-        family=family,
-        restless=reading.is_torn,
-    )
+    def reset(self) -> None:
+        """Nothing was encoded yet."""
 
-
-def _links(handle: Any) -> tuple[Link, ...]:
-    return decode_links(map(_bytes, handle.get_links()))
-
-
-def _look_up(handle: Any, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-    names = {link.index: link.name for link in _links(handle)}
-    return tuple(_answer(handle, address, names) for address in destinations)
-
-
-def _answer(handle: Any, address: IP, names: Mapping[int, str]) -> Answer:
-    try:
-        [message] = handle.route("get", dst=str(address), flags=LOOKUP_FLAGS[address.version])
-    except Exception as error:
-        kind = KIND_OF_ERRNO.get(getattr(error, "code", 0))
-        if kind is None:
-            raise
-        return Answer(kind, None)
-    route = decode(_bytes(message), names)
-    return Answer(route.type, route)
-
-
-# Changing.
-
-
-def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
-    indexes = {link.name: link.index for link in _links(handle)}
-    outcomes: list[Outcome] = []
-    for request in requests:
-        error = _attempt(handle, request, indexes)
-        outcomes.append(Outcome(request, error))
-    return tuple(outcomes)
-
-
-def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> BackendError | None:
-    """Carry out one request; return the refusal if there is one."""
-    problem = misfit(request.route)
-    if problem:
-        return refusal(request, errno.ERANGE, problem)
-    for dev in request.route.devs:
-        if dev not in indexes:
-            return refusal(request, errno.ENODEV, f"device {dev} does not exist")
-    try:
-        handle.route(request.verb, **_specification(request, indexes))
-    except Exception as error:
-        number = getattr(error, "code", 0)
-        if number in {0, errno.EPERM}:
-            raise
-        return refusal(request, number, str(error.args[-1]))
-    return None
-
-
-def _specification(request: RouteRequest, indexes: Mapping[str, int]) -> dict[str, Any]:
-    """The keywords of `IPRoute.route`, which drops those that it does not know."""
-    route = request.route
-    words: dict[str, Any] = {
-        "family": AF_OF[route.prefix.family],
-        "dst": str(route.prefix),
-        "table": route.table,
-        "proto": route.protocol,
-        "scope": route.scope,
-        "type": route.type,
-    }
-    if route.metric:
-        words["priority"] = route.metric
-    if route.tos:
-        words["tos"] = route.tos
-    if route.prefsrc is not None:
-        words["prefsrc"] = str(route.prefsrc)
-    metrics = _metrics(route)
-    if metrics:
-        words["metrics"] = metrics
-    if request.verb == "delete" and needs_empty_gateway(route):
-        words["gateway"] = "::"
-    hops = [_hop(route, hop, indexes) for hop in route.next_hops]
-    if are_listed(request.verb, route):
-        words["multipath"] = hops
-    elif hops:
-        words |= hops[0]
-    return words
-
-
-def _metrics(route: Route) -> dict[str, int]:
-    metrics: dict[str, int] = {}
-    if route.mtu:
-        metrics["mtu"] = route.mtu
-    if route.advmss:
-        metrics["advmss"] = route.advmss
-    return metrics
-
-
-def _hop(route: Route, hop: NextHop, indexes: Mapping[str, int]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if hop.onlink:
-        fields["flags"] = RTNH_F_ONLINK
-    if has_weights(route) and hop.weight > 1:
-        fields["hops"] = hop.weight - 1
-    if hop.dev is not None:
-        fields["oif"] = indexes[hop.dev]
-    if hop.gateway is None:
-        return fields
-    if hop.gateway.version == route.prefix.family:
-        fields["gateway"] = str(hop.gateway)
-    else:
-        fields["via"] = {"family": AF_OF[hop.gateway.version], "addr": str(hop.gateway)}
-    return fields
+    def encode(self) -> None:
+        header = self["header"]
+        self.data = message(header["type"], header["flags"], self._body, header["sequence_number"])

@@ -41,21 +41,11 @@ class Faulty(Generic[E]):
         """Make the nth call from now raise this error; with `done`, after its work, as in a
         timeout.
         """
-        self._errors[self._call(nth)] = (error, done)
+        self._errors[self._calls + nth] = (error, done)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
-        if not callable(happening):
-            raise TypeError(
-                "meanwhile takes a function, such as lambda: kernel.delete_link('ib0'), not "
-                f"{happening!r}"
-            )
-        self._happenings.setdefault(self._call(nth), []).append(happening)
-
-    def _call(self, nth: int) -> int:
-        if nth < 1:
-            raise ValueError(f"nth is {nth}, but the next call is 1")
-        return self._calls + nth
+        self._happenings.setdefault(self._calls + nth, []).append(happening)
 
     def meet(self) -> tuple[E | None, bool]:
         """Count the call, and run what is due before it. Returns its error, and whether the call
@@ -109,24 +99,15 @@ class FaultyBackend(RouteBackend):
         An errno, or an error with a route, is the outcome of one route of a change, as if the
         kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
-        if not isinstance(error, int | BackendError):
-            raise TypeError(
-                f"a fault is an errno, such as errno.ENOBUFS, or a BackendError, not {error!r}"
-            )
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
-        self._faults(moment).fail(error, nth=nth, done=done)
+        self._moments[moment].fail(error, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to
         delete a device.
         """
-        self._faults(moment).meanwhile(happening, nth=nth)
-
-    def _faults(self, moment: str) -> Faulty[BackendError | int]:
-        if moment not in self._moments:
-            raise ValueError(f"{moment!r} is not one of {', '.join(self._moments)}")
-        return self._moments[moment]
+        self._moments[moment].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:

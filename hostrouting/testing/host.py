@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
-from attrs.validators import instance_of
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry, require_kind
@@ -54,9 +53,9 @@ class FakeFiles:
     links: dict[str, str] = attrs.field(factory=dict)
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
-    broken: dict[str, str] = attrs.field(factory=dict, validator=instance_of(dict))
+    broken: dict[str, str] = attrs.field(factory=dict)
     """Paths that cannot be changed, with the reason for each."""
-    locked: set[str] = attrs.field(factory=set, validator=instance_of(set))
+    locked: set[str] = attrs.field(factory=set)
     """Paths that another process has locked."""
 
     def read(self, path: str) -> str | None:
@@ -114,10 +113,7 @@ class FakeFiles:
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
         if path in self.broken:
-            reason = self.broken[path]
-            if not isinstance(reason, str):
-                raise TypeError(f"broken[{path!r}] is {reason!r}; it must be the reason, a text")
-            raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
+            raise HostError(f"cannot {verb} {path}: {self.broken[path]}", what="file", target=path)
         require_kind(verb, path, self.look(path), *kinds)
         self.writes.append(path)
 
@@ -135,7 +131,7 @@ class FakeManager:
     running: bool = True
     """If it is false, there is no systemd: what is asked of it raises HostError."""
     calls: list[str] = attrs.field(factory=list)
-    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict, validator=instance_of(dict))
+    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units that fail to start, each with the lines that it logs."""
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
@@ -172,14 +168,8 @@ class FakeManager:
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
         if unit in self.failing:
-            lines = self.failing[unit]
-            if not isinstance(lines, list | tuple):
-                raise TypeError(
-                    f"failing[{unit!r}] is {lines!r}; it must be the lines that the unit logs: "
-                    f"({lines!r},)"
-                )
             self._set_state(unit, "failed")
-            raise unit_failed(unit, result="exit-code", status="1", lines=lines)
+            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:

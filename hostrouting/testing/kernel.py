@@ -33,7 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
 from itertools import groupby
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
@@ -47,8 +47,9 @@ from hostrouting.kernel.base import (
     has_weights,
     part_of,
 )
+from hostrouting.kernel.netlink.routes import encode
 from hostrouting.kernel.netlink.socket import KernelError
-from hostrouting.kernel.refusals import misfit, refusal
+from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -126,15 +127,7 @@ class FakeKernel(RouteBackend):
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         self._require_open()
-        outcomes: list[Outcome] = []
-        for request in requests:
-            problem = misfit(request.route)
-            if problem:
-                error: BackendError | None = refusal(request, errno.ERANGE, problem)
-            else:
-                error = self._apply(request)
-            outcomes.append(Outcome(request, error))
-        return tuple(outcomes)
+        return tuple(Outcome(request, self._apply(request)) for request in requests)
 
     def watch(self) -> FakeWatch:
         """See RouteBackend; `later` says what happens in a wait."""
@@ -283,11 +276,9 @@ class FakeKernel(RouteBackend):
     def _apply(self, request: RouteRequest) -> BackendError | None:
         """Make the change; the refusal if Linux would refuse."""
         route = request.route
-        if request.verb not in get_args(Verb):
-            raise ValueError(f"{request.verb!r} is not one of {', '.join(get_args(Verb))}")
         try:
-            for dev in route.devs:
-                self._link(dev)
+            # A message is made as for Linux, because some requests do not fit into one.
+            encode(request.verb, route, lambda dev: self._link(dev).index)
             if request.verb == "delete":
                 self._delete(route)
             else:
@@ -352,12 +343,13 @@ class FakeKernel(RouteBackend):
         if route.type not in PATHLESS:
             asked = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in asked]
-        if route.prefsrc is not None and not self._is_own(route.prefsrc):
+        family = route.prefix.family
+        if route.prefsrc is not None and not self._is_own(route.prefsrc, family):
             raise KernelError(
                 errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
             )
         accepted = route._replace(next_hops=tuple(next_hops))
-        if route.prefix.family == IPV4:
+        if family == IPV4:
             return accepted
         return accepted._replace(
             protocol=route.protocol or _PROTOCOL_BOOT,
@@ -382,7 +374,9 @@ class FakeKernel(RouteBackend):
     def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
         """The device of the gateway, which is the device of the route that reaches it directly."""
         family = gateway.version
-        if family == IPV6 and self._is_own(gateway):
+        if route.prefix.family == IPV6 and family == IPV4:
+            raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
+        if family == IPV6 and self._is_own(gateway, IPV6):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
         if family == IPV6 and gateway.is_link_local:
             if hop.dev is None:
@@ -414,8 +408,8 @@ class FakeKernel(RouteBackend):
             return best
         return _best_of(there for there in covering if there.table in {TABLE_LOCAL, TABLE_MAIN})
 
-    def _is_own(self, ip: IP) -> bool:
-        return any(address.ip == ip for address in self._addresses)
+    def _is_own(self, ip: IP, family: int) -> bool:
+        return ip.version == family and any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
         routes = self._routes.setdefault((route.table, route.prefix), [])

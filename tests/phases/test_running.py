@@ -279,26 +279,26 @@ class _Unreadable(StubTask):
 
 @pytest.mark.parametrize("undo_on_failure", [False, True])
 def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
-    """What a clock raises, or a property of the task, is an error in the report, too. The subtasks
-    of a task are read only when they are called.
+    """What a clock raises is an error in the report, too; what a property of the task raises comes
+    before the run.
     """
     clock: Any = FakeClock
-    broken = phases.run(StubTask("a"), clock=clock, observers=[], undo_on_failure=undo_on_failure)
-    for report in (broken, phases.plan(_Unreadable("a"))):
-        assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
-        assert isinstance(report.error, ValueError | TypeError)
-    assert phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure).ok
+    report = phases.run(StubTask("a"), clock=clock, observers=[], undo_on_failure=undo_on_failure)
+    assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
+    assert isinstance(report.error, TypeError)
+    with pytest.raises(ValueError, match="no such file"):
+        phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure)
 
 
 @pytest.mark.parametrize(
     ("attribute", "use"),
-    [("do", phases.run), ("plan_note", phases.plan), ("subtasks", phases.undo)],
+    [("do", phases.run), ("plan_note", phases.plan)],
 )
 def test_a_property_that_raises_when_its_task_is_called(
     attribute: str, use: Callable[..., Step]
 ) -> None:
     """The step of the task has failed with that error: it has a start and an end, like any other."""
-    values = {"do": print, "plan_note": "", "subtasks": ()}
+    values = {"do": print, "plan_note": ""}
     is_broken: list[object] = []
 
     def read(_task: object) -> object:

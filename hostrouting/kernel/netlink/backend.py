@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,9 +12,8 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest,
 from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
 from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.routes import Names, change_routes, lookup_routes
-from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors
-from hostrouting.kernel.refusals import refusal
+from hostrouting.kernel.netlink.routes import Names, NamesHere, change_routes, lookup_routes
+from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import Rule, reached_tables
 from hostrouting.model.snapshot import Address, Snapshot
@@ -54,25 +52,18 @@ class NetlinkBackend(RouteBackend):
             # between: a guard listens.
             guard = NetlinkSocket(groups=groups_of(family))
             with closing(guard):
-                return settled(partial(_read, netlink, guard, family, near, is_reached=reached))
+                read = partial(read_host, netlink, family, near, is_reached=reached)
+                return settled(partial(_read_guarded, guard, read))
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
         with self._open("look up destinations") as netlink:
-            return lookup_routes(netlink, destinations)
+            return lookup_routes(netlink, destinations, NamesHere())
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
-        every = tuple(requests)
         with self._open("change routes") as netlink:
-            refused = change_routes(netlink, every)
-            for error in refused.values():
-                if error.number == errno.EPERM:  # the kernel looks at the rights first
-                    raise error
-        errors: list[BackendError | None] = [None] * len(every)
-        for place, error in refused.items():
-            errors[place] = refusal(every[place], error.number, error.words)
-        return tuple(map(Outcome, every, errors))
+            return change_routes(netlink, tuple(requests))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""
@@ -94,19 +85,24 @@ class NetlinkBackend(RouteBackend):
             yield self._netlink
 
 
-def _read(
-    netlink: NetlinkSocket,
-    guard: NetlinkSocket,
-    family: int | None,
-    near: Collection[Prefix] | None,
-    *,
-    is_reached: bool,
-) -> Snapshot:
-    """One reading; it is restless if anything changed meanwhile."""
+def _read_guarded(guard: NetlinkSocket, read: Callable[[], Snapshot]) -> Snapshot:
+    """One reading; it is restless if the guard has a report of a change meanwhile."""
     guard.reports()  # what changed before does not count
+    snapshot = read()
+    is_restless = snapshot.restless or bool(guard.reports())
+    return snapshot._replace(ipv6_forwarding=forwards_ipv6(), restless=is_restless)
+
+
+def read_host(
+    netlink: Netlink,
+    family: int | None,
+    near: Collection[Prefix] | None = None,
+    *,
+    is_reached: bool = False,
+) -> Snapshot:
+    """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
     netlink.is_torn = False
     families = (IPV4, IPV6) if family is None else (family,)
-
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []
@@ -119,13 +115,11 @@ def _read(
     routes: list[Route] = []
     for each in families:
         routes += list_routes(netlink, each, tables, reader)
-
     return Snapshot(
         links=links,
         addresses=tuple(addresses),
         rules=tuple(rules),
         routes=tuple(routes),
-        ipv6_forwarding=forwards_ipv6(),
         family=family,
-        restless=netlink.is_torn or bool(guard.reports()),
+        restless=netlink.is_torn,
     )

@@ -10,7 +10,7 @@ packets.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import ip_address
 from operator import attrgetter
 
@@ -28,7 +28,7 @@ from hostrouting.kernel.netlink.numbers import (
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
-    NetlinkSocket,
+    Netlink,
     attribute,
     attributes_of,
 )
@@ -63,22 +63,17 @@ _IFLA_EXT_MASK = 29
 _IFLA_XDP = 43
 _WANTED = {IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_AF_SPEC, _IFLA_XDP}
 
-SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
+_SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
 _IFLA_INFO_KIND = 1
 _IFLA_XDP_ATTACHED = 2
 _IFLA_INET6_CONF = 2
 _DEVCONF_DISABLE_IPV6 = 26  # a place in the array
 
 
-def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
+def list_links(netlink: Netlink) -> tuple[Link, ...]:
     """The devices, sorted by number."""
-    body = bytes(LINK.size) + attribute(_IFLA_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
-    return decode_links(netlink.dump(RTM_GETLINK, body))
-
-
-def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
-    """The devices in these messages, sorted by number."""
-    listed = [parts_of(message, LINK, _WANTED) for message in messages]
+    body = bytes(LINK.size) + attribute(_IFLA_EXT_MASK, NUMBER.pack(_SKIP_STATISTICS))
+    listed = [parts_of(message, LINK, _WANTED) for message in netlink.dump(RTM_GETLINK, body)]
     names: dict[int, str] = {}
     for (_, index, _), attributes in listed:
         names[index] = text_of(attributes.get(IFNAME, b""))
@@ -137,16 +132,10 @@ _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
 
 
-def list_addresses(
-    netlink: NetlinkSocket, family: int, names: Mapping[int, str]
-) -> tuple[Address, ...]:
+def list_addresses(netlink: Netlink, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family, sorted by the numbers of their devices."""
     body = struct.pack("=B7x", AF_OF[family])
-    return decode_addresses(netlink.dump(RTM_GETADDR, body), names)
-
-
-def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
-    """The addresses in these messages, sorted by the numbers of their devices."""
+    messages = netlink.dump(RTM_GETADDR, body)
     by_device = sorted(messages, key=lambda message: NUMBER.unpack_from(message, _DEVICE_AT))
     return tuple(_address(message, names) for message in by_device)
 
@@ -228,13 +217,13 @@ _FULL_MASKS = {
 _UNLIMITED = 0xFFFFFFFF
 
 
-def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
+def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
     """The rules of one family, in the kernel's order."""
     body = struct.pack("=B11x", AF_OF[family])
-    return tuple(decode_rule(message) for message in netlink.dump(RTM_GETRULE, body))
+    return tuple(_decode_rule(message) for message in netlink.dump(RTM_GETRULE, body))
 
 
-def decode_rule(message: bytes) -> Rule:
+def _decode_rule(message: bytes) -> Rule:
     """The rule of one message."""
     fields, attributes = parts_of(message, _RULE)
     af, dst_len, src_len, tos, short_table, action_number, flags = fields

@@ -30,7 +30,7 @@ from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
     KernelError,
-    NetlinkSocket,
+    Netlink,
     attribute,
 )
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
@@ -46,7 +46,7 @@ _DST_HEADERS = {
 
 
 def list_routes(
-    netlink: NetlinkSocket, family: int, tables: Collection[int] | None, reader: RouteReader
+    netlink: Netlink, family: int, tables: Collection[int] | None, reader: RouteReader
 ) -> list[Route]:
     """The routes of these tables, in the kernel's order; None means all tables."""
     question = rtmsg(family)

@@ -13,14 +13,23 @@ of the other family is RTA_VIA, which begins with that family. RTA_METRICS has a
 numbers of their own (RTAX_…).
 """
 
+from __future__ import annotations
+
 import errno
 import struct
 from _socket import if_indextoname, if_nametoindex  # see netlink.socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, has_weights
+from hostrouting.kernel.base import (
+    KIND_OF_ERRNO,
+    Answer,
+    Outcome,
+    RouteRequest,
+    Verb,
+    has_weights,
+)
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
@@ -36,17 +45,18 @@ from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
     KernelError,
-    NetlinkSocket,
+    Netlink,
     aligned,
     attribute,
     attributes_of,
-    error_of,
-    is_error,
     message,
 )
-from hostrouting.kernel.refusals import misfit
+from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, width_of
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
+
+if TYPE_CHECKING:
+    from hostrouting.errors import BackendError
 
 # The structures and numbers of the kernel's header linux/rtnetlink.h, by their names there.
 
@@ -106,7 +116,7 @@ _PLAIN_NUMBERS = {
 """Those that `ip` prints as a number; the others are times, flags and names."""
 
 _RTNH_F_DEAD = 0x1
-RTNH_F_ONLINK = 0x4
+_RTNH_F_ONLINK = 0x4
 _RTNH_F_LINKDOWN = 0x10
 
 _RTM_F_LOOKUP_TABLE = 0x1000
@@ -131,16 +141,21 @@ _UNREAD = {_RTA_METRICS, _RTA_FLOW, _RTA_MULTIPATH, _RTA_ENCAP_TYPE}
 
 
 class Names(dict[int, str]):
-    """The names of devices by number; the system is asked for a name that is not known yet."""
+    """The names of devices by number; an unknown device is "if" and its number, as in `ip`."""
 
     def __missing__(self, index: int) -> str:
-        """The name of a device; if it is gone, "if" and its number, as in `ip`."""
+        return f"if{index}"
+
+
+class NamesHere(Names):
+    """The names of the devices of this thread's namespace, which are asked for one by one."""
+
+    def __missing__(self, index: int) -> str:
         try:
-            name = if_indextoname(index)
-        except OSError:
-            return f"if{index}"
-        self[index] = name
-        return name
+            self[index] = if_indextoname(index)
+        except OSError:  # the device is gone
+            return super().__missing__(index)
+        return self[index]
 
 
 def index_of(name: str) -> int:
@@ -231,7 +246,7 @@ def _next_hop(hop: _ListedHop, names: Mapping[int, str]) -> NextHop:
         dev=names[device] if device else None,
         gateway=ip_of(gateway),
         weight=weight,
-        onlink=bool(flags & RTNH_F_ONLINK),
+        onlink=bool(flags & _RTNH_F_ONLINK),
         linkdown=bool(flags & _RTNH_F_LINKDOWN),
         dead=bool(flags & _RTNH_F_DEAD),
     )
@@ -291,15 +306,34 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     """The message of this request, with the destination as the first attribute.
 
-    KernelError if the route does not fit into a message, or a device does not exist.
+    KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
-    problem = misfit(route)
-    if problem:
+    if _has_read_only_field(route):
+        problem = "sources, a preference, an end and a nexthop object are only read"
         raise KernelError(errno.ERANGE, problem)
+    try:
+        body = _encoded_body(verb, route, index_of)
+    except struct.error as error:
+        problem = f"a number does not fit into a message: {error}"
+        raise KernelError(errno.ERANGE, problem) from error
+    type_, flags = _VERBS[verb]
+    return message(type_, flags, body)
 
+
+def _has_read_only_field(route: Route) -> bool:
+    return (
+        route.source is not None
+        or route.preference != "medium"
+        or route.expired is not None
+        or route.nexthop_id is not None
+    )
+
+
+def _encoded_body(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
+    """The fixed part and the attributes; struct.error if a number has too many bytes."""
     family, network, length = route.prefix
     has_large_table = route.table > 0xFF
-    is_listed = are_listed(verb, route)
+    is_listed = _are_listed(verb, route)
     has_onlink_hop = bool(route.next_hops) and not is_listed and route.next_hops[0].onlink
     fixed = _RTMSG.pack(
         AF_OF[family],
@@ -310,7 +344,7 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         route.protocol,
         route.scope,
         _TYPES[route.type],
-        RTNH_F_ONLINK if has_onlink_hop else 0,
+        _RTNH_F_ONLINK if has_onlink_hop else 0,
     )
 
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
@@ -319,7 +353,7 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         attributes += attribute(_RTA_MULTIPATH, b"".join(hops))
     elif route.next_hops:
         attributes += _packed_next_hop(route, index_of)
-    if verb == "delete" and needs_empty_gateway(route):
+    if verb == "delete" and _needs_empty_gateway(route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
     if has_large_table:
         attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
@@ -327,13 +361,10 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         attributes += attribute(_RTA_PRIORITY, NUMBER.pack(route.metric))
     if route.prefsrc is not None:
         attributes += attribute(_RTA_PREFSRC, route.prefsrc.packed)
-    attributes += _packed_metrics(route)
-
-    type_, flags = _VERBS[verb]
-    return message(type_, flags, fixed + attributes)
+    return fixed + attributes + _packed_metrics(route)
 
 
-def are_listed(verb: Verb, route: Route) -> bool:
+def _are_listed(verb: Verb, route: Route) -> bool:
     """Whether the next hops are sent as a list.
 
     A single one is, too, to delete an IPv4 route: otherwise Linux would also take a route that
@@ -346,7 +377,7 @@ def are_listed(verb: Verb, route: Route) -> bool:
     return verb != "delete" and route.next_hops[0].weight > 1
 
 
-def needs_empty_gateway(route: Route) -> bool:
+def _needs_empty_gateway(route: Route) -> bool:
     """Whether a request to delete has to give the gateway "::", which says that there is none.
 
     Without it, Linux would delete an IPv6 route through the same device, with all its next hops,
@@ -367,7 +398,7 @@ def _packed_next_hop(route: Route, index_of: Callable[[str], int]) -> bytes:
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
-    flags = RTNH_F_ONLINK if hop.onlink else 0
+    flags = _RTNH_F_ONLINK if hop.onlink else 0
     weight = hop.weight if has_weights(route) else 1
     device = 0 if hop.dev is None else index_of(hop.dev)
     return _RTNEXTHOP.pack(length, flags, weight - 1, device) + gateway
@@ -443,9 +474,26 @@ class _RequestTemplate:
 
 
 def change_routes(
-    netlink: NetlinkSocket, requests: Iterable[RouteRequest]
+    netlink: Netlink,
+    requests: Sequence[RouteRequest],
+    index_of: Callable[[str], int] = index_of,
+) -> tuple[Outcome, ...]:
+    """Carry out the requests in their order; KernelError (EPERM) if this process has no right to.
+
+    `index_of` returns the number of a device, or raises KernelError (ENODEV).
+    """
+    errors: list[BackendError | None] = [None] * len(requests)
+    for place, error in _send(netlink, requests, index_of).items():
+        if error.number == errno.EPERM:  # the kernel looks at the rights first
+            raise error
+        errors[place] = refusal(requests[place], error.number, error.words)
+    return tuple(map(Outcome, requests, errors))
+
+
+def _send(
+    netlink: Netlink, requests: Sequence[RouteRequest], index_of: Callable[[str], int]
 ) -> dict[int, KernelError]:
-    """Carry out the requests in their order; return the refusals by place."""
+    """Send the requests; return the refusals by place."""
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
     indexes = cache(index_of)
@@ -464,7 +512,7 @@ def change_routes(
 # Lookups.
 
 _UDP = 17
-LOOKUP_FLAGS = {
+_LOOKUP_FLAGS = {
     # Without this flag, IPv4 reports table main for every route.
     IPV4: _RTM_F_FIB_MATCH | _RTM_F_LOOKUP_TABLE,
     # IPv6 reports the right table, and refuses this flag.
@@ -472,10 +520,12 @@ LOOKUP_FLAGS = {
 }
 
 
-def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-    """The route that decides for a plain packet to each destination."""
+def lookup_routes(
+    netlink: Netlink, destinations: Sequence[IP], names: Mapping[int, str]
+) -> tuple[Answer, ...]:
+    """The route that decides for a plain packet to each destination; `names` are of devices."""
     questions = [_question(address) for address in destinations]
-    answer_of = cache(partial(_answer, names=Names()))  # many destinations have the same entry
+    answer_of = cache(partial(_answer, names=names))  # many destinations have the same entry
     return tuple(map(answer_of, netlink.ask(RTM_GETROUTE, questions)))
 
 
@@ -487,23 +537,22 @@ def _question(destination: IP) -> bytes:
 @cache
 def _plain_packet(family: int) -> bytes:
     """The beginning of a lookup: a UDP packet of root, to an address that follows."""
-    fixed = rtmsg(family, width_of(family), LOOKUP_FLAGS[family])
+    fixed = rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
     by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
     return fixed + of_root + by_udp
 
 
+def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:
+    if isinstance(answer, bytes):
+        route = decode(answer, names)
+        return Answer(route.type, route)
+    kind = KIND_OF_ERRNO.get(answer.number)
+    if kind is None or answer.words:  # if there are words, the request itself is wrong
+        raise answer
+    return Answer(kind, None)
+
+
 def rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:
     """The fixed part of a question: the other fields are zero."""
     return _RTMSG.pack(AF_OF[family], dst_len, 0, 0, 0, 0, 0, 0, flags)
-
-
-def _answer(data: bytes, names: Names) -> Answer:
-    if not is_error(data):
-        route = decode(data, names)
-        return Answer(route.type, route)
-    error = error_of(data)
-    kind = KIND_OF_ERRNO.get(error.number)
-    if kind is None or error.words:  # if there are words, the request itself is wrong
-        raise error
-    return Answer(kind, None)

@@ -23,6 +23,7 @@ import os
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
 from hostrouting.errors import BackendError
 
@@ -35,10 +36,10 @@ _ERROR = struct.Struct("=i")  # the beginning of struct nlmsgerr: an errno below
 
 _NLMSG_ERROR = 2
 _NLMSG_DONE = 3
-_NLM_F_REQUEST = 0x1
-_NLM_F_ACK = 0x4
+NLM_F_REQUEST = 0x1
+NLM_F_ACK = 0x4
 NLM_F_DUMP_INTR = 0x10
-_NLM_F_DUMP = 0x300
+NLM_F_DUMP = 0x300
 _NLM_F_ACK_TLVS = 0x200
 _NLMSGERR_ATTR_MSG = 1
 _NLA_TYPE_MASK = 0x3FFF  # without the flags for nesting and byte order
@@ -57,6 +58,8 @@ _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # the error that answers one takes up to 1 KiB
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
 
+UNSUPPORTED = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
+"""The errors of a list that the kernel was built without."""
 _NEEDS_NEWER = ("unavailable", "netlink of Linux 4.20 or later is needed")
 _EXPLANATIONS: dict[int, tuple[str, str]] = {
     errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
@@ -144,7 +147,7 @@ def attribute(number: int, value: bytes) -> bytes:
 
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
     """A request; whatever answers it has the same sequence number."""
-    header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
+    header = HEADER.pack(HEADER.size + len(body), type_, NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
 
@@ -153,7 +156,7 @@ def _sequence_of(message: bytes) -> int:
     return sequence
 
 
-def is_error(answer: bytes) -> bool:
+def _is_error(answer: bytes) -> bool:
     """Whether an answer is an error or an acknowledgement."""
     type_: int = HEADER.unpack_from(answer)[1]
     return type_ == _NLMSG_ERROR
@@ -174,11 +177,43 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
 # The socket.
 
 
-class NetlinkSocket:
+class Netlink(Protocol):
+    """A way to a kernel: a socket of ours, or a handle of the caller. Both have conversations."""
+
+    is_torn: bool
+    """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
+
+    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
+        """The answer to each request, in their order."""
+
+    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        """Send messages that change something; return the errors by sequence number."""
+
+    def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
+        """The messages of one of the kernel's lists.
+
+        There are none if the kernel was built without support for what the list is about.
+        """
+
+    def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
+        """One of the kernel's lists as it comes: parts of many messages, which stand back to back.
+
+        Whoever takes the parts calls `size_at` for the messages in it: this is how a socket learns
+        that the list has ended.
+        """
+
+    def size_at(self, part: bytes, at: int) -> int:
+        """The size of the message at this place of a list; 0 at the end of the part or of the list.
+
+        Raises KernelError if the list failed. The header of a message says all of this, so the call
+        may be left out for a message with the same header as the one before it.
+        """
+
+
+class NetlinkSocket(Netlink):
     """A socket to the kernel, in the network namespace of the thread that opens it.
 
-    There are four conversations: `ask` questions, send a `batch` of changes, `dump` a list (or take
-    it in `parts`), and receive `reports`.
+    A socket that has joined `groups` also receives `reports`.
     """
 
     def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
@@ -189,7 +224,6 @@ class NetlinkSocket:
         self._groups = groups
         self._timeout = timeout
         self.is_torn = False
-        """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
         self._is_in_conversation = False
         """Whether a conversation has begun, and its last answer has not been received."""
         self._socket = self._opened()
@@ -247,17 +281,16 @@ class NetlinkSocket:
                     self._reopen()
                 reports.append(b"")
 
-    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
-        """The answer to each request, in their order; an answer may be an error (`is_error`)."""
+    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
             some = bodies[begin : begin + _QUESTIONS_AT_ONCE]
             self._send([message(type_, 0, body) for body in some])
             for _ in some:
-                yield self.receive()
+                answer = self.receive()
+                yield error_of(answer) if _is_error(answer) else answer
             self._is_in_conversation = False
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by sequence number."""
         errors: dict[int, KernelError] = {}
         for begin in range(0, len(messages), _CHANGES_AT_ONCE):
             *others, last = messages[begin : begin + _CHANGES_AT_ONCE]
@@ -273,10 +306,6 @@ class NetlinkSocket:
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """The messages of one of the kernel's lists.
-
-        There are none if the kernel was built without support for what the list is about.
-        """
         try:
             for part in self.parts(type_, body):
                 at = 0
@@ -284,26 +313,16 @@ class NetlinkSocket:
                     yield part[at : at + size]
                     at += size
         except KernelError as error:
-            if error.number not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
+            if error.number not in UNSUPPORTED:
                 raise
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """One of the kernel's lists as it comes: parts of many messages, which stand back to back.
-
-        Whoever takes the parts calls `size_at` for the messages in it: this is how the socket
-        learns that the list has ended.
-        """
-        self._send([message(type_, _NLM_F_DUMP, body)])
+        self._send([message(type_, NLM_F_DUMP, body)])
         while self._is_in_conversation:
             part = self.receive()
             yield part + bytes(-len(part) % 4)
 
     def size_at(self, part: bytes, at: int) -> int:
-        """The size of the message at this place of a list; 0 at the end of the part or of the list.
-
-        Raises KernelError if the list failed. The header of a message says all of this, so the call
-        may be left out for a message with the same header as the one before it.
-        """
         if at + HEADER.size > len(part):
             return 0
         length, type_, flags, _, _ = HEADER.unpack_from(part, at)
@@ -336,4 +355,4 @@ class NetlinkSocket:
 def _with_acknowledgement(request: bytes) -> bytes:
     """The request, changed so that it is also answered if the kernel does not refuse it."""
     _, type_, flags, sequence, _ = HEADER.unpack_from(request)
-    return message(type_, flags | _NLM_F_ACK, request[HEADER.size :], sequence)
+    return message(type_, flags | NLM_F_ACK, request[HEADER.size :], sequence)

@@ -3,6 +3,8 @@ contract is proven in test_contract.py.
 """
 
 import asyncio
+import errno
+import socket
 from typing import Any
 
 import pyroute2
@@ -10,12 +12,13 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.model.snapshot import Snapshot
 
 
 @pytest.mark.parametrize("handle", ["netns", None, pyroute2.IPRoute])
 def test_what_is_no_handle(handle: object) -> None:
     """The error names what is missing, before anything is asked."""
-    with pytest.raises(TypeError, match=r"a (str|NoneType|type) has no get_links"):
+    with pytest.raises(TypeError, match=r"must be a pyroute2\.IPRoute; a (str|NoneType|type) "):
         Pyroute2Backend(handle)
 
 
@@ -32,17 +35,11 @@ def test_an_asynchronous_handle() -> None:
 
 
 class Buggy:
-    """A handle whose methods take other arguments."""
+    """A handle whose method takes other arguments."""
 
-    def get_links(self) -> tuple[()]:
-        """Takes no ext_mask."""
+    def nlm_request_batch(self) -> tuple[()]:
+        """Takes no message."""
         return ()
-
-    def other(self, *_arguments: Any, **_options: Any) -> tuple[()]:
-        """Takes anything."""
-        return ()
-
-    get_addr = get_rules = get_routes = route = other
 
 
 def test_a_handle_with_a_bug() -> None:
@@ -51,3 +48,22 @@ def test_a_handle_with_a_bug() -> None:
         backend.snapshot()
     assert (caught.value.kind, caught.value.can_retry) == ("unusable", False)
     assert "the handle cannot read the host's routes: TypeError: " in str(caught.value)
+
+
+class NoIpv6:
+    """A handle of a kernel without IPv6: the lists are empty, and those of IPv6 do not exist."""
+
+    def nlm_request_batch(self, requests: list[Any]) -> tuple[()]:
+        """Refuses what is about IPv6."""
+        [request] = requests
+        request["header"]["sequence_number"] = 1
+        request.encode()
+        if request.data[16] == socket.AF_INET6:
+            raise pyroute2.NetlinkError(errno.EAFNOSUPPORT)
+        return ()
+
+
+def test_a_kernel_without_ipv6() -> None:
+    """What it does not have is empty."""
+    with Pyroute2Backend(NoIpv6()) as backend:
+        assert backend.snapshot() == Snapshot(links=(), addresses=(), rules=(), routes=())

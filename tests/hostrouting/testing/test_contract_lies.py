@@ -355,8 +355,8 @@ def with_one_hop(seen: tuple[Answer, ...]) -> tuple[Answer, ...]:
 
 
 USUAL = default_rules(4) + default_rules(6)
-RULES = "a snapshot has the rules of a family by priority, with all selectors"
-STATE = "a snapshot has each device with its state"
+RULES = "a snapshot has the rules of IPv4 first, by priority, with all selectors"
+STATE = "a snapshot has the up of each device: "
 KIND, TYPE = "a snapshot has the kind of each device: ", "a snapshot has the type of each device: "
 MASTER = "a snapshot has the master of each device: "
 ADDRESS = "a snapshot has each address with its device and scope"
@@ -366,7 +366,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "the usual rules, whatever there is": (snapshots(lambda it: it._replace(rules=USUAL)), RULES),
     "no rules": (snapshots(lambda it: it._replace(rules=())), RULES),
     "rules from last to first": (snapshots(lambda it: it._replace(rules=it.rules[::-1])), RULES),
-    "rules of IPv6 first": (snapshots(of_ipv6_first), "a snapshot has the rules of IPv4 first"),
+    "rules of IPv6 first": (snapshots(of_ipv6_first), RULES),
     "no from": (rules(src=None), RULES),
     "no to": (rules(dst=None), RULES),
     "no iif": (rules(iif=None), RULES),
@@ -380,7 +380,10 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every rule looks up main": (rules(table=254), RULES),
     "every rule looks up the table of a VRF": (rules(l3mdev=True), RULES),
     "every device is up": (links(up=True), STATE),
-    "no device": (snapshots(lambda it: it._replace(links=())), STATE),
+    "no device": (
+        snapshots(lambda it: it._replace(links=())),
+        "a snapshot has each device; seen: ",
+    ),
     "one number for all devices": (links(index=2), "each device has a number of its own"),
     "every device is hardware": (links(kind=""), KIND),
     "every device is a veth": (links(kind="veth"), KIND),

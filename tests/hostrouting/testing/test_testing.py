@@ -5,7 +5,6 @@ is imported.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -123,27 +122,6 @@ def test_a_manager_that_stops_running() -> None:
     with pytest.raises(HostError):
         manager.reload()
     assert manager.calls == []
-
-
-def test_faults_of_a_wrong_type() -> None:
-    """What says which parts of the host fail is refused if it is of another type: at once, or when
-    it is needed. Lines of a unit that are one text would be logged letter by letter.
-    """
-    host = FakeHost()
-    wrong: Any = {"/etc/a"}
-    with pytest.raises(TypeError, match="'failing' must be <class 'dict'>"):
-        FakeManager(failing=wrong)
-    with pytest.raises(TypeError, match="'broken' must be <class 'dict'>"):
-        host.files.broken = wrong
-    wrong = ["/run/a"]
-    with pytest.raises(TypeError, match="'locked' must be <class 'set'>"):
-        host.files.locked = wrong
-    manager = FakeManager(failing={"a.service": "boom"})  # type: ignore[dict-item]  # the mistake
-    with pytest.raises(TypeError, match=r"failing\['a.service'\] is 'boom'; .*: \('boom',\)"):
-        manager.start("a.service", timeout=1)
-    files = FakeFiles(broken={"/etc/a": 28})  # type: ignore[dict-item]  # the mistake
-    with pytest.raises(TypeError, match=r"broken\['/etc/a'\] is 28; it must be the reason, a text"):
-        files.write("/etc/a", "")
 
 
 @pytest.mark.linux

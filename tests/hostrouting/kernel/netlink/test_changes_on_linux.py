@@ -178,6 +178,16 @@ REFUSED_BY_LINUX = {
         "no-such-device",
         "device a-name-of-16-byte does not exist",
     ),
+    "IPv6 by IPv4": (
+        Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"),
+        "invalid",
+        "IPv6 does not support RTA_VIA attribute",
+    ),
+    "a source of the other family": (
+        TO_ONE._replace(prefsrc=as_ip("2001:db8::1")),
+        "invalid",
+        "Invalid prefsrc address",
+    ),
     "IPv6 is off there": (
         Route.to("fd00:9::/64", dev="ib0", metric=1024),
         "refused",
@@ -185,27 +195,23 @@ REFUSED_BY_LINUX = {
     ),
 }
 NOT_A_REQUEST = {
-    "a preference": (TO_2001._replace(preference="high"), "cannot be requested"),
-    "an expiry": (TO_2001._replace(expired=False), "cannot be requested"),
+    "a preference": (TO_2001._replace(preference="high"), "are only read"),
+    "an expiry": (TO_2001._replace(expired=False), "are only read"),
     "a nexthop object": (
         Route.to("1.0.0.0/8")._replace(nexthop_id=5),
-        "cannot be requested",
+        "are only read",
     ),
     "a negative metric": (
         TO_ONE._replace(metric=-1),
-        "metric -1 is not in 0..4294967295",
-    ),
-    "IPv6 by IPv4": (
-        Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"),
-        "cannot have an IPv4 gateway",
+        "does not fit into a message",
     ),
     "a weight of 0": (
         TO_ONE._replace(next_hops=(NextHop("eth0", weight=0), NextHop("ib0"))),
-        "not in 1..256",
+        "does not fit into a message",
     ),
     "too many next hops": (
-        TO_ONE._replace(next_hops=(NextHop("eth0"),) * 3000),
-        "3000 next hops do not fit",
+        TO_ONE._replace(next_hops=(NextHop("eth0"),) * 9000),
+        "does not fit into a message",
     ),
 }
 

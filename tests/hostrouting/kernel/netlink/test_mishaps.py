@@ -243,24 +243,21 @@ def test_an_error_has_the_kernels_words(number: int, words: str) -> None:
     assert (error.number, error.words) == (number, text.decode())
 
 
-def refusal(number: int, text: bytes | None = None) -> bytes:
-    """The message by which the kernel refuses a request, perhaps with words."""
+def refusal(number: int, text: bytes) -> bytes:
+    """The message by which the kernel refuses a request, with words."""
     body = struct.pack("=i", -number) + HEADER.pack(HEADER.size + 8, 24, 5, 7, 0)
-    flags = 0x100
-    if text is not None:
-        body += attribute(1, text + b"\0")
-        flags |= 0x200
-    return HEADER.pack(HEADER.size + len(body), 2, flags, 7, 0) + body
+    body += attribute(1, text + b"\0")
+    return HEADER.pack(HEADER.size + len(body), 2, 0x300, 7, 0) + body
 
 
 def test_a_question_that_the_kernel_does_not_understand() -> None:
     """EINVAL means a blackhole; with words, it means that the question is wrong."""
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
-    netlink.ask.return_value = [refusal(errno.EINVAL)]
-    assert lookup_routes(netlink, [address]) == (Answer("blackhole", None),)
-    netlink.ask.return_value = [refusal(errno.EINVAL, b"Invalid header")]
+    netlink.ask.return_value = [KernelError(errno.EINVAL)]
+    assert lookup_routes(netlink, [address], {}) == (Answer("blackhole", None),)
+    netlink.ask.return_value = [KernelError(errno.EINVAL, "Invalid header")]
     with pytest.raises(KernelError, match="Invalid header"):
-        lookup_routes(netlink, [address])
+        lookup_routes(netlink, [address], {})
 
 
 # Watches.
