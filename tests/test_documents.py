@@ -29,29 +29,44 @@ for _name, _text in PAGES.items():
         _line = _text.count("\n", 0, _match.start()) + 1
         BLOCKS[f"{_name}:{_line}"] = _match[1]
 
+WITH_TESTS = {
+    place: block
+    for place, block in BLOCKS.items()
+    if re.search(r"^ *def test_", block, re.MULTILINE)
+}
+PROGRAMS = {place: block for place, block in BLOCKS.items() if place not in WITH_TESTS}
+
 CONFTEST = """\
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["hostrouting.testing.plugin"]
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("patient")
 """
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
-def test_a_block(block: str, tmp_path: Path) -> None:
-    """A program runs as it is, away from the repository; tests pass as a reader's own, with the
-    plugin.
+@pytest.mark.parametrize("block", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program(block: str, tmp_path: Path) -> None:
+    """It runs as it is, away from the repository."""
+    (tmp_path / "program.py").write_text(block)
+    done = completed([sys.executable, "-W", "error", "program.py"], cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.linux
+def test_blocks_with_tests(tmp_path: Path) -> None:
+    """They pass as a reader's own, away from the repository, with the plugin.
+
+    One pytest runs them all: it takes longer to start than each of them.
     """
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_block.py").write_text(block)
-    is_test = re.search(r"^ *def test_", block, re.MULTILINE)
-    how = (
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        if is_test
-        else ["test_block.py"]
-    )
+    for place, block in WITH_TESTS.items():
+        name = re.sub(r"\W", "_", place)
+        (tmp_path / f"test_{name}.py").write_text(block)
+    how = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = completed([sys.executable, "-W", "error", *how], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -12,21 +12,33 @@ import pytest
 
 from hostrouting.boot.scripts import render_gate_script
 from hostrouting.testing import h200
+from tests.support.needs import require
 
 ROOT = Path(__file__).resolve().parents[1]
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("make")]
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file, made once."""
-    folder = tmp_path_factory.mktemp("pyz")
+def make_file(folder: Path) -> Path:
+    """Have make build the file in this folder."""
     venv = os.path.relpath(sys.prefix, ROOT)  # make takes no file with a space in its name
     ready = f"--old-file={venv}/ready"  # this environment is as it is
     words = ["make", "pyz", ready, f"VENV={venv}", f"DIST={folder}"]
     subprocess.run(words, cwd=ROOT, check=True, timeout=300)
     return folder / "hostrouting.pyz"
+
+
+def test_the_single_file(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """It is made once, because that takes longer than each of these."""
+    file = make_file(tmp_path)
+    for check in (
+        works_with_the_standard_library_alone,
+        is_compiled,
+        has_only_what_commands_load,
+        prepares_an_image,
+    ):
+        with subtests.test(check.__name__):
+            check(file)
 
 
 def command(file: Path) -> list[str]:
@@ -45,17 +57,17 @@ def verdict(file: Path) -> str:
     return str(json.loads(done.stdout)["verdict"])
 
 
-def test_the_single_file_works_with_the_standard_library_alone(file: Path) -> None:
+def works_with_the_standard_library_alone(file: Path) -> None:
     """It judges a snapshot."""
     assert file.stat().st_mode & 0o555 == 0o555  # any user may run a check
     assert verdict(file) == "overlap"
 
 
-def test_the_single_file_is_compiled(file: Path, tmp_path: Path) -> None:
+def is_compiled(file: Path) -> None:
     """The Python that built it reads no source; another one, which passes over what it cannot
     read, does.
     """
-    other = tmp_path / "other.pyz"
+    other = file.with_name("other.pyz")
     with zipfile.ZipFile(file) as archive, zipfile.ZipFile(other, "w") as changed:
         names = archive.namelist()
         for name in names:
@@ -71,7 +83,7 @@ def test_the_single_file_is_compiled(file: Path, tmp_path: Path) -> None:
     assert verdict(other) == "overlap"
 
 
-def test_the_single_file_has_only_what_commands_load(file: Path) -> None:
+def has_only_what_commands_load(file: Path) -> None:
     """That is hostrouting without its test kits, phases and attrs."""
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
@@ -80,13 +92,14 @@ def test_the_single_file_has_only_what_commands_load(file: Path) -> None:
     assert [name for name in names if "testing" in name or "pyroute2" in name] == []
 
 
-@pytest.mark.needs("root")
-def test_the_single_file_prepares_an_image(file: Path, tmp_path: Path) -> None:
+def prepares_an_image(file: Path) -> None:
     """It writes the boot scripts, which it reads from the archive."""
+    require("root")
+    folder = file.parent
     settings = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]}}
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    (tmp_path / "image/etc").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "image/etc").mkdir(parents=True)
     words = ["render", "--config", "config.json", "--root", "image"]
-    subprocess.run([*command(file), *words], cwd=tmp_path, check=True, timeout=60)
-    gate = tmp_path / "image/etc/hostrouting/gate.sh"
+    subprocess.run([*command(file), *words], cwd=folder, check=True, timeout=60)
+    gate = folder / "image/etc/hostrouting/gate.sh"
     assert gate.read_text() == render_gate_script(["10-static-routes"], [])

@@ -256,10 +256,10 @@ class TestMarkers:
         """The routes decide alone for several starts at once; a marker that cannot be written is a
         warning.
 
-        Eight write the marker at once, and again where there is one.
+        Four write the marker at once, and again where there is one.
         """
         is_usual = folder == "as usual"
-        turns, starts = (2, 8) if is_usual else (1, 2)
+        turns, starts = (2, 4) if is_usual else (1, 2)
         script = tmp_path / "check.sh"
         script.write_text(render_check_script(check(cidr)))
         run = f"/bin/bash -pc '. \"$0\"; exit 1' {script} kubelet.service 0 2>>{tmp_path}/said & runs+=($!)"

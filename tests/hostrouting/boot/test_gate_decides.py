@@ -4,6 +4,7 @@ opens it.
 
 import os
 import re
+import shlex
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -506,13 +507,20 @@ def test_no_environment_opens_it(gate: Gate) -> None:
     success, too.
     """
     (gate.paths / "evil").write_text("exit 0\n")
+    command = shlex.join(["/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", "a.service"])
+    path = f"PATH={shlex.quote(os.environ['PATH'])}"
+    runs: list[str] = []
     for environment in ENVIRONMENTS:
-        given = {
-            name: value.replace("/evil", f"{gate.paths}/evil")
-            for name, value in environment.items()
-        }
-        assert gate.write("a", "", a=FAIL).start(**given)[0] == 255, environment
-        assert gate.write("a", "", a=PASS).start(**given)[0] == 0, environment
+        given = shlex.join(f"{name}={value}" for name, value in environment.items())
+        given = given.replace("/evil", f"{gate.paths}/evil")
+        runs.append(f"env -i {path} {given} {command} 2>/dev/null; echo $?")
+    for step, status in ((FAIL, "255"), (PASS, "0")):
+        gate.write("a", "", a=step)
+        words = [*ALONE, "bash", "-c", "\n".join(runs)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=200)
+        statuses = done.stdout.split()
+        for environment, ended in zip(ENVIRONMENTS, statuses, strict=True):
+            assert ended == status, environment
 
 
 def test_no_damage_opens_it(gate: Gate) -> None:

@@ -226,7 +226,7 @@ class TestLaws:
             apply(host, whole)
             assert_installed(host, whole, old)
 
-    @settings(max_examples=scaled(300))
+    @settings(max_examples=scaled(150))
     @given(possible(), possible(), st.integers(1, 2))
     def test_another_run_meanwhile(
         self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int

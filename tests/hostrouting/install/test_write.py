@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import phases
 from hostrouting.boot.files import steps_of
@@ -19,6 +19,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
 from tests.hostrouting.install.test_install import apply, node, possible
+from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
 from tests.support.tasks import (
     CIDR,
@@ -165,6 +166,7 @@ def steps_in(gate: str) -> tuple[list[str], list[str]]:
     return required.split(), wanted.split()
 
 
+@settings(max_examples=scaled(50))
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     """Wherever a run is killed, no marker is wrong, no unit runs a script that is missing, and no
