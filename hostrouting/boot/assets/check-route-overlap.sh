@@ -696,16 +696,16 @@ function prefix_of(line,   word) {
 # "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
-function read_rule(   are_selected) {
+function read_rule(   are_met) {
   take_rule_apart()
   # With "not", these are about all addresses but some, which is not judged.
   if (is_inverted && ("to" in selector || action ~ REFUSES)) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
-  are_selected = are_plain_packets_met()
-  if (is_inverted) are_selected = !are_selected
+  are_met = are_plain_packets_met()
+  if (is_inverted) are_met = !are_met
   plain_packets = "none"
-  if (are_selected) plain_packets = "to" in selector ? "some" : "all"
+  if (are_met) plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
 }
 function note_rule() {
