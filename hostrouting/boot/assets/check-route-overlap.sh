@@ -696,15 +696,16 @@ function prefix_of(line,   word) {
 # "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
-function read_rule(   are_selected) {
+function read_rule(   are_met) {
   take_rule_apart()
+  # With "not", these are about all addresses but some, which is not judged.
   if (is_inverted && ("to" in selector || action ~ REFUSES)) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
-  are_selected = are_plain_packets_met()
-  if (is_inverted) are_selected = !are_selected
+  are_met = are_plain_packets_met()
+  if (is_inverted) are_met = !are_met
   plain_packets = "none"
-  if (are_selected) plain_packets = "to" in selector ? "some" : "all"
+  if (are_met) plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
 }
 function note_rule() {
@@ -765,8 +766,8 @@ function note_word(word, value) {
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
 # What tells the packets of the rule from plain ones: the selector by which the rule is judged, or
-# "else" if there is none such; "" if the rule is not about other packets.
-function find_what_selects(   word, words) {
+# "else" if it is not one of these; "" if the rule is not about other packets.
+function word_that_selects(   word, words) {
   for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
   if (!words) return "" # plain packets only
   if ("iif" in selector && selector["iif"] != "lo") return is_inverted ? "" : "iif"
@@ -1365,9 +1366,8 @@ function is_allowed(dev,   i) {
 # where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
-function note_rule_for_others(   what_selects) {
-  what_selects = find_what_selects()
-  if (what_selects == "" || action == "unknown" || selection in is_intended) return
+function note_rule_for_others() {
+  if (word_that_selects() == "" || action == "unknown" || selection in is_intended) return
   other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
@@ -1396,7 +1396,7 @@ function is_last_for_its_packets() {
 # Sets `selected_by`, and `sources`: the devices by which packets with the sources of the rule may
 # leave, or from which they come.
 function judge_rule(low, high,   c) {
-  selected_by = find_what_selects()
+  selected_by = word_that_selects()
   sources = NONE
   if (selected_by == "from") find_sources(selector["from"])
   if (!are_of_the_cluster()) return
