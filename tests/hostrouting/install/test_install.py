@@ -251,6 +251,24 @@ class TestLaws:
         assert disk(host) == wanted_disk(whole)
 
 
+class Greet(SectionTask):
+    """Somebody's task for a section of the configuration."""
+
+    name, section, step, nothing = "greet", "manage_foreign", "40-greet", "no greeting"
+
+    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
+        """One operation."""
+        devices = len(read_snapshot().links)
+        reason = f"{wanted.config.manage_foreign} of {devices}"
+        return Plan(operations=(Operation("greet", "the operator", reason),))
+
+    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
+        """Greet as configured."""
+        with self.changing(ctx, wanted) as installed:
+            done = Operation("greet", "the operator", installed.manage_foreign)
+        return Effects(operations=(done,))
+
+
 class TestRoad:
     """In which order files and units change, and what systemd is told."""
 
@@ -377,30 +395,18 @@ class TestRoad:
 
     def test_a_task_of_ones_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A task is one class, and one line in TASKS: Configure plans it and runs it as a step."""
-
-        class Greet(SectionTask):
-            name, section, step, nothing = "greet", "manage_foreign", "40-greet", "no greeting"
-
-            def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-                devices = len(read_snapshot().links)
-                reason = f"{wanted.config.manage_foreign} of {devices}"
-                return Plan(operations=(Operation("greet", "the operator", reason),))
-
-            def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-                with self.changing(ctx, wanted) as installed:
-                    done = Operation("greet", "the operator", installed.manage_foreign)
-                return Effects(operations=(done,))
-
         monkeypatch.setattr("hostrouting.tasks.configure.TASKS", (Greet, *TASKS))
         host = FakeHost(kernel=h200())
-        keeping = WANTED._replace(manage_foreign="keep")
-        count = len(host.kernel.snapshot().links)
-        assert f"greet the operator    # keep of {count}" in str(
-            Configure(keeping, host=host).plan()
-        )
-        report = phases.run(Configure(keeping, host=host), observers=[], clock=FakeClock())
+        task = Configure(WANTED._replace(manage_foreign="keep"), host=host)
+        devices = len(host.kernel.snapshot().links)
+        assert f"greet the operator    # keep of {devices}" in str(task.plan())
+        report = phases.run(task, observers=[], clock=FakeClock())
         assert [step.name for step in report.children[:2]] == ["install-files", "greet"]
         assert "greet the operator    # keep" in str(report.result)
+
+    def test_a_task_of_ones_own_alone(self) -> None:
+        """It is Configure of what is installed, with its own section."""
+        host = configured(WANTED._replace(manage_foreign="keep"))
         alone = phases.execute(Greet(HostRoutingConfig(), host=host), phases.Context(observers=[]))
         assert effects_of(alone).operations == (Operation("greet", "the operator", "leave"),)
         assert read_installed(host) == WANTED
