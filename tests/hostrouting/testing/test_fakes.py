@@ -45,6 +45,12 @@ def test_a_suite_says_what_is_wrong() -> None:
         Suite().test_snapshot_holds_the_host()
 
 
+def test_a_suite_without_a_backend() -> None:
+    """It says what is missing."""
+    with pytest.raises(NotImplementedError, match=r"override make\(\)"):
+        BackendContract().test_snapshot_holds_the_host()
+
+
 def test_a_suite_names_what_differs() -> None:
     """Of two snapshots, the failure names the field that differs, and of lists what only one has."""
     host = h200().snapshot()

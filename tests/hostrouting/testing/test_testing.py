@@ -14,7 +14,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.programs import completed
 from tests.support.tasks import config, run
 
@@ -144,6 +144,32 @@ def test_faults_of_a_wrong_type() -> None:
     files = FakeFiles(broken={"/etc/a": 28})  # type: ignore[dict-item]  # the mistake
     with pytest.raises(TypeError, match=r"broken\['/etc/a'\] is 28; it must be the reason, a text"):
         files.write("/etc/a", "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kernel": h200}, "kernel must be a fake kernel, such as h200"),
+        ({"files": {}}, "files must be FakeFiles"),
+    ],
+)
+def test_a_host_of_a_wrong_type(wrong: dict[str, Any], message: str) -> None:
+    """It is refused when the host is made, and not in the middle of a run."""
+    with pytest.raises(TypeError, match=message):
+        FakeHost(**wrong)
+
+
+def test_a_masked_unit_does_not_start() -> None:
+    """As systemd says it."""
+    unit = "a.service"
+    files = FakeFiles({"/etc/systemd/system/a.service": "[Service]\n"})
+    manager = FakeHost(files=files).manager
+    assert manager is not None
+    files.texts.clear()
+    files.links[f"/etc/systemd/system/{unit}"] = "/dev/null"
+    manager.reload()
+    with pytest.raises(HostError, match=r"Unit a.service is masked"):
+        manager.start(unit, timeout=1)
 
 
 @pytest.mark.linux
