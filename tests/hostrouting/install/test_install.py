@@ -9,13 +9,13 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.config.settings import MACHINES, gated_units
+from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.install.installed import read_installed
@@ -207,20 +207,27 @@ class TestLaws:
         assert operations == set(map(str, (*plan.systemd, *plan.operations)))
         assert keys == {change.route.key for change in plan.routes.changes}
 
+    @example(
+        config(*REPAIR)._replace(guard=GuardConfig(enabled=True)), NOTHING, ConfigureStaticRoutes
+    )
     @given(possible(), possible(), st.sampled_from(TASKS))
     def test_a_task_alone(
         self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]
     ) -> None:
         """A task alone is Configure of the installed configuration with its own section.
 
-        Its undo is that of the section as it was; a second undo does nothing.
+        Its undo is that of the section as it was, and of the guard if the task had left it nothing
+        to guard; a second undo does nothing.
         """
         host, _ = node()
         apply(host, old)
         task = kind(new, host=host)
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
-            whole = read_installed(host).replaced(kind.section, section)
+            installed = read_installed(host)
+            whole = installed.replaced(kind.section, section)
+            if section is old and whole.has_step and not installed.has_step:
+                whole = whole._replace(guard=old.guard)
             apply_task(step)
             assert disk(host) == wanted_disk(whole)
             apply(host, whole)
