@@ -159,19 +159,6 @@ def test_a_host_of_a_wrong_type(wrong: dict[str, Any], message: str) -> None:
         FakeHost(**wrong)
 
 
-def test_a_masked_unit_does_not_start() -> None:
-    """As systemd says it."""
-    unit = "a.service"
-    files = FakeFiles({"/etc/systemd/system/a.service": "[Service]\n"})
-    manager = FakeHost(files=files).manager
-    assert manager is not None
-    files.texts.clear()
-    files.links[f"/etc/systemd/system/{unit}"] = "/dev/null"
-    manager.reload()
-    with pytest.raises(HostError, match=r"Unit a.service is masked"):
-        manager.start(unit, timeout=1)
-
-
 @pytest.mark.linux
 def test_little_is_loaded() -> None:
     """The test kit imports neither hypothesis, pytest nor pyroute2."""
