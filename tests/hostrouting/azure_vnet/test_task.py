@@ -154,6 +154,14 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     assert "this is an image" in str(failure_of(run, task, of=HostError))
 
 
+def test_a_plan_that_deletes_nothing() -> None:
+    """It says so, with and without the section."""
+    nothing = azure.task(azure.config(), host=azure.AzureHost()).plan()
+    assert str(nothing) == "nothing to delete"
+    unset = azure.task(HostRoutingConfig(), host=azure.host()).plan()
+    assert (unset.deletions, unset.errors) == ((), ())
+
+
 def test_it_is_refused() -> None:
     """Nothing is deleted; the plan and a dry run have the same reason, and still show what is
     stale.

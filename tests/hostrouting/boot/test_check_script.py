@@ -262,25 +262,24 @@ class TestMarkers:
         turns, starts = (2, 4) if is_usual else (1, 2)
         script = tmp_path / "check.sh"
         script.write_text(render_check_script(check(cidr)))
-        run = f"/bin/bash -pc '. \"$0\"; exit 1' {script} kubelet.service 0 2>>{tmp_path}/said & runs+=($!)"
-        at_once = (
-            f"runs=(); for at in {{1..{starts}}}; do {run}; done;"
-            " for run in ${runs[@]}; do wait $run; echo $?; done"
-        )
-        many = f"for turn in {{1..{turns}}}; do {at_once}; done"
+        run = f"/bin/bash -pc '. \"$0\"; exit 1' {script} kubelet.service 0 2>>{tmp_path}/said"
+        at_once = f"runs=(); for at in {{1..{starts}}}; do {run} & runs+=($!); done"
+        ends = "for run in ${runs[@]}; do wait $run; echo $?; done"
+        many = f"for turn in {{1..{turns}}}; do {at_once}; {ends}; done"
+
         done = namespace.run(*command(script, before=f"{FOLDERS[folder]}; {many}; exit 0"))
-        said, verdict = (tmp_path / "said").read_text(), "ok" if cidr == HEALTHY else "overlap"
-        assert done.stdout == f"{int(cidr == FABRIC)}\n" * starts * turns, said
+
+        said = (tmp_path / "said").read_text()
+        status, verdict, marker = 0, "ok", {MADE_OK: "ok\n"}
+        if cidr == FABRIC:
+            status, verdict, marker = 1, "overlap", {MADE_DETECTED: f"{OVERLAP}\n"}
+        assert done.stdout == f"{status}\n" * starts * turns, said
         assert said.count(f">check-route-overlap: {verdict}\n") == starts * turns
-        warning = "<4>check-route-overlap: the result cannot be written to "
-        assert (warning in said) is not is_usual
+        cannot_write = "<4>check-route-overlap: the result cannot be written to " in said
+        assert cannot_write is not is_usual
         if is_usual:
-            left = {
-                path.name: path.read_text() for path in (tmp_path / "run/aks-flex-node").iterdir()
-            }
-            assert left == (
-                {MADE_OK: "ok\n"} if cidr == HEALTHY else {MADE_DETECTED: f"{OVERLAP}\n"}
-            )
+            written = (tmp_path / "run/aks-flex-node").iterdir()
+            assert {path.name: path.read_text() for path in written} == marker
 
 
 # What is missing: commands, expected devices, what is said of it, and the command of `ip` that

@@ -120,6 +120,7 @@ class TestAllOrNothing:
 
     STANDING = (
         "10.3.0.0/16 via 10.0.0.1 proto 213",
+        "172.16.0.0/17 via 10.0.0.1 dev eth0 mtu 1400 proto 213",
         "172.16.128.0/17 dev ib0 proto 213",
         "fd00:16::/64 proto 213 nexthop via fe80::3 dev eth0 nexthop via fe80::4 dev eth0",
         "fd00:18::/64 via fe80::3 dev eth0 proto 213",

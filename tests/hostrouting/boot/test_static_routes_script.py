@@ -408,26 +408,3 @@ def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
     assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
     kept = [step.route.prefix for step in plan.steps if step.action == "keep"]
     assert set(kept) == {route.key.prefix for route in same}
-
-
-def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:
-    """A route of ours with the wanted next hop, and an mtu that we never set, is as before after a
-    run that fails.
-    """
-    with private_namespace() as namespace:
-        furnish(namespace)
-        broadcast = "route add broadcast 10.0.0.77 dev eth0 table main"
-        old = "route append 172.16.0.0/30 proto 213 via"
-        namespace.batch(
-            [
-                broadcast,
-                "route add default via 10.0.0.1",
-                f"{old} 10.0.0.9",
-                f"{old} 10.0.0.1 mtu 1400",
-            ]
-        )
-        before = state_of(namespace)
-        ran = Ran(
-            namespace, [static("172.16.0.0/30"), static("172.16.0.0/28", "10.0.0.77")], tmp_path
-        )
-        assert (ran.status, state_of(namespace).routes) == (1, before.routes)

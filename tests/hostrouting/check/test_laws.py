@@ -121,7 +121,8 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
     routes.
     """
     family, snapshot = node
-    report = checked(snapshot, [block := block_of(family)])
+    block = block_of(family)
+    report = checked(snapshot, [block])
     assume(report.verdict == "ok")
     judge = judge_of(snapshot, family)
     for address in range(block.first, block.last + 1):
@@ -141,21 +142,26 @@ def test_a_connection_that_escapes_is_an_overlap(node: tuple[int, Snapshot], pla
     rule = Rule(family=family, priority=place, table=100, src=own)
     rules = sorted((*snapshot.rules, rule), key=lambda each: each.priority)
     snapshot = snapshot._replace(rules=tuple(rules))
-    [report] = checked(snapshot, [block := block_of(family)]).families
+    block = block_of(family)
+    [report] = checked(snapshot, [block]).families
     assume(report.expected_devs)
     judge = judge_of(snapshot, family)
-    escaping: list[int] = []
-    for address in range(block.first, block.last + 1):
-        kind, route = scanned(snapshot, family, address)
-        if kind == "unicast" and route is not None and route.prefsrc is not None:
-            kind, second = scanned(snapshot, family, address, source=int(route.prefsrc))
-            if judge.opinion(Decision(kind, second)).grade is Grade.ESCAPE:
-                escaping.append(address)
+    addresses = range(block.first, block.last + 1)
+    escaping = [each for each in addresses if connection_escapes(judge, snapshot, each)]
     assume(escaping)
     is_new = any(escape.packet != PLAIN for escape in report.escapes)
     event(f"some only as connections: {is_new}")
     for address in escaping:
         assert any(escape.first <= address <= escape.last for escape in report.escapes)
+
+
+def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
+    """Whether the second lookup, with the source of the first, leads an IPv4 connection away."""
+    kind, first = scanned(snapshot, IPV4, address)
+    if kind != "unicast" or first is None or first.prefsrc is None:
+        return False
+    kind, second = scanned(snapshot, IPV4, address, source=int(first.prefsrc))
+    return judge.opinion(Decision(kind, second)).grade is Grade.ESCAPE
 
 
 @often_assumed

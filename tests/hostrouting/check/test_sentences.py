@@ -10,9 +10,9 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_LOCAL, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
-from tests.support.topologies import checked, vm_with
+from tests.support.topologies import IB0, address, checked, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE, INSIDE = map(Prefix.parse, ("0.0.0.0/0", "172.16.5.0/24"))
@@ -152,25 +152,40 @@ def test_a_doubtful_default_route(host: Snapshot, words: str) -> None:
     assert doubt.sentence.endswith(f"should leave through {words}")
 
 
-def test_what_a_repair_costs() -> None:
-    """The neighbours in a device's network, and all that a VPN has a route to; a default route of
-    the VPN names nothing that is behind it.
-    """
-    ways = {
-        "172.16.0.0/12": f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0",
-        "128.0.0.0/1": "",
-    }
-    for to, cost in ways.items():
-        host = vm_with(Route.to(to, dev="wg0"), links=(WG0,))
-        costs = [finding.sentence for finding in findings(host) if finding.name == "repair-cost"]
-        assert costs == [cost] * bool(cost)
-    neighbours = Address(as_ip("172.16.0.9"), 16, "wg0")
-    connected = vm_with(Route.to(CIDR, dev="wg0"), links=(WG0,))
-    held = connected._replace(addresses=(*connected.addresses, neighbours))
-    [cost] = [finding.sentence for finding in findings(held) if finding.name == "repair-cost"]
-    assert cost == f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0"
-    [cost] = [row.sentence for row in findings(held, "172.16.9.0/24") if row.name == "repair-cost"]
-    assert "traffic to 172.16.9.0/24 moves" in cost  # the rest of the network stays
+def costs(host: Snapshot, *cidrs: str) -> list[str]:
+    """The sentences about what the repair costs."""
+    return [each.sentence for each in findings(host, *cidrs) if each.name == "repair-cost"]
+
+
+MOVES = f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0"
+
+
+def test_a_repair_that_takes_from_a_vpn() -> None:
+    """All that the VPN has a route to; its default route names nothing that is behind it."""
+    assert costs(vm_with(Route.to("172.16.0.0/12", dev="wg0"), links=(WG0,))) == [MOVES]
+    assert costs(vm_with(Route.to("128.0.0.0/1", dev="wg0"), links=(WG0,))) == []
+
+
+def test_a_repair_that_takes_neighbours() -> None:
+    """Those in the network of a device; the rest of the network stays."""
+    own = address("172.16.0.9/16", "wg0")
+    held = vm_with(Route.to(CIDR, dev="wg0"), links=(WG0,), addresses=(own,))
+    assert costs(held) == [MOVES]
+    [cost] = costs(held, "172.16.9.0/24")
+    assert "traffic to 172.16.9.0/24 moves" in cost
+
+
+def test_a_repair_that_loses_what_the_default_route_has() -> None:
+    """A static route has no source and no mtu: whoever sets the default route can set them."""
+    host = vm_with(Route.to(CIDR, dev="ib0"), links=(IB0,))
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    others = [route for route in host.routes if route is not default]
+    host = host._replace(routes=(default._replace(mtu=9000), *others))
+    [finding] = [each for each in findings(host) if each.name == "repair-cost"]
+    assert finding.sentence == (
+        f'with the repair, packets to {CIDR} leave without "mtu 9000", which the default route has'
+    )
+    assert "have the program that sets the default route set these routes" in str(finding.remedy)
 
 
 def test_the_likely_uplink_comes_first() -> None:

@@ -35,7 +35,7 @@ from tests.support.cli import Said, say
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR
-from tests.support.topologies import refusing
+from tests.support.topologies import IB0, refusing, rule, vm_with
 
 
 def apply(host: FakeHost, settings: dict[str, Any], *options: str) -> Said:
@@ -252,6 +252,17 @@ def test_what_needs_the_configuration(name: str) -> None:
     for words in (["check"], ["repair", CIDR]):
         said = say(*words, host=host)
         assert (said.code != 0, said.out, HostLayout.config_path in said.err) == (True, "", True)
+
+
+def test_an_explanation_for_connections() -> None:
+    """Where only packets with the host's address escape, the verdict is theirs, as in a check."""
+    by_rule = Route.to("0.0.0.0/0", dev="ib0", table=100)
+    saved = vm_with(by_rule, rules=(rule("10.0.0.4/32"),), links=(IB0,)).to_json().encode()
+    explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
+    escape = "for connections from 10.0.0.4, leaves through ib0"
+    assert explained.lines[0].startswith(f"OVERLAP: 172.16.5.9, {escape}")
+    checked = say("check", CIDR, "--snapshot", "-", stdin=saved)
+    assert checked.lines[0].startswith(f"OVERLAP: {CIDR}, {escape}")
 
 
 # Repairs: what is printed, and what has been typed already.

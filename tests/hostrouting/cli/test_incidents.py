@@ -515,6 +515,18 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
     assert "as root: systemctl start kubelet.service" in apply_installed(host).out
 
 
+def test_two_refused_units() -> None:
+    """Both are named, with one command that starts them."""
+    host = node(config(*REPAIR, gate={"units": [KUBELET, "k3s.service"]}))
+    refuse(host)
+    refuse(host, "k3s.service")
+    page = say("status", host=host).lines
+    both = "k3s.service and kubelet.service"
+    assert page[0].startswith(f"ATTENTION: {both} were refused, and nothing holds them back now")
+    applied = apply_installed(host).out
+    assert f"{both} were refused; nothing holds them back now, as root: " in applied
+
+
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     """The gate would refuse it again."""
     host = node(config(), plain_vm)

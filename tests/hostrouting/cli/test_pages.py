@@ -29,7 +29,7 @@ from hostrouting.testing import (
     vpn_node,
 )
 from tests.support import azure_leftovers as azure
-from tests.support.cli import say
+from tests.support.cli import Said, say
 from tests.support.tasks import LAYOUT, lose_routes, manager_of, type_routes
 from tests.support.topologies import marked_vm, refusing
 
@@ -451,6 +451,7 @@ CASES: dict[
         lambda: azure.host(files=FakeFiles(dict(ACTIVE))),
         AZURE,
     ),
+    "clean: would be refused": (CLEAN, lambda: azure.host(files=FakeFiles(dict(ACTIVE))), AZURE),
     "clean: no section": (CLEAN, azure.AzureHost, REPAIRED),
 }
 
@@ -460,19 +461,16 @@ def pages(name: str, folder: Path) -> str:
     words, make, *settings = CASES[name]
     image, path = folder / "image", folder / "config.json"
     path.write_text(json.dumps(settings[0] if settings else {}))
-    shutil.rmtree(image, ignore_errors=True)
-    image.mkdir()
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
-    page = say(*typed, host=make())
-    shutil.rmtree(image)
-    image.mkdir()
-    document = say(*typed, "--json", host=make())
+
+    def said(*more: str) -> Said:
+        shutil.rmtree(image, ignore_errors=True)
+        image.mkdir()
+        return say(*typed, *more, host=make())
+
+    page, document = said(), said("--json")
     assert document.code == page.code
-    text = re.sub(
-        r"(\n  (write|wrote|removed?|delete rule|conflict) [^\n]+)(\n  \2 [^\n]+)+",
-        r"\1 …",
-        page.out,
-    )
+    text = without_repetitions(page.out)
     if not name.startswith("check"):  # the rest of a check is what check shows
         text = re.sub(
             r"(^|\n)(OVERLAP: [^\n]*\n).*?(\n  hostrouting repair [^\n]*).*",
@@ -485,8 +483,14 @@ def pages(name: str, folder: Path) -> str:
         text = "{…}"
     remarks = [line for line in page.err.splitlines() if not line.startswith("will delete ")]
     shown = [f"$ {words}    # {name}", *text.splitlines(), *(f"! {line}" for line in remarks)]
-    whole = "\n".join([*shown, f"= {page.code} {json.dumps(document.json)}"])
-    return whole.replace(str(path), "FILE").replace(str(image), "IMAGE")
+    shown.append(f"= {page.code} {json.dumps(document.json)}")
+    return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
+
+
+def without_repetitions(page: str) -> str:
+    """The page with the first of several lines that begin alike."""
+    several = r"(\n  (write|wrote|removed?|delete rule|conflict) [^\n]+)(\n  \2 [^\n]+)+"
+    return re.sub(several, r"\1 …", page)
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))

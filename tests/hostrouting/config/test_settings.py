@@ -124,6 +124,7 @@ TABLE = r"""
 {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} | staticRoutes.enabled: there are routes; set "enabled": true
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "dev": "a"}, {"destination": "10.0.0.0/8"}]}} | staticRoutes.routes[1]: "10.0.0.0/8" has the destination and the metric of routes[0]; remove one of the two, or
 {"probeRewrite": {"enabled": true}} | probeRewrite.interfaces: no interface is given but enabled=true; name the
+{"probeRewrite": {"enabled": true, "interfaces": ["eth0", "eth1"]}} | probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; set it to false and add the route yourself
 {"probeRewrite": {"interfaces": ["eth0"]}} | probeRewrite.enabled: there are interfaces; set "enabled": true
 {"probeRewrite": {"enabled": true, "interfaces": ["eth;"]}} | probeRewrite.interfaces[0]: "eth;" is not a device
 """

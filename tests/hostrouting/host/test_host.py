@@ -101,6 +101,14 @@ def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPa
     assert host.may_have_ours
 
 
+@pytest.mark.parametrize("step", ["", "a/b", ".a", "50-licence.sh"])
+def test_the_name_of_a_step(step: str) -> None:
+    """The gate would not run it, or its file would be elsewhere."""
+    assert HostLayout.step_path("50-licence") == "/etc/hostrouting/gate.d/50-licence.sh"
+    with pytest.raises(ValueError, match="cannot be the name of a step: write one such as"):
+        HostLayout.step_path(step)
+
+
 def test_a_backend_is_a_function_that_connects() -> None:
     """A connected kernel is refused when the host is made, with what to write instead."""
     kernel: Any = FakeKernel()

@@ -9,13 +9,13 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.config.settings import MACHINES, gated_units
+from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.install.installed import read_installed
@@ -207,20 +207,27 @@ class TestLaws:
         assert operations == set(map(str, (*plan.systemd, *plan.operations)))
         assert keys == {change.route.key for change in plan.routes.changes}
 
+    @example(
+        config(*REPAIR)._replace(guard=GuardConfig(enabled=True)), NOTHING, ConfigureStaticRoutes
+    )
     @given(possible(), possible(), st.sampled_from(TASKS))
     def test_a_task_alone(
         self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]
     ) -> None:
         """A task alone is Configure of the installed configuration with its own section.
 
-        Its undo is that of the section as it was; a second undo does nothing.
+        Its undo is that of the section as it was, and of the guard if the task had left it nothing
+        to guard; a second undo does nothing.
         """
         host, _ = node()
         apply(host, old)
         task = kind(new, host=host)
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
-            whole = read_installed(host).replaced(kind.section, section)
+            installed = read_installed(host)
+            whole = installed.replaced(kind.section, section)
+            if section is old and whole.has_step and not installed.has_step:
+                whole = whole._replace(guard=old.guard)
             apply_task(step)
             assert disk(host) == wanted_disk(whole)
             apply(host, whole)
@@ -249,6 +256,24 @@ class TestLaws:
             apply_task(task)
         whole = NOTHING.replaced("static_routes", one).replaced("route_overlap", other)
         assert disk(host) == wanted_disk(whole)
+
+
+class Greet(SectionTask):
+    """Somebody's task for a section of the configuration."""
+
+    name, section, step, nothing = "greet", "manage_foreign", "40-greet", "no greeting"
+
+    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
+        """One operation."""
+        devices = len(read_snapshot().links)
+        reason = f"{wanted.config.manage_foreign} of {devices}"
+        return Plan(operations=(Operation("greet", "the operator", reason),))
+
+    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
+        """Greet as configured."""
+        with self.changing(ctx, wanted) as installed:
+            done = Operation("greet", "the operator", installed.manage_foreign)
+        return Effects(operations=(done,))
 
 
 class TestRoad:
@@ -377,30 +402,18 @@ class TestRoad:
 
     def test_a_task_of_ones_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A task is one class, and one line in TASKS: Configure plans it and runs it as a step."""
-
-        class Greet(SectionTask):
-            name, section, step, nothing = "greet", "manage_foreign", "40-greet", "no greeting"
-
-            def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-                devices = len(read_snapshot().links)
-                reason = f"{wanted.config.manage_foreign} of {devices}"
-                return Plan(operations=(Operation("greet", "the operator", reason),))
-
-            def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-                with self.changing(ctx, wanted) as installed:
-                    done = Operation("greet", "the operator", installed.manage_foreign)
-                return Effects(operations=(done,))
-
         monkeypatch.setattr("hostrouting.tasks.configure.TASKS", (Greet, *TASKS))
         host = FakeHost(kernel=h200())
-        keeping = WANTED._replace(manage_foreign="keep")
-        count = len(host.kernel.snapshot().links)
-        assert f"greet the operator    # keep of {count}" in str(
-            Configure(keeping, host=host).plan()
-        )
-        report = phases.run(Configure(keeping, host=host), observers=[], clock=FakeClock())
+        task = Configure(WANTED._replace(manage_foreign="keep"), host=host)
+        devices = len(host.kernel.snapshot().links)
+        assert f"greet the operator    # keep of {devices}" in str(task.plan())
+        report = phases.run(task, observers=[], clock=FakeClock())
         assert [step.name for step in report.children[:2]] == ["install-files", "greet"]
         assert "greet the operator    # keep" in str(report.result)
+
+    def test_a_task_of_ones_own_alone(self) -> None:
+        """It is Configure of what is installed, with its own section."""
+        host = configured(WANTED._replace(manage_foreign="keep"))
         alone = phases.execute(Greet(HostRoutingConfig(), host=host), phases.Context(observers=[]))
         assert effects_of(alone).operations == (Operation("greet", "the operator", "leave"),)
         assert read_installed(host) == WANTED

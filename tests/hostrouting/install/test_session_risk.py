@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.host.session import ssh_client
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import CIDR, WANTED, run
 
@@ -41,6 +41,12 @@ def test_a_client_whose_packets_move() -> None:
 def test_a_client_whose_packets_stay(client: str | None) -> None:
     """Nobody is warned of a change that does not concern the session."""
     assert risks(host_of(client)) == []
+
+
+def test_a_client_whose_new_route_is_like_the_old() -> None:
+    """On a host where nothing escapes, the new routes lead its packets where they go already."""
+    client = ip_address("172.16.9.9")
+    assert risks(FakeHost(kernel=plain_vm(), client=lambda: client)) == []
 
 
 def test_a_client_that_moves_no_more() -> None:

@@ -338,6 +338,19 @@ class TestGuard:
             run(Configure(GUARDED, host=host))
         assert manager_of(host).states[LAYOUT.guard_unit] == "active"
 
+    def test_a_run_that_fails_after_the_unit_of_the_guard(self) -> None:
+        """Systemd reads the new unit before the guard is started again."""
+        host = configured(GUARDED)
+        unit = LAYOUT.unit_path(LAYOUT.guard_unit)
+        host.files.texts[unit] += "# of an older release\n"
+        last = LAYOUT.drop_in_path("systemd-nspawn@.service")
+        host.files.texts[last] += "# of an older release\n"
+        host.files.broken[last] = "No space left on device"
+        failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
+        assert "of an older release" not in host.files.texts[unit]
+        assert is_read(host, LAYOUT.guard_unit)
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+
     def test_a_run_that_is_cancelled_before_the_start(self) -> None:
         """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
         step, and that is after the files.

@@ -52,6 +52,12 @@ def test_a_suite_says_what_is_wrong() -> None:
     assert "; seen: []; promised: [0: from all lookup local, 100: not from " in said
 
 
+def test_a_suite_without_a_backend() -> None:
+    """It says what is missing."""
+    with pytest.raises(NotImplementedError, match=r"override make\(\)"):
+        BackendContract().test_snapshot_has_the_rules()
+
+
 def test_planned_changes() -> None:
     """A wait calls the planned functions until one changes something; then the next wait goes on."""
     kernel, calls = h200(), list[str]()

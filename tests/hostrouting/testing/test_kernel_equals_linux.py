@@ -404,3 +404,26 @@ def test_every_event_has_the_same_effect() -> None:
             ],
         ),
     )
+
+
+LINK_LOCAL = Route.to("fd00:16:9::/64", gateway="fe80::1")
+RULE = Rule(family=4, priority=100, table=100)
+REFUSED: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
+    "a device that is there": [("add_link", (DEVICES[0],))],
+    "lo goes": [("delete_link", ("lo",))],
+    "a rule that is there": [("add_rule", (RULE,)), ("add_rule", (RULE,))],
+    "a link-local gateway without a device": [("ip_route", ("add", LINK_LOCAL))],
+}
+
+
+@pytest.mark.parametrize("events", REFUSED.values(), ids=REFUSED)
+def test_both_refuse(events: list[tuple[str, tuple[Any, ...]]]) -> None:
+    """What random events rarely do."""
+    with linux() as real:
+        for kernel in (real, FakeKernel()):
+            kernel.add_link(DEVICES[0])
+            *before, (verb, arguments) = events
+            for earlier, given in before:
+                getattr(kernel, earlier)(*given)
+            with pytest.raises((NetlinkError, BackendError)):
+                getattr(kernel, verb)(*arguments)

@@ -144,6 +144,22 @@ def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
     assert done_by("pyroute2", family, wanted) == expected
 
 
+OF_ALL_KINDS = (
+    Route.to("192.0.2.0/30", dev="eth0", gateway="fd00:99::1"),
+    Route.to("192.0.2.4/30", dev="eth0", gateway="10.0.0.1")._replace(tos=0x10),
+    Route.to("192.0.2.8/30", dev="eth0", gateway="10.0.0.1")._replace(mtu=1400, advmss=1300),
+)
+
+
+def test_what_random_requests_may_not_have() -> None:
+    """A gateway of the other family, a tos, and both attributes of packets."""
+    wanted = [RouteRequest("append", route._replace(protocol=OURS)) for route in OF_ALL_KINDS]
+    expected = done_by("ip", 4, wanted)
+    assert expected[0] == [True, True, True]
+    assert done_by("netlink", 4, wanted) == expected
+    assert done_by("pyroute2", 4, wanted) == expected
+
+
 def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     """Of a list that takes many messages, each refusal is that of its own request, and all others
     are done.
@@ -204,6 +220,10 @@ NOT_A_REQUEST = {
     "a negative metric": (
         TO_ONE._replace(metric=-1),
         "does not fit into a message",
+    ),
+    "a source of the other family": (
+        TO_ONE._replace(prefsrc=as_ip("fd00:99::4")),
+        "have different address families",
     ),
     "a weight of 0": (
         TO_ONE._replace(next_hops=(NextHop("eth0", weight=0), NextHop("ib0"))),
