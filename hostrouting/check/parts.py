@@ -86,6 +86,8 @@ def packets_of_pods(judge: Judge) -> Iterator[Packet]:
     Sources differ only where a `from` selector begins or ends, and devices only where a rule names
     one.
     """
+    if not judge.pods:
+        return
     family = judge.fib.family
     rules = judge.fib.rules
     named = {rule.iif for rule in rules}

@@ -532,7 +532,8 @@ def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest. A
     snapshot does not show whether a rule was ever there.
     """
-    wide = [route.prefix for route in local if route.prefix.length < width_of(IPV4)]
+    width = width_of(IPV4)
+    wide = [route.prefix for route in local if route.prefix.length < width]
     around = [prefix for prefix in wide if prefix != _LOOPBACK]
     for route in main if around else ():
         if any(route.prefix in prefix and route.prefix != prefix for prefix in around):

@@ -109,4 +109,5 @@ def may_change_destination(route: Route) -> bool:
     """Whether an encapsulation may give packets another destination, so that the device of the
     route says nothing.
     """
-    return any(word.startswith("encap") and word not in KEEPS_DESTINATION for word in route.unread)
+    encapsulations = {word for word in route.unread if word.startswith("encap")}
+    return not encapsulations <= KEEPS_DESTINATION

@@ -443,13 +443,14 @@ class Uplink:
         """Whether these may be the only way out: lines, or taps where no card has an address."""
         if is_line(devs, self._links):
             return True
-        return are_taps_without_a_card(devs, self._devs_with_address, self._links)
+        return are_taps_without_a_card(devs, self._devs_with_address(), self._links)
 
-    @cached_property
-    def _devs_with_address(self) -> frozenset[str]:
+    def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
         link_local = Prefix.of(LINK_LOCAL)
-        return devs_of(route for route in self._local if route.prefix not in link_local)
+        for route in self._local:
+            if route.prefix not in link_local:
+                yield from route.devs
 
     # What is missing for a next hop
 

@@ -13,7 +13,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.programs import completed
 from tests.support.tasks import config, run
 
