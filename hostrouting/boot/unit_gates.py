@@ -52,7 +52,6 @@ _Kind: TypeAlias = Literal[
 ]
 _ENDED_BY_APPLY = {"missing", "overwritten", "unread"}
 """What the next apply ends: it writes our drop-in, and systemd reads it."""
-_OTHER_DROP_INS = {"overridden", "reset"}
 
 
 class _Cause(NamedTuple):
@@ -65,7 +64,9 @@ class _Cause(NamedTuple):
     """What follows the name of the unit in the sentence."""
     remedy: Remedy
     is_pending: bool = False
-    """Whether the gate still runs, and this is so as soon as systemd reads its files."""
+    """Whether this is not so yet, but as soon as systemd reads its files: until then, the gate runs
+    as it was loaded, or there is no drop-in of ours that runs it.
+    """
 
     def finding(self, unit: str) -> Finding:
         name: Literal["gate-open", "gate-shut"] = "gate-open"
@@ -122,10 +123,9 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of(host, unit):
-            if cause.kind in _OTHER_DROP_INS and (is_new or cause.is_pending):
-                yield cause._replace(is_pending=True).finding(name)
-            is_of_unit = name == unit
-            if is_of_unit and (cause.kind == "root" or (cause.kind == "success" and is_new)):
+            opens_at_reload = cause.is_pending and cause.kind not in _ENDED_BY_APPLY
+            cannot_be_gated = cause.kind == "root" or (cause.kind == "success" and is_new)
+            if opens_at_reload or (cannot_be_gated and name == unit):
                 yield cause.finding(name)
 
 
@@ -206,16 +206,22 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 
 def _causes(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open or cannot run."""
-    of_files = [*_of_our_drop_in(files, unit)]
+    ours = [*_of_our_drop_in(files, unit)]
+    is_missing = any(cause.kind == "missing" for cause in ours)
     if properties["LoadState"] in _NOT_LOADED:
-        yield from (cause for cause in of_files if cause.kind == "missing")
+        if is_missing:
+            yield from ours
         return
-    of_files += _of_other_drop_ins(files, unit, properties["Id"])
+    others = [*_of_other_drop_ins(files, unit, properties["Id"])]
     # Not judged: whether the condition with the gate is one whose failure systemd ignores.
     if HostLayout.gate_path not in properties["ExecCondition"]:
-        yield from of_files or [_of_systemd(unit, properties)]
+        yield from ours
+        for cause in others:
+            yield cause._replace(is_pending=is_missing)
+        if not ours and not others:
+            yield _of_systemd(unit, properties)
     elif properties["NeedDaemonReload"] == "yes":
-        for cause in of_files:
+        for cause in (*ours, *others):
             yield cause._replace(is_pending=True)
     yield from _of_settings(unit, properties)
 

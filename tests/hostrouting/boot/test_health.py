@@ -380,6 +380,16 @@ class TestSystemd:
         dropped(host, MACHINES, "[Service]\nRootDirectory=/\n")
         assert faults(host) == []
 
+    def test_a_unit_that_is_not_gated_yet(self) -> None:
+        """What would make its gate ineffective is said in the same words before and after."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = FakeHost()
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        dropped(host, KUBELET, "[Service]\nExecCondition=\nSuccessExitStatus=255\n")
+        ineffective = [*find_ineffective_gates(host, gated_units(wanted))]
+        assert len(ineffective) == 2
+        assert {*judge_gates(host, gated_units(wanted)).lasting} == {*ineffective}
+
     def test_an_instance_that_is_gated_by_its_own_name(self) -> None:
         """Its drop-in overrides that of its template, and runs the gate as well."""
         wanted = WANTED._replace(gate=GateConfig((MACHINES, KUBE1)))
