@@ -152,7 +152,7 @@ def check_family(judge: Judge) -> FamilyReport:
         expected_devs=tuple(sorted(judge.uplinks.devs)),
         parts=tuple(plain),
         escapes=tuple(escapes),
-        doubts=(*find_undelivered(judge), *find_doubts(family, doubts, cidrs)),
+        doubts=(*find_undelivered(judge), *find_doubts(judge.fib.snapshot, family, doubts, cidrs)),
         flaws=find_flaws(judge),
         repair=repair._replace(unrepairable=tuple(unrepairable)),
         node_ip=node_ip(node_sources(judge)),
@@ -266,7 +266,7 @@ def _compared(judge: Judge, report: FamilyReport, backend: RouteBackend) -> Fami
             by = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{by}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
-    findings = list(find_doubts(report.family, doubts))
+    findings = list(find_doubts(report.snapshot, report.family, doubts))
     if report.snapshot.restless:
         sentence = (
             "the route tables kept changing while they were read; the verdict is for the last "

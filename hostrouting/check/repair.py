@@ -446,10 +446,10 @@ def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
 
 
 def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
-    """The networks to which a tunnel has a route; a default route, or half of one, names none."""
+    """The networks to which a tunnel has a route; a default route leads to all."""
     for part in taken:
         route = part.decision.route
-        if route is None or route.prefix.length < 2:
+        if route is None:
             continue
         for dev in part.opinion.devs:
             if not is_tunnel(judge.devices.links.get(dev)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
@@ -36,12 +36,13 @@ from hostrouting.model.route import (
     table_name,
 )
 from hostrouting.model.rule import rule_command
-from hostrouting.routes.uplink import leads_out
+from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
     from hostrouting.fib.engine import Decision
+    from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -118,7 +119,10 @@ def check_findings(
 
 
 def find_doubts(
-    family: int, doubts: Iterable[tuple[Opinion, int, int]], cidrs: Iterable[Prefix] = ()
+    snapshot: Snapshot,
+    family: int,
+    doubts: Iterable[tuple[Opinion, int, int]],
+    cidrs: Iterable[Prefix] = (),
 ) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt; a repair gets these CIDRs."""
     for opinion, ranges in _extents(family, doubts).items():
@@ -128,25 +132,49 @@ def find_doubts(
         way: Remedy | None = remedy._replace(words=remedy.words.format(selection=opinion.selection))
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            way = _remedy_by_name(opinion.candidates, cidrs)
+            known = {dev: [_known_of(snapshot, family, dev)] for dev in opinion.candidates}
+            way = _remedy_by_name(snapshot, known, cidrs)
             facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, way, facts)
 
 
+def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
+    """What tells this device from another one that may be intended."""
+    known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
+    everything = Prefix(family, 0, 0)
+    defaults = [
+        route for route in snapshot.routes if route.prefix == everything and dev in route.devs
+    ]
+    if defaults:
+        best = min(defaults, key=attrgetter("metric"))
+        known.append(f"[{best}]")
+    for address in snapshot.addresses:
+        is_of_family = address.ip.version == family and address.ip not in LINK_LOCAL
+        if address.dev == dev and is_of_family:
+            known.append(f"address {address.ip}")
+            break
+    return ", ".join(known)
+
+
 def _remedy_by_name(
-    devs: Sequence[str], cidrs: Iterable[Prefix], costs: Mapping[str, str] | None = None
+    snapshot: Snapshot, known: Mapping[str, Sequence[str]], cidrs: Iterable[Prefix]
 ) -> Remedy | None:
-    """For each of these devices, the command that names it, and what its repair costs; for one
-    alone, also for another.
+    """For each of these devices, the command that names it, and what is known of it; for one alone,
+    also for another; and that a tunnel need not have the default route.
     """
     named: list[tuple[str, str]] = []
-    for dev in devs:
-        cost = costs.get(dev, "") if costs else ""
-        named.append((f"if {dev} is intended{cost}", shlex.quote(dev)))
-    if len(devs) == 1:
+    for dev, texts in known.items():
+        about = "; ".join(filter(None, texts))
+        words = f"if {dev} is intended"
+        named.append((f"{words} ({about})" if about else words, shlex.quote(dev)))
+    if len(known) == 1:
         named.append(("if another device is intended", "NAME"))
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     remedy: Remedy | None = None
+    tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
+    if tunnels and len(known) > 1:
+        words = f"if {spoken(tunnels, last='or')} should not have a default route"
+        remedy = Remedy(f"{words}, correct the program that sets it")
     for words, dev in reversed(named):
         command = f"hostrouting repair {typed} --dev {dev} | hostrouting apply --config -"
         remedy = Remedy(words, command, otherwise=remedy)
@@ -344,11 +372,12 @@ def _remedy_of_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     network's route back.
     """
     if why.devs:
-        costs: dict[str, str] = {}
+        known = {dev: [_known_of(family.snapshot, family.family, dev)] for dev in why.devs}
         for dev, repair in family.repair.named:
             lost = [_cost_in_words(cost, repair) for cost in repair.costs]
-            costs[dev] = f" (then {spoken(lost)})" if lost else ""
-        return _remedy_by_name(why.devs, family.cidrs, costs)
+            if lost:
+                known[dev].append(f"then {spoken(lost)}")
+        return _remedy_by_name(family.snapshot, known, family.cidrs)
     if not why.catching:
         return None
     commands = " && ".join(map(deletion_command, why.catching))

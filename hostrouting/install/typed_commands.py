@@ -54,6 +54,8 @@ def with_typed_options(
 
 def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed | None) -> Remedy:
     """The remedy with a command for the first device, and its other ways for the others."""
+    if not remedy.command:
+        return remedy
     dev, *others = devs or ("NAME",)
     otherwise = remedy.otherwise
     if otherwise is not None:

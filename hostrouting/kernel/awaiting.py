@@ -38,8 +38,7 @@ def await_result(
         with backend.watch() as watch, ctx.on_cancel(watch.wake):
             result, missing = _attempt_until(end, ctx, watch, attempt)
     if result is None:
-        remedy = "add what is missing, or correct the configuration"
-        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}; {remedy}")
+        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}")
     return result
 
 

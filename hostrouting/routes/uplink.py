@@ -81,8 +81,8 @@ LINES = frozenset({"ppp"})
 NEEDS = {
     "default": "an IPv{family} default route",
     "default-on": "an IPv{family} default route on {dev}",
-    "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
-    "equal": "a dev in the configuration: [{route}] is not the only default route with its metric",
+    "tunnel": "a device to be named: [{route}] leads through a tunnel",
+    "equal": "a device to be named: [{route}] is not the only default route with its metric",
     "absent": "the device {dev}, which this host does not have (an altname does not count)",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",

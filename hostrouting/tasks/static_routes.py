@@ -108,7 +108,7 @@ def _await_plan(
         last_plan = plan_static_routes(config, backend.snapshot())
         last_plan.require_possible()
         if last_plan.waiting:
-            return None, "; ".join(finding.sentence for finding in last_plan.route_waits)
+            return None, "; ".join(map(str, last_plan.route_waits))
         return last_plan, ""
 
     try:

@@ -115,7 +115,7 @@ def _doubts_of(
     family = explained.judge.fib.family
     doubts = [(doubt, number, number) for doubt in explained.doubts]
     cidrs = of_family(config.route_overlap.cidrs, family)
-    findings = find_doubts(family, doubts, cidrs)
+    findings = find_doubts(explained.judge.fib.snapshot, family, doubts, cidrs)
     options = typed_file(arguments)
     if not doubts or not options:
         return tuple(findings)

@@ -2,7 +2,7 @@
 
 Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail;
 or, in mode STRICT, a gated unit starts unchecked, whatever apply does. 3: apply would wait, because
-a default route or a device is missing. With --snapshot, only routes are planned.
+a default route or a device is missing or has to be named. With --snapshot, only routes are planned.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
+from hostrouting.text import counted
 
 ARGUMENTS = (
     "--config required",
@@ -114,6 +115,12 @@ def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> s
             return "for the reasons below"
         return "apply would change nothing, for the reasons below"
     if answer == "not ready":
+        waiting = plan.routes.waiting
+        if waiting and all(route.missing.devs for route in waiting):
+            routes = counted(len(waiting), "route")
+            return (
+                f"apply would wait, and then fail: {routes} cannot be set until a device is named"
+            )
         return "apply would wait, for the reasons below"
     if answer == "to do" and arguments.config == "-":
         return f"{who}: the same command with apply instead of plan"

@@ -160,8 +160,8 @@ def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> It
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
-        known = "already has these routes, but they are not set on this host; apply sets them"
-        yield f"repair: the {source} configuration {known}"
+        known = "already has these routes, but they are not set on this host"
+        yield f"the {source} configuration {known}; to apply the printed one sets them"
     for finding in proposal.left_out:
         reason = SENTENCES["held"].format(held=finding.facts["held"])
         yield f"{finding.target} is left out: {reason}"

@@ -346,7 +346,7 @@ class TestWhenTheDefaultRouteGoes:
         namespace.batch([*VPN, *GONE["a VPN hides the default route"]])
         wish = static(HALF.destination, gateway)
         reason = "[default via 10.8.0.1 dev tun0 proto boot] leads through a tunnel"
-        need = f"needs a dev in the configuration: {reason}"
+        need = f"needs a device to be named: {reason}"
         remedy = (
             'write "dev": "tun0" or "eth0" into the configured route, or name one device in '
             "routeOverlap.expectedDevs"

@@ -333,15 +333,21 @@ def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
     assert say("status", host=host).code == 0
 
 
-def test_each_candidate_says_what_its_repair_costs() -> None:
-    """Before the line is typed, and not only by the remark of the pipe."""
+def test_each_candidate_says_what_is_known_of_it_and_what_its_repair_costs() -> None:
+    """Before the line is typed: with either, the verdict is OK afterwards. The third way is that the
+    VPN leaves the default route alone.
+    """
     host = node(config(*REPAIR))
     with_vpn(host)
     lose_routes(host)
-    lines = [line for line in say("status", host=host).lines if " --dev " in line]
+    lines = say("status", host=host).lines
     moves = f"this node's IP traffic to {CIDR} moves from ib0 to"
-    assert [line.partition(",")[0] for line in lines] == [
-        f"  if {dev} is intended (then {moves} {dev})" for dev in ("eth0", "tun0")
+    eth0 = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100], address 10.0.0.4"
+    tun0 = "kind tun, [default via 10.8.0.1 dev tun0 proto static metric 50], address 10.8.0.6"
+    assert [line.partition(", as root")[0] for line in lines if line.startswith("  if ")] == [
+        f"  if eth0 is intended ({eth0}; then {moves} eth0)",
+        f"  if tun0 is intended ({tun0}; then {moves} tun0)",
+        "  if tun0 should not have a default route, correct the program that sets it",
     ]
 
 

@@ -369,7 +369,7 @@ class TestDoubt:
         quoted = re.sub(r"(\w*[0-9])", r'"\1"', devs)
         need = Uplink(there, IPV4).route_to(NETWORK)
         assert isinstance(need, Need)
-        assert str(need).startswith("a dev in the configuration: [default ")
+        assert str(need).startswith("a device to be named: [default ")
         assert str(need.remedy).startswith(f'write "dev": {quoted} into the configured route, or ')
         assert way(there, "10.0.0.9") == str(need)
         assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting"
@@ -395,9 +395,9 @@ class TestDoubt:
                 "an IPv4 default route on eth0",
             ),
             (["eth9"], [away(metric=100), DEFAULT], "an IPv4 default route on eth9"),
-            (["eth0", "eth1"], [away(metric=100), DEFAULT], "a dev in the configuration: "),
-            (["eth0", "eth9"], [away(metric=100), DEFAULT], "a dev in the configuration: "),
-            (["ib0"], [away(metric=100), DEFAULT], "a dev in the configuration: "),
+            (["eth0", "eth1"], [away(metric=100), DEFAULT], "a device to be named: "),
+            (["eth0", "eth9"], [away(metric=100), DEFAULT], "a device to be named: "),
+            (["ib0"], [away(metric=100), DEFAULT], "a device to be named: "),
         ],
         ids=str,
     )
@@ -436,7 +436,7 @@ class TestDoubt:
             Link(name="eth9", index=0, master="br0"),
         ]
         there = host(interfaces, [away("tap0")], links=[TAP0, *links, *LINKS])
-        assert way(there).startswith("a dev in the configuration: ") is is_in_doubt
+        assert way(there).startswith("a device to be named: ") is is_in_doubt
 
     def test_several_routers(self) -> None:
         """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all
@@ -449,9 +449,7 @@ class TestDoubt:
         everywhere, somewhere = map(Prefix.parse, ("::/0", "fd09::/16"))
         for protocol, is_in_doubt in ((9, True), (3, False)):
             there = node([Route(everywhere, hops, metric=1024, protocol=protocol)])
-            assert (
-                way(there, to=somewhere).startswith("a dev in the configuration: ") is is_in_doubt
-            )
+            assert way(there, to=somewhere).startswith("a device to be named: ") is is_in_doubt
 
 
 class TestWhatIsMissing:
