@@ -306,11 +306,12 @@ class Context:
 def _error_of(
     function: Callable[..., object], *args: object, **options: Any
 ) -> BaseException | None:
-    """Call the function, and return what it raises. Only Ctrl-C is raised."""
+    """Call the function, and return what it raises. Only Ctrl-C, in the main thread, is raised."""
     try:
         function(*args, **options)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001  code of others, which may end in any way
+    except BaseException as error:
+        is_in_main_thread = threading.current_thread() is threading.main_thread()
+        if isinstance(error, KeyboardInterrupt) and is_in_main_thread:
+            raise
         return error
     return None

@@ -188,7 +188,7 @@ def retry(
         ) from error
 
     def do(ctx: Context) -> T:
-        longest_wait = min(delay, longest)
+        pause = min(delay, longest)
         attempt = 1
         while True:
             began = ctx.clock.now()
@@ -197,10 +197,10 @@ def retry(
             except Exception as error:
                 if attempt == attempts or ctx.cancelled or not _worth_retrying(error, on):
                     raise
-                shorter = 1 - jitter * random.random()  # noqa: S311  it spreads load and protects nothing
-                wait = _in_time(longest_wait * shorter, ctx, took=ctx.clock.now() - began)
+                jittered = pause * (1 - jitter * random.random())  # noqa: S311  it protects nothing
+                wait = _wait_in_time(jittered, ctx, took=ctx.clock.now() - began)
                 if wait is None:
-                    _explain(ctx, "the deadline left no time for another attempt")
+                    _set_reason(ctx, "the deadline left no time for another attempt")
                     raise
                 ctx.log.warning(
                     "%s: attempt %s%s failed: %s; again in %s",
@@ -211,16 +211,16 @@ def retry(
                     seconds_in_words(wait),
                 )
             ctx.sleep(wait)
-            longest_wait = min(longest_wait * factor, longest)
+            pause = min(pause * factor, longest)
             attempt += 1
             if ctx.step is not None:
                 ctx.step.attempts += 1
-            _explain(ctx, "")
+            _set_reason(ctx, "")  # a retry inside this one may have given one
 
     return wrapped(task, do)
 
 
-def _in_time(wait: float, ctx: Context, *, took: float) -> float | None:
+def _wait_in_time(wait: float, ctx: Context, *, took: float) -> float | None:
     """The wait after an attempt that took so long. If it would pass the deadline, it is shortened,
     so that there is time for a last attempt; None if there is none.
     """
@@ -233,7 +233,7 @@ def _in_time(wait: float, ctx: Context, *, took: float) -> float | None:
     return wait
 
 
-def _explain(ctx: Context, reason: str) -> None:
+def _set_reason(ctx: Context, reason: str) -> None:
     """Say in the report why the task was not tried again."""
     if ctx.step is not None:
         ctx.step.reason = reason

@@ -97,8 +97,8 @@ class Step:
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the program: 0, 1 for a failure, 128 + the signal that cancelled the
-        run.
+        """The exit code for the program: 0, or 1, or 128 + the signal that came if the run was
+        cancelled.
         """
         if self.ok:
             return 0

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "lo"
 _PROTOCOL_BOOT = 3
-_NOWHERE = (NextHop(_LOOPBACK),)  # the next hop of a route that has none, in IPv6
+_NOWHERE = (NextHop(_LOOPBACK),)  # where a route without next hops leads to, for Linux
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -162,9 +162,9 @@ class FakeKernel(RouteBackend):
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
                 raise KernelError(errno.EACCES, "lo cannot be deleted")
-            its_ips = {address.ip for address in self._on(name)}
+            ips = {address.ip for address in self._on(name)}
             self._addresses = [address for address in self._addresses if address.dev != name]
-            lost = its_ips - {address.ip for address in self._addresses}
+            lost = ips - {address.ip for address in self._addresses}
             del self._links[name]
             self._dark.discard(name)
             for place, routes in self._routes.items():
@@ -336,18 +336,18 @@ class FakeKernel(RouteBackend):
     # Routes
 
     def _accepted(self, route: Route) -> Route:
-        """The route as Linux stores it, with what the request leaves open; KernelError where Linux
-        refuses it.
+        """The route as Linux stores it, with what the request leaves open.
+
+        KernelError where Linux refuses it.
         """
+        family = route.prefix.family
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
-            asked = route.next_hops or (NextHop(),)
-            next_hops += [self._accepted_hop(hop, route) for hop in asked]
-        family = route.prefix.family
+            requested = route.next_hops or (NextHop(),)
+            next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc, family):
-            raise KernelError(
-                errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
-            )
+            problem = f"preferred source {route.prefsrc} is not an address of this host"
+            raise KernelError(errno.EINVAL, problem)
         accepted = route._replace(next_hops=tuple(next_hops))
         if family == IPV4:
             return accepted
@@ -358,27 +358,29 @@ class FakeKernel(RouteBackend):
         )
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
+        """A next hop of the route as Linux stores it: with a device, and up."""
+        family = route.prefix.family
         hop = hop._replace(linkdown=False, dead=False)
         if not has_weights(route):
             hop = hop._replace(weight=1)
-        if hop.dev is None and hop.gateway is None:
-            raise KernelError(errno.ENODEV, "the route has no device")
         gateway = hop.gateway
-        if gateway is not None and not hop.onlink and gateway.version == route.prefix.family:
+        if hop.dev is None and gateway is None:
+            raise KernelError(errno.ENODEV, "the route has no device")
+        if gateway is not None and gateway.version != family and family == IPV6:
+            raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
+        if gateway is not None and gateway.version == family and not hop.onlink:
             hop = hop._replace(dev=self._device_of_gateway(gateway, hop, route))
-        needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
+        needs_up = family == IPV6 or route.scope != SCOPE_HOST
         if needs_up and hop.dev is not None and not self._links[hop.dev].up:
             raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
         return hop
 
     def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
-        """The device of the gateway, which is the device of the route that reaches it directly."""
-        family = gateway.version
-        if route.prefix.family == IPV6 and family == IPV4:
-            raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
-        if family == IPV6 and self._is_own(gateway, IPV6):
+        """The device of the gateway: that of the route by which Linux reaches it directly."""
+        is_ipv6 = gateway.version == IPV6
+        if is_ipv6 and self._is_own(gateway, IPV6):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
-        if family == IPV6 and gateway.is_link_local:
+        if is_ipv6 and gateway.is_link_local:
             if hop.dev is None:
                 raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
             return hop.dev
@@ -390,48 +392,55 @@ class FakeKernel(RouteBackend):
         return hop.dev or best.devs[0]
 
     def _route_to_gateway(self, gateway: IP, dev: str | None, own_table: int) -> Route | None:
-        """The route by which Linux reaches the gateway of a route of this table, through this
-        device if one is given. Linux looks into the route's own table first.
+        """The route by which Linux reaches the gateway of a route of this table.
+
+        It leads through this device if one is given. Linux looks into the route's own table first,
+        then into local and main. IPv4 looks up these two together, so main has no turn of its own.
         """
+        best = _best_of(self._routes_covering(gateway, dev, own_table))
+        if gateway.version == IPV4:
+            is_found = best is not None and own_table != TABLE_MAIN
+        else:
+            is_found = best is not None and not best.has_gateway
+        if is_found:
+            return best
+        return _best_of(self._routes_covering(gateway, dev, TABLE_LOCAL, TABLE_MAIN))
+
+    def _routes_covering(self, gateway: IP, dev: str | None, *tables: int) -> list[Route]:
+        """The routes of these tables that may reach the gateway, through this device if given."""
         covering: list[Route] = []
         for (table, prefix), routes in self._routes.items():
-            is_asked = table in {TABLE_LOCAL, TABLE_MAIN, own_table}
-            if is_asked and Prefix.of(gateway) in prefix:
-                covering += [there for there in routes if _may_reach_gateway(there, dev)]
-        own = [there for there in covering if there.table == own_table]
-        if gateway.version == IPV4:
-            if own and own_table != TABLE_MAIN:
-                return _best_of(own)
-            return _best_of(covering)
-        best = _best_of(own)
-        if best is not None and not best.has_gateway:
-            return best
-        return _best_of(there for there in covering if there.table in {TABLE_LOCAL, TABLE_MAIN})
+            if table in tables and Prefix.of(gateway) in prefix:
+                covering += [route for route in routes if _may_reach_gateway(route, dev)]
+        return covering
 
     def _is_own(self, ip: IP, family: int) -> bool:
         return ip.version == family and any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
-        routes = self._routes.setdefault((route.table, route.prefix), [])
-        rivals = [there for there in routes if there.metric == route.metric]
+        """Add the route behind those with its metric.
+
+        KernelError if it is there or, where it must be the first, if any route has its metric.
+        """
+        entries = as_stored(route)
+        routes = self._routes.get((route.table, route.prefix), [])
+        rivals = [present for present in routes if present.metric == route.metric]
         problem = ""
         if rivals and must_be_first:
             problem = "another route"
-        for entry in as_stored(route):
-            if any(_is_same(there, entry) for there in rivals):
-                problem = "this route"
+        if any(_has(rivals, entry) for entry in entries):
+            problem = "this route"
         if problem:
-            raise KernelError(
-                errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]"
-            )
-        for entry in as_stored(route):
+            problem += f" has the same destination and metric: [{rivals[0]}]"
+            raise KernelError(errno.EEXIST, problem)
+        for entry in entries:
             self._append(entry)
 
     def _append(self, route: Route) -> None:
-        """Add the route behind those with its metric, unless it is there."""
+        """Add an entry behind those with its metric, unless it is there."""
         routes = self._routes.setdefault((route.table, route.prefix), [])
-        if not any(_is_same(there, route) for there in routes):
-            before = [there for there in routes if there.metric <= route.metric]
+        if not _has(routes, route):
+            before = [present for present in routes if present.metric <= route.metric]
             routes.insert(len(before), route)
 
     def _delete(self, route: Route) -> None:
@@ -439,9 +448,9 @@ class FakeKernel(RouteBackend):
         routes = self._routes.get((route.table, route.prefix), [])
         is_whole = True
         for entry in as_stored(route):
-            meant = [place for place, there in enumerate(routes) if _is_meant(there, entry)]
+            meant = [present for present in routes if _is_meant(present, entry)]
             if meant:
-                del routes[meant[0]]
+                routes.remove(meant[0])
             else:
                 is_whole = False
         if not is_whole:
@@ -564,16 +573,18 @@ def _may_reach_gateway(route: Route, dev: str | None) -> bool:
 
 
 def _best_of(covering: Iterable[Route]) -> Route | None:
-    return min(covering, key=lambda there: (-there.prefix.length, there.metric), default=None)
+    return min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
 
 
-def _is_same(there: Route, route: Route) -> bool:
-    """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next
-    hop.
+def _has(routes: Iterable[Route], entry: Route) -> bool:
+    """Whether one of the routes is this entry for Linux.
+
+    In IPv6, two entries are one if they have the same metric and next hop.
     """
-    if there.prefix.family == IPV4:
-        return there == route
-    return there.metric == route.metric and _path(there) == _path(route)
+    if entry.prefix.family == IPV4:
+        return entry in routes
+    key = (entry.metric, _path(entry))
+    return any((route.metric, _path(route)) == key for route in routes)
 
 
 def _path(entry: Route) -> tuple[str | None, IP | None]:
@@ -582,27 +593,29 @@ def _path(entry: Route) -> tuple[str | None, IP | None]:
     return hop.dev, hop.gateway
 
 
-def _is_meant(there: Route, route: Route) -> bool:
-    """Whether a request to delete `route` matches this route: a field that it leaves open matches
-    anything.
-    """
-    if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
+def _is_meant(present: Route, route: Route) -> bool:
+    """Whether a request to delete `route` means this one: what it leaves open may be anything."""
+    if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
         return False
-    asked = route.next_hops or (NextHop(),)
-    hops = there.next_hops or _NOWHERE
-    is_ipv4 = route.prefix.family == IPV4
-    if is_ipv4:
-        if route.type != there.type or route.scope != there.scope:
-            return False
-        if route.prefsrc not in {None, there.prefsrc}:
-            return False
-        if route.next_hops and len(hops) > len(route.next_hops):
-            return False
-    for wanted, hop in zip(asked, hops, strict=False):
-        takes_any_gateway = is_ipv4 and wanted.gateway is None
-        if wanted.dev not in {None, hop.dev}:
-            return False
-        if wanted.gateway != hop.gateway and not takes_any_gateway:
+    if route.prefix.family == IPV4:
+        return _is_meant_in_ipv4(present, route)
+    [wanted] = route.next_hops or (NextHop(),)
+    dev, gateway = _path(present)
+    return wanted.dev in {None, dev} and wanted.gateway == gateway
+
+
+def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
+    if (route.type, route.scope) != (present.type, present.scope):
+        return False
+    if route.prefsrc not in {None, present.prefsrc}:
+        return False
+    if not route.next_hops:
+        return True
+    hops = present.next_hops or _NOWHERE
+    if len(hops) > len(route.next_hops):
+        return False
+    for wanted, hop in zip(route.next_hops, hops, strict=False):
+        if wanted.dev not in {None, hop.dev} or wanted.gateway not in {None, hop.gateway}:
             return False
     return True
 

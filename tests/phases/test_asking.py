@@ -337,6 +337,15 @@ class TestUndoOfARun:
         assert phases.run(outer, observers=[], clock=FakeClock()).result is True
         assert log == ["undo d", "undo c"], "also a part of the run, inside another task"
 
+    def test_two_tasks_with_one_name(self) -> None:
+        """Tasks are found by their paths, so both are undone if one of them ran."""
+        log: list[str] = []
+        tree = phases.serial(Disk("a", log, OSError("full")), Disk("a", log), name="all")
+        report = phases.run(tree, clock=FakeClock(), observers=[])
+        log.clear()
+        phases.undo(tree, Context(clock=FakeClock(), observers=[]), of=report)
+        assert log == ["undo a", "undo a"]
+
     def test_a_report_of_another_task(self) -> None:
         """It is refused, and so is a dry run: nothing ran in it."""
         log: list[str] = []

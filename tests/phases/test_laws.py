@@ -560,7 +560,9 @@ def assert_an_undo_without_a_report_undoes_everything(ran: Ran) -> None:
     assert ids(ran.world.undone) == ids_of_leaves(leaves)
 
 
-RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cancelled])
+RAISED = st.sampled_from(
+    [None, OSError, SystemExit, GeneratorExit, KeyboardInterrupt, phases.Cancelled]
+)
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
 AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
 IN_TIME = Spec("deadline", "a", (AGAIN,), seconds=5.25)

@@ -162,6 +162,17 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
             assert live_tree(logger) is None
 
 
+def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those without observers and without a context of the program's own."""
+    seen, task = Recorder(), phases.serial()
+    monkeypatch.setattr("phases.running.live_tree", lambda _logger: seen)
+    phases.run(task, observers=[])
+    phases.run(task, ctx=phases.Context())
+    assert seen.starts == []
+    phases.run(task)
+    assert seen.starts == ["serial"]
+
+
 def test_what_the_live_tree_shows() -> None:
     """The report as it is so far. It is drawn by the threads of the run: rich has none."""
     tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()

@@ -235,6 +235,20 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
     assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok
 
 
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.OK])
+def test_an_observer_that_raises_keyboard_interrupt(status: Status) -> None:
+    """That is not Ctrl-C, which comes in the main thread: nobody else misses a start or an end."""
+
+    def interrupting(step: Step) -> None:
+        if step.status is status:
+            raise KeyboardInterrupt
+
+    seen = Recorder()
+    assert phases.run(phases.serial(StubTask("a")), observers=[interrupting, seen]).ok
+    assert seen.starts == ["serial", "serial/a"]
+    assert seen.ends == [("serial/a", Status.OK), ("serial", Status.OK)]
+
+
 def test_observers_are_called_one_at_a_time() -> None:
     """An observer need not lock anything, although tasks start and end in many threads."""
     inside: list[str] = []

@@ -47,7 +47,7 @@ class NetlinkBackend(RouteBackend):
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
-        with self._open("read the host's routes") as netlink:
+        with self._attempt("read the host's routes") as netlink:
             # The kernel sends a list in parts. For IPv4 routes it does not say if they changed in
             # between: a guard listens.
             guard = NetlinkSocket(groups=groups_of(family))
@@ -57,19 +57,19 @@ class NetlinkBackend(RouteBackend):
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
-        with self._open("look up destinations") as netlink:
+        with self._attempt("look up destinations") as netlink:
             return lookup_routes(netlink, destinations, NamesHere())
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
-        with self._open("change routes") as netlink:
+        with self._attempt("change routes") as netlink:
             return change_routes(netlink, tuple(requests))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""
         from hostrouting.kernel.netlink.watch import NetlinkWatch  # noqa: PLC0415  a check does not listen
 
-        with self._open("listen to changes of routes"):
+        with self._attempt("listen to changes of routes"):
             return NetlinkWatch()
 
     def close(self) -> None:
@@ -78,10 +78,11 @@ class NetlinkBackend(RouteBackend):
         self._netlink.close()
 
     @contextmanager
-    def _open(self, attempt: str) -> Iterator[NetlinkSocket]:
+    def _attempt(self, words: str) -> Iterator[NetlinkSocket]:
+        """The socket; an error in the block is a BackendError that says what was attempted."""
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        with kernel_errors(attempt):
+        with kernel_errors(words):
             yield self._netlink
 
 

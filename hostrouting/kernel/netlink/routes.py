@@ -2,8 +2,8 @@
 
 A message about a route has a header, a fixed part and attributes:
 
-    struct rtmsg      family, dst_len, src_len, tos, table, protocol, scope, type, flags struct
-    rtattr     length, number (RTA_…), value, zeros up to a multiple of four; then the next one
+    struct rtmsg     family, dst_len, src_len, tos, table, protocol, scope, type, flags
+    struct rtattr    length, number (RTA_…), value, zeros up to a multiple of four; then the next
 
 rtmsg is older than most fields of a route: the newer ones are attributes, and so is a table whose
 number needs more than a byte. A single next hop is spread over the message: its flags are those of
@@ -20,7 +20,7 @@ import struct
 from _socket import if_indextoname, if_nametoindex  # see netlink.socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.kernel.base import (
     KIND_OF_ERRNO,
@@ -208,10 +208,13 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     )
 
 
-_ListedHop: TypeAlias = tuple[Mapping[int, bytes], int, int, int]
-"""A next hop as it is in a message: its attributes, the number of its device, its flags and its
-weight. An only one has the attributes and flags of its route.
-"""
+class _ListedHop(NamedTuple):
+    """A next hop as it is in a message; a single one has the attributes and flags of its route."""
+
+    attributes: Mapping[int, bytes]
+    device: int
+    flags: int
+    weight: int = 1
 
 
 def _listed_hops(attributes: Mapping[int, bytes], flags: int) -> list[_ListedHop]:
@@ -222,8 +225,7 @@ def _listed_hops(attributes: Mapping[int, bytes], flags: int) -> list[_ListedHop
     has_gateway = _RTA_GATEWAY in attributes or _RTA_VIA in attributes
     if not device and not has_gateway:
         return []
-    weight = 1
-    return [(attributes, device, flags, weight)]
+    return [_ListedHop(attributes, device, flags)]
 
 
 def _hops_of_multipath(packed: bytes) -> list[_ListedHop]:
@@ -232,23 +234,22 @@ def _hops_of_multipath(packed: bytes) -> list[_ListedHop]:
     while at + _RTNEXTHOP.size <= len(packed):
         length, flags, weight, device = _RTNEXTHOP.unpack_from(packed, at)
         attributes = attributes_of(packed[at + _RTNEXTHOP.size : at + length])
-        hops.append((attributes, device, flags, weight + 1))
+        hops.append(_ListedHop(attributes, device, flags, weight + 1))
         at += max(aligned(length), _RTNEXTHOP.size)
     return hops
 
 
 def _next_hop(hop: _ListedHop, names: Mapping[int, str]) -> NextHop:
-    attributes, device, flags, weight = hop
-    gateway = attributes.get(_RTA_GATEWAY)
-    if _RTA_VIA in attributes:
-        gateway = attributes[_RTA_VIA][2:]  # after its family
+    gateway = hop.attributes.get(_RTA_GATEWAY)
+    if _RTA_VIA in hop.attributes:
+        gateway = hop.attributes[_RTA_VIA][2:]  # after its family
     return NextHop(
-        dev=names[device] if device else None,
+        dev=names[hop.device] if hop.device else None,
         gateway=ip_of(gateway),
-        weight=weight,
-        onlink=bool(flags & _RTNH_F_ONLINK),
-        linkdown=bool(flags & _RTNH_F_LINKDOWN),
-        dead=bool(flags & _RTNH_F_DEAD),
+        weight=hop.weight,
+        onlink=bool(hop.flags & _RTNH_F_ONLINK),
+        linkdown=bool(hop.flags & _RTNH_F_LINKDOWN),
+        dead=bool(hop.flags & _RTNH_F_DEAD),
     )
 
 
@@ -280,9 +281,9 @@ def _unread(
         source, destination = divmod(realms, 1 << 16)
         words.append(f"realms {source}/{destination}" if source else f"realm {destination}")
     encaps: set[str] = set()
-    for hop_attributes, *_ in hops:
-        if _RTA_ENCAP_TYPE in hop_attributes:
-            encaps.add(f"encap {_encap_name(hop_attributes)}")
+    for hop in hops:
+        if _RTA_ENCAP_TYPE in hop.attributes:
+            encaps.add(f"encap {_encap_name(hop.attributes)}")
     return (*words, *sorted(encaps))
 
 
@@ -433,10 +434,10 @@ _DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size
 
 
 class _RequestTemplate:
-    """A message with holes, which makes the messages of all requests of one kind.
+    """The message of one request, from which those of all requests of its kind are made.
 
     They differ in the sequence number and the destination only. 10,000 requests for routes by one
-    gateway are encoded in 6 ms. `encode`, which is the plain way, takes 50 ms.
+    gateway take 6 ms this way. `encode`, which is the plain way, takes 50 ms.
     """
 
     def __init__(self, request: RouteRequest, index_of: Callable[[str], int]) -> None:

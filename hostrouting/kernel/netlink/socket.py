@@ -178,7 +178,7 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
 
 
 class Netlink(Protocol):
-    """A way to a kernel: a socket of ours, or a handle of the caller. Both have conversations."""
+    """Conversations with a kernel: by a socket of ours, or through a handle of the caller."""
 
     is_torn: bool
     """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""

@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeKernel, FaultyBackend, h200
 from hostrouting.testing.contract import BackendContract, contract_host
@@ -56,6 +57,22 @@ def test_a_suite_without_a_backend() -> None:
     """It says what is missing."""
     with pytest.raises(NotImplementedError, match=r"override make\(\)"):
         BackendContract().test_snapshot_has_the_rules()
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route.to("2001:db8:1::/64", dev="eth0", gateway="10.0.0.1"),
+        Route.to("192.0.2.0/24", dev="eth0")._replace(prefsrc=as_ip("2001:db8::4")),
+        Route.to("2001:db8:1::/64", dev="eth0")._replace(prefsrc=as_ip("10.0.0.4")),
+    ],
+    ids=str,
+)
+def test_a_route_with_an_address_of_the_other_family(route: Route) -> None:
+    """It is refused, as by Linux, although the host has the address."""
+    [outcome] = contract_host().change([RouteRequest("add", route)])
+    assert outcome.error is not None
+    assert outcome.error.kind == "invalid"
 
 
 def test_planned_changes() -> None:
