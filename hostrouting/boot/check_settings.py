@@ -18,7 +18,7 @@ from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import POD_BLOCK
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
-from hostrouting.fib.not_judged import BY_LO, ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
+from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.model.route import protocol_name
@@ -34,7 +34,6 @@ _UNCLEAR = {
     "encap": ENCAPSULATED,
     "no-hops": NOT_LISTED,
     "object": "several routes use its nexthop object",
-    "lo": BY_LO,
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 

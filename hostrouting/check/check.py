@@ -285,4 +285,4 @@ def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
         # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    return set(answer.route.usable_devs) <= set(judge.possible_devs(decision))
+    return set(answer.route.usable_devs) <= set(judge.fib.possible_devs(decision))

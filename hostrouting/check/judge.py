@@ -85,7 +85,7 @@ class RouteAndPackets(NamedTuple):
 
     route: Route
     devs: tuple[str, ...]
-    """The devices by which they may leave (`Judge.possible_devs`)."""
+    """The devices by which they may leave (`Fib.possible_devs`)."""
     packets: Packets
 
     @property
@@ -122,18 +122,9 @@ class Judge:
         # Each address in table local splits a range: the same route is judged on both sides of it.
         key = (id(route), packets.value)
         if key not in self._opinions:
-            taken = RouteAndPackets(route, self.possible_devs(decision), packets)
+            taken = RouteAndPackets(route, self.fib.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
-
-    def possible_devs(self, decision: Decision) -> tuple[str, ...]:
-        """The devices by which packets may leave: of equal default routes, Linux may use any."""
-        if not decision.devs or decision.route is None:
-            return ()
-        devs: dict[str, None] = {}
-        for route in self.fib.equal_default_routes(decision.route):
-            devs |= dict.fromkeys(route.usable_devs)
-        return tuple(devs)
 
     def is_intended(self, rule: Rule | None) -> bool:
         """Whether the configuration says that the rule is right (`intendedRules`)."""

@@ -192,7 +192,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     if block is None:
         return None
     owners = _devs_with_a_source_in(judge, block)
-    if len(owners) == 1 and owners == set(judge.possible_devs(other.outcome.decision)):
+    if len(owners) == 1 and owners == set(judge.fib.possible_devs(other.outcome.decision)):
         return FINE
     return None
 
@@ -235,7 +235,7 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
     card = judge.uplinks.card_below_tunnel
     if card is None or other.met.keys() != {"fwmark"}:
         return None
-    if judge.possible_devs(other.outcome.decision) == (card,):
+    if judge.fib.possible_devs(other.outcome.decision) == (card,):
         return FINE
     return None
 

@@ -53,7 +53,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
@@ -492,20 +492,25 @@ class Fib:
             table = self.tables[rule.table]
         return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
 
-    def equal_default_routes(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, any.
+    def possible_devs(self, decision: Decision) -> tuple[str, ...]:
+        """The devices by which packets may leave: those of the route and, while the gateway of a
+        default route does not answer, those of equal ones.
 
-        Which of them are by lo alone, `fib.not_judged` names.
+        Linux stays with a route without a gateway. IPv4 goes over only to routes with a gateway,
+        and not away from several next hops (`fib_select_path` in Linux). IPv6 goes over to any.
         """
-        routes = [route]
-        if route.prefix.length or route.table not in self.tables:
-            return routes
+        route = decision.route
+        if route is None or route.prefix.length or not route.has_gateway:
+            return decision.devs
+        if self.family == IPV4 and len(route.next_hops) > 1:
+            return decision.devs
+        devs = dict.fromkeys(decision.devs)
         for other in self.tables[route.table].routes_to(route.prefix):
-            if other == route or other.type != "unicast":
+            if other.type != "unicast" or other.rank != route.rank:
                 continue
-            if other.rank == route.rank and other.devs != ("lo",):
-                routes.append(other)
-        return routes
+            if self.family == IPV6 or other.has_gateway:
+                devs |= dict.fromkeys(other.usable_devs)
+        return tuple(devs)
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
         """The same host with more routes."""

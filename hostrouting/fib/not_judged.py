@@ -23,7 +23,6 @@ NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
 MIXED = "until a rule is added, it comes before a route of table local"
 RIVAL = "while its gateway does not answer, an equal route through another device is used"
-BY_LO = "an equal default route is by lo"
 
 
 def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple[str, Prefix]]:
@@ -46,8 +45,6 @@ def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple
         reason = _reason(route)
         if not reason and _has_rival(fib, route):
             reason = RIVAL
-        if not reason and _has_equal_by_lo(fib, route):
-            reason = BY_LO
         if reason:
             yield f"route {route} ({reason})", route.prefix
 
@@ -93,16 +90,6 @@ def _has_rival(fib: Fib, route: Route) -> bool:
         if other.metric == route.metric and is_elsewhere:
             return True
     return False
-
-
-def _has_equal_by_lo(fib: Fib, route: Route) -> bool:
-    """Whether an equal default route leads to this host; Linux seems to use the one that it lists
-    first.
-    """
-    if route.prefix.length or route.type != "unicast" or route.devs == ("lo",):
-        return False
-    alike = fib.tables[route.table].routes_to(route.prefix)
-    return any(other.devs == ("lo",) and other.rank == route.rank for other in alike)
 
 
 def may_change_destination(route: Route) -> bool:

@@ -813,6 +813,8 @@ function kept() {
   route_preference[routes] = preference
   route_unclear[routes] = unclear
   route_devices[routes] = devices
+  route_hops[routes] = hops
+  route_has_gateway[routes] = gateway != "-"
   route_text[routes] = "[" text "]"
   return routes
 }
@@ -954,7 +956,8 @@ function doubt_equal_routes(used,   d, r, all) {
     if (route_table[r] != route_table[used] || route_metric[r] != route_metric[used]) continue
     all = union(all, route_devices[r])
   }
-  if (all != route_devices[used]) doubtful = of_class(LEADING, all)
+  all = of_class(LEADING, all)
+  if (all != uplink) doubtful = all
 }
 # What the packets of a tunnel leave by may be meant. For example, where tun0 has the default route:
 #   eth0 has a worse one         tun0 or eth0 is right
@@ -995,17 +998,18 @@ function say_what_is_awaited(   n, dev, i) {
   if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
 function rank_of(r) { return route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r] }
-# Default routes of one rank are taken for one, by all of their devices.
+# Default routes of one rank are taken for one, by all devices that Linux may use: while the gateway
+# of the first one does not answer, IPv4 goes over to others with a gateway, and IPv6 to any. IPv4
+# does not go away from a route by several next hops.
 function find_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
     r = default_route[d]
     rank = rank_of(r)
-    if (route_devices[r] == "/lo/") {
-      is_equal_by_lo[rank]
-      continue
-    }
-    if (!(rank in equal_devices)) equal_devices[rank] = NONE
-    equal_devices[rank] = union(equal_devices[rank], route_devices[r])
+    if (!(rank in equal_devices)) {
+      equal_devices[rank] = route_devices[r]
+      is_fixed[rank] = !route_has_gateway[r] || (family == 4 && route_hops[r] > 1)
+    } else if (!is_fixed[rank] && (family == 6 || route_has_gateway[r]))
+      equal_devices[rank] = union(equal_devices[rank], route_devices[r])
   }
 }
 '
@@ -1245,7 +1249,6 @@ function is_by_shared_object() {
 function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtful) {
   used = devices
   rank = table SUBSEP metric SUBSEP preference
-  if (prefix == "default" && rank in is_equal_by_lo) return doubt("not-judged", route_and_why("lo"))
   if (prefix == "default" && rank in equal_devices) used = equal_devices[rank]
   escaping = NONE
   n = split(used, dev, "/")

@@ -417,7 +417,10 @@ a route by two next hops, of which only one has a gateway
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
 an equal default route by lo, which Linux does not use
   route append default dev lo
-  undecided: UNDECIDED: this check does not judge route [default via 10.0.0.1 dev eth0 proto boot] (an equal default route is by lo)
+  ok
+an equal default route by lo, which Linux uses because it is the first
+  route replace default dev lo; route append default via 10.0.0.1 dev eth0
+  overlap: routes via lo
 the rule for VRFs before the one for table local
   rule add pref 1000 l3mdev; rule add pref 1001 l3mdev unreachable; rule add pref 32765 table local; rule del pref 0
   ok
@@ -441,7 +444,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 37
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 38
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -543,15 +546,37 @@ def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, comman
     ("family", "commands", "verdict"),
     [
         (IPV4, "route append default via 10.0.0.7 dev eth1 onlink", "overlap"),
-        (IPV6, "route append default dev eth0; route append default dev eth1", "overlap"),
-        (IPV6, "route append default dev eth0; route append default dev eth1 pref low", "ok"),
+        (IPV4, "route append default dev eth1", "ok"),
+        (
+            IPV4,
+            "route replace default dev eth0; route append default via 10.0.0.7 dev eth1 onlink",
+            "ok",
+        ),
+        (
+            IPV4,
+            "route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.9 dev eth0; "
+            "route append default via 10.0.0.7 dev eth1 onlink",
+            "ok",
+        ),
+        (
+            IPV6,
+            "route append default via fe80::1 dev eth0; route append default dev eth1",
+            "overlap",
+        ),
+        (IPV6, "route append default dev eth0; route append default dev eth1", "ok"),
+        (IPV6, "route append default dev eth0; route append default via fe80::1 dev eth1", "ok"),
+        (
+            IPV6,
+            "route append default via fe80::1 dev eth0; route append default dev eth1 pref low",
+            "ok",
+        ),
     ],
 )
 def test_equal_default_routes_and_a_named_device(
     namespace: Namespace, tmp_path: Path, family: int, commands: str, verdict: str
 ) -> None:
-    """Linux uses any of equal default routes, so each has to be as expected; IPv6 has a preference
-    among them.
+    """While the gateway of the first one does not answer, Linux uses another one, so each has to be
+    as expected: in IPv4 each with a gateway. IPv6 has a preference among them.
     """
     namespace.batch(commands.split(";"), family=family)
     config = check("172.20.0.0/16" if family == IPV4 else "fd16::/64", expected_devs=["eth0"])

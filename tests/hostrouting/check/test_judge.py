@@ -888,11 +888,11 @@ def test_the_source_of_an_uplink_with_a_cnis_name() -> None:
 
 
 def test_equal_default_routes_for_a_source() -> None:
-    """Linux may use either of two equal default routes: one by another device is not right for
-    packets with a source, as it is not for plain ones.
+    """Linux may use either of two equal default routes with a gateway: one by another device is not
+    right for packets with a source, as it is not for plain ones.
     """
-    other = Route.to("0.0.0.0/0", dev="wg0", table=7)
-    links = (RAIL, Link(name="wg0", index=12, kind="wireguard", type=65534))
+    other = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.2.1", table=7)
+    links = (RAIL, Link(name="eth1", index=12))
     rule = Rule(family=4, priority=100, table=7, src=Prefix.parse("10.9.1.5/32"))
     for routes, verdict in (((BY_RAIL,), "ok"), ((BY_RAIL, other), "undecided")):
         host = vm_with(*routes, rules=(rule,), links=links)
@@ -900,16 +900,37 @@ def test_equal_default_routes_for_a_source() -> None:
         assert checked(host).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ("10.0.0.1", "10.1.0.1", "overlap"),
+        ("10.0.0.1", None, "ok"),
+        (None, "10.1.0.1", "ok"),
+        (None, None, "ok"),
+    ],
+)
+def test_equal_default_routes_of_which_one_is_named(
+    first: str | None, second: str | None, verdict: str
+) -> None:
+    """While its gateway does not answer, IPv4 goes over from a route to another one with a gateway.
+    Without a name, it is in doubt which of the two is meant.
+    """
+    host = vm_with(links=(Link(name="eth1", index=9),))
+    others = [route for route in host.routes if route.prefix.length]
+    defaults = [Route.to("0.0.0.0/0", dev="eth0", gateway=first)]
+    defaults.append(Route.to("0.0.0.0/0", dev="eth1", gateway=second))
+    host = host._replace(routes=(*defaults, *others))
+    assert checked(host, expected_devs=["eth0"]).verdict == verdict
+    assert checked(host).verdict == "undecided"
+
+
 @pytest.mark.parametrize("section", [{}, {"expected_devs": ["eth0"]}])
 def test_an_equal_default_route_by_lo(section: dict[str, Any]) -> None:
-    """Whether Linux ever uses it is not judged; it does where it is the first."""
+    """Linux uses it where it is the first, and never instead of one with a gateway."""
     host = node()
     [default] = [route for route in host.routes if route.prefix.length == 0]
     by_lo = default._replace(next_hops=(NextHop("lo"),), scope=SCOPE_LINK)
-    [doubt] = checked(host.with_routes([by_lo]), **section).families[0].doubts
-    assert doubt.sentence == (
-        f"hostrouting does not judge route {default} (an equal default route is by lo)"
-    )
+    assert checked(host.with_routes([by_lo]), **section).verdict == "ok"
     others = [route for route in host.routes if route is not default]
     first = host._replace(routes=(by_lo, default, *others))
     assert checked(first, **section).verdict == "overlap"
