@@ -382,23 +382,25 @@ def undo_of(spec: Spec, above: str = "") -> list[tuple[str, Spec]]:
     path = f"{above}/{spec.name}"
     if spec.kind == "leaf":
         return [(path, spec)]
-    if spec.kind == "shield":
-        return []
-    return [leaf for member in spec.members[::-1] for leaf in undo_of(member, path)]
+    leaves: list[tuple[str, Spec]] = []
+    if spec.kind != "shield":
+        for member in reversed(spec.members):
+            leaves += undo_of(member, path)
+    return leaves
 
 
 def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> list[tuple[str, Spec]]:
     """The leaves whose path is that of a step that did something, or of a group around one."""
-    did_something = [
-        f"{path}/"
-        for path, status, end, attempts in lines
-        if end != NEVER and (status != "skipped" or attempts > 1)
-    ]
-    return [
-        (path, leaf)
-        for path, leaf in undo_of(spec)
-        if any(inner.startswith(f"{path}/") for inner in did_something)
-    ]
+    did_something: list[str] = []
+    for path, status, end, attempts in lines:
+        was_skipped = status == "skipped" and attempts == 1
+        if end != NEVER and not was_skipped:
+            did_something.append(f"{path}/")
+
+    def has_run(path: str) -> bool:
+        return any(inner.startswith(f"{path}/") for inner in did_something)
+
+    return [(path, leaf) for path, leaf in undo_of(spec) if has_run(path)]
 
 
 def failing(undone: list[tuple[str, Spec]]) -> list[str]:
@@ -480,6 +482,82 @@ def ids(specs: list[Spec]) -> list[int]:
     return [id(spec) for spec in specs]
 
 
+def ids_of_leaves(leaves: list[tuple[str, Spec]]) -> list[int]:
+    """Which ones they are, without their paths."""
+    return [id(leaf) for _, leaf in leaves]
+
+
+class Ran(NamedTuple):
+    """A tree that was run: its task and the report, what its leaves and an observer have seen, and
+    what the oracle says of it.
+    """
+
+    tree: Spec
+    task: phases.AnyTask
+    report: Step
+    world: World
+    seen: Watch
+    expected: Result
+    is_undone: bool
+    """Whether the run had to undo what it did, because it failed."""
+
+    @property
+    def leaves_that_ran(self) -> list[tuple[str, Spec]]:
+        """What an undo of the report undoes, by the oracle."""
+        return undo_of_what_ran(self.tree, self.expected.lines)
+
+
+def run_of(
+    tree: Spec, moment: float, raises: type[BaseException] | None, *, undo_on_failure: bool
+) -> Ran:
+    """Run the tree with a fake clock, and foretell what happens."""
+    clock = FakeClock()
+    world = World()
+    task = world.task_of(tree)
+    seen = Watch(clock, raises)
+    report = phases.run(
+        cancelled_at(moment, task),
+        undo_on_failure=undo_on_failure,
+        clock=clock,
+        observers=[seen],
+        logger=QUIET,
+    )
+    expected = step(tree, 0, Around(moment))
+    is_undone = undo_on_failure and expected.how in WORST
+    return Ran(tree, task, report, world, seen, expected, is_undone)
+
+
+def assert_each_step_is_as_foretold(ran: Ran) -> None:
+    """Its path, its status, its moment and its attempts; the report names those that failed."""
+    failures = list(ran.expected.failures)
+    if ran.is_undone:
+        failures += failing(ran.leaves_that_ran)
+    lines = expected_lines(ran.expected, has_failed=bool(failures))
+    assert sorted(lines_of(ran.seen)) == sorted(lines)
+    assert paths_of(ran.report.failures) == failures
+    assert ran.report.ok is (ran.expected.how not in WORST)
+
+
+def assert_an_undo_of_the_report_undoes_what_ran(ran: Ran) -> None:
+    """The last first, and nothing else. Nothing is left that the tree knows how to undo."""
+    leaves = ran.leaves_that_ran
+    if not ran.is_undone:
+        assert not ran.world.undone
+        undo = phases.undo(ran.task, Context(observers=[ran.seen], logger=QUIET), of=ran.report)
+        assert paths_of(undo.failures) == failing(leaves)
+    assert ids(ran.world.undone) == ids_of_leaves(leaves)
+    assert not set(ids(ran.world.made)) & set(ids_of_leaves(undo_of(ran.tree)))
+
+
+def assert_an_undo_without_a_report_undoes_everything(ran: Ran) -> None:
+    """Every undo is called, the last first, whether its task ran or not."""
+    leaves = undo_of(ran.tree)
+    ran.world.undone.clear()
+    undo = phases.undo(ran.task, Context(observers=[ran.seen], logger=QUIET))
+    assert paths_of(undo.failures) == failing(leaves)
+    assert ids(ran.world.undone) == ids_of_leaves(leaves)
+
+
 RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cancelled])
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
 AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
@@ -501,46 +579,12 @@ def test_a_run_does_what_the_oracle_says(
     *, tree: Spec, moment: float, raises: type[BaseException] | None, undo_on_failure: bool
 ) -> None:
     """Each task has one start and one end, as and when foretold, whatever observers raise; no
-    thread is left. The report names the steps that failed.
-
-    An undo of the run, at once or later, leaves nothing behind, and undoes just what ran. An undo
-    without a report calls every undo, the last first.
+    thread is left. An undo of the run, at once or later, undoes just what ran.
     """
     threads = threading.active_count()
-    clock = FakeClock()
-    world = World()
-    task = world.task_of(tree)
-    seen = Watch(clock, raises)
-    report = phases.run(
-        cancelled_at(moment, task),
-        undo_on_failure=undo_on_failure,
-        clock=clock,
-        observers=[seen],
-        logger=QUIET,
-    )
+    ran = run_of(tree, moment, raises, undo_on_failure=undo_on_failure)
     assert threading.active_count() == threads
-
-    expected = step(tree, 0, Around(moment))
-    ran = undo_of_what_ran(tree, expected.lines)
-    is_undone = undo_on_failure and expected.how in WORST
-    failures = list(expected.failures)
-    if is_undone:
-        failures += failing(ran)
-    assert paths_of(report.failures) == failures
-    assert report.ok is (expected.how not in WORST)
-    assert sorted(lines_of(seen)) == sorted(expected_lines(expected, has_failed=bool(failures)))
-    assert_one_start_and_end(report, seen)
-
-    ctx = Context(observers=[seen], logger=QUIET)
-    if not is_undone:
-        assert not world.undone
-        undo = phases.undo(task, ctx, of=report)
-        assert paths_of(undo.failures) == failing(ran)
-    assert ids(world.undone) == ids([leaf for _, leaf in ran])
-    every_leaf = undo_of(tree)
-    assert not set(ids(world.made)) & set(ids([leaf for _, leaf in every_leaf]))
-
-    world.undone.clear()
-    undo = phases.undo(task, ctx)
-    assert paths_of(undo.failures) == failing(every_leaf)
-    assert ids(world.undone) == ids([leaf for _, leaf in every_leaf])
+    assert_each_step_is_as_foretold(ran)
+    assert_one_start_and_end(ran.report, ran.seen)
+    assert_an_undo_of_the_report_undoes_what_ran(ran)
+    assert_an_undo_without_a_report_undoes_everything(ran)

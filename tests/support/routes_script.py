@@ -1,7 +1,9 @@
 """static-routes.sh, run in a private namespace with a /run of its own."""
 
 import re
-from collections.abc import Iterable, Mapping
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from hostrouting.boot.scripts import render_static_routes_script
@@ -12,15 +14,23 @@ from hostrouting.config.settings import (
     StaticRoute,
     StaticRoutesConfig,
 )
-from hostrouting.model.prefix import IPV4
+from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.route import OURS, Route
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
 from tests.support.namespace import Namespace
+from tests.support.own_routes import configured
 from tests.support.sections import static
 from tests.support.systemd import THIS_HOST
+from tests.support.waiting import wait_for
 
 _STAYS = "<4>static-routes: ROUTE-STAYS: "
 HALVES = [static("172.16.0.0/17"), static("172.16.128.0/17")]
+HALF = HALVES[0]
+ETH0 = "via 10.0.0.1 dev eth0"
+ROUTER = "route add ::/0 via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"
+IS_WRITING = '[[ "$*" == *-batch* && "$*" != *" -o "* ]]'  # whether `ip` is called to change routes
 
 
 def words(
@@ -81,6 +91,49 @@ class Ran:
         assert not done.stdout
 
 
+def planned(namespace: Namespace, *wanted: StaticRoute) -> RoutePlan:
+    """What Python would do for these routes on this host."""
+    return plan_static_routes(configured(*wanted), namespace.snapshot())
+
+
+def our_routes(namespace: Namespace, family: int = IPV4) -> list[Route]:
+    """The routes of ours."""
+    return [route for route in namespace.routes(family) if route.protocol == OURS]
+
+
 def ours(namespace: Namespace, family: int = IPV4) -> list[str]:
     """The destinations of our routes."""
-    return [str(route.prefix) for route in namespace.routes(family) if route.protocol == 213]
+    return [str(route.prefix) for route in our_routes(namespace, family)]
+
+
+def listed(namespace: Namespace) -> list[str]:
+    """The routes of table main, of both families, sorted: the order among IPv6 next hops means
+    nothing.
+    """
+    lines: list[str] = []
+    for family in (IPV4, IPV6):
+        shown = namespace.ip(f"-{family}", "-N", "-o", "route").stdout
+        lines += re.sub(r" expires \w+", "", shown).splitlines()
+    return sorted(" ".join(sorted(line.split())) for line in lines)
+
+
+@contextmanager
+def events(namespace: Namespace, path: Path) -> Iterator[list[str]]:
+    """The events of routes during the block; the list is filled at its end."""
+    first_mark, last_mark = "9.9.9.9", "8.8.8.8"
+    lines: list[str] = []
+
+    def is_seen(mark: str) -> bool:
+        namespace.batch([f"route {verb} {mark} dev eth0" for verb in ("add", "del")])
+        return mark in path.read_text()
+
+    with (
+        path.open("w") as out,
+        subprocess.Popen([*namespace.enter, "ip", "-N", "monitor", "route"], stdout=out) as watch,
+    ):
+        wait_for("the watcher to listen", lambda: is_seen(first_mark))
+        yield lines
+        wait_for("the watcher to see all", lambda: is_seen(last_mark))
+        watch.kill()
+    of_marks = re.compile(f"{first_mark}|{last_mark}")
+    lines += [line for line in path.read_text().splitlines() if not of_marks.search(line)]

@@ -6,12 +6,19 @@ from typing import Any
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import SCOPE_LINK, SCOPE_UNIVERSE, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, topologies
 from tests.support.sections import expect
+
+IB0 = Link(name="ib0", index=9, type=32)
+WG1 = Link(name="wg1", index=10, kind="wireguard", type=65534)
+ETH1 = Link(name="eth1", index=11)
+CNI0 = Link(name="cni0", index=12, kind="bridge")
+CALI1 = Link(name="cali1", index=13, kind="veth")
+"""InfiniBand, a tunnel, a second card, the bridge of pods, and Calico's device of a pod."""
 
 
 def host(
@@ -31,11 +38,50 @@ def host(
     return there._replace(routes=(*routes, *there.routes))
 
 
-def vm_with(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = ()) -> Snapshot:
+def vm_with(
+    *routes: Route,
+    rules: tuple[Rule, ...] = (),
+    links: tuple[Link, ...] = (),
+    addresses: tuple[Address, ...] = (),
+) -> Snapshot:
     """A plain VM with these things; rules stand in the order of their priorities."""
     vm = topologies.plain_vm().snapshot()
-    every = tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority))
-    return vm.with_routes(routes)._replace(rules=every, links=(*vm.links, *links))
+    return vm.with_routes(routes)._replace(
+        rules=tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority)),
+        links=(*vm.links, *links),
+        addresses=(*vm.addresses, *addresses),
+    )
+
+
+def main_with(suppressed: int, *, priority: int = 100, to: str | None = None) -> Rule:
+    """A rule that looks up table main, and suppresses its wide routes."""
+    return rule(dst=to, priority=priority, table=TABLE_MAIN, suppress_prefixlength=suppressed)
+
+
+def rule(
+    src: str | None = None,
+    dst: str | None = None,
+    *,
+    priority: int = 100,
+    table: int = 100,
+    **others: Any,
+) -> Rule:
+    """An IPv4 rule from texts. Where only its selectors matter, it looks up table 100."""
+    return Rule(
+        family=4,
+        priority=priority,
+        table=table,
+        src=Prefix.parse(src) if src else None,
+        dst=Prefix.parse(dst) if dst else None,
+        **others,
+    )
+
+
+def address(text: str, dev: str) -> Address:
+    """An address of a device, with the scope that Linux gives it."""
+    ip, _, length = text.partition("/")
+    scope = SCOPE_LINK if as_ip(ip).is_link_local else SCOPE_UNIVERSE
+    return Address(as_ip(ip), int(length), dev, scope=scope)
 
 
 def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
@@ -43,6 +89,23 @@ def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     return check_snapshot(
         snapshot, HostRoutingConfig(route_overlap=expect(*(cidrs or ["172.16.0.0/16"]), **section))
     )
+
+
+def destinations(report: CheckReport) -> list[str]:
+    """The destinations of the repair's routes."""
+    return [str(route.destination) for route in report.routes]
+
+
+def reasons(report: CheckReport) -> list[str]:
+    """Why ranges cannot be repaired, in the order of the ranges."""
+    [family] = report.families
+    return [unsafe.why.reason for unsafe in family.repair.unrepairable]
+
+
+def causes(report: CheckReport) -> list[str]:
+    """The same in words, which name what stands in the way."""
+    [family] = report.families
+    return [unsafe.why.cause for unsafe in family.repair.unrepairable]
 
 
 def marked_vm() -> FakeKernel:

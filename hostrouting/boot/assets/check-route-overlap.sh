@@ -94,7 +94,7 @@ set -fuo pipefail
 shopt -s lastpipe # the last function of a pipeline needs no process of its own
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-declare -A setting # by its first word; of settings with several lines, the last
+declare -A setting # by its first word: mode, state and families
 cidrs=()           # the settings about expected CIDRs
 prints_steps=${3-}
 
@@ -103,10 +103,11 @@ main() {
   read_clock
   began=$now
   for line in "${configuration[@]}"; do
-    setting[${line%% *}]=${line#* }
-    if [[ $line == cidr\ * ]]; then
-      cidrs+=("$line")
-    fi
+    case $line in
+      mode\ * | state\ * | families\ *) setting[${line%% *}]=${line#* } ;;
+      cidr\ *) cidrs+=("$line") ;;
+      names\ *) break ;; # what follows is for awk alone
+    esac
   done
   trap 'leave_marker ""; exit 1' TERM INT HUP # told to stop, it has no verdict, and no marker
   look
@@ -190,7 +191,7 @@ list() { # COMMAND...
 
 # Prints a command for `ip` for each place, in the order of the places.
 find_places() { # RULES_AND_ROUTES
-  lines "$1" | program "$addresses$ranges$finding" "${cidrs[@]}" | sort -t '#' -k 2
+  lines "$1" | program "$addresses$ranges$finding" "${cidrs[@]}" | exec sort -t '#' -k 2
 }
 
 ask() { # PLACES

@@ -233,7 +233,7 @@ run_planner() {
 settings_and_lists() {
   local errors status
   printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
-  { errors=$(ip -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1 >&3); } 3>&1
+  { errors=$(exec ip -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1 >&3); } 3>&1
   status=$?
   printf '%s\n' errors "$errors"
   return "$status"

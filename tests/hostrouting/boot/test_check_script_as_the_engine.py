@@ -554,8 +554,8 @@ def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, comman
         ),
         (
             IPV4,
-            "route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.9 dev eth0; "
-            "route append default via 10.0.0.7 dev eth1 onlink",
+            "route replace default nexthop via 10.0.0.1 dev eth0 nexthop dev eth0"
+            + "; route append default via 10.0.0.7 dev eth1 onlink",
             "ok",
         ),
         (

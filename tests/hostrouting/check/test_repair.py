@@ -1,4 +1,8 @@
-"""hostrouting.check.repair: hosts on which a repair was too big, too wide, or had a wrong reason."""
+"""hostrouting.check.repair: which routes it proposes, on hosts where it proposed too many, too wide or
+useless ones.
+
+Ranges for which it proposes none are in test_unrepairable.py.
+"""
 
 from functools import partial
 
@@ -8,298 +12,221 @@ from hostrouting.check.hiding import Uncovered
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.repair import prove
-from hostrouting.check.results import CheckReport, Grade, Opinion, Repair
+from hostrouting.check.results import Grade, Opinion, Repair
 from hostrouting.check.way_out import WayOut, find_way_out
-from hostrouting.config.settings import RouteOverlapConfig
+from hostrouting.config.settings import RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, SCOPE_UNIVERSE, TABLE_MAIN, NextHop, Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link
-from tests.support.topologies import checked, vm_with
+from tests.support.topologies import (
+    ETH1,
+    IB0,
+    WG1,
+    address,
+    checked,
+    destinations,
+    main_with,
+    reasons,
+    rule,
+    vm_with,
+)
 
 CIDR = "172.16.0.0/16"
-IB0 = Link(name="ib0", index=9, type=32)
-ETH1 = Link(name="eth1", index=10)
 ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 node = partial(vm_with, links=(IB0, ETH1))
 """A plain VM with these things."""
 
 
-def main_with(suppressed: int, *, priority: int = 100, to: str | None = None) -> Rule:
-    """A rule that looks up table main, and suppresses its wide routes."""
-    dst = Prefix.parse(to) if to else None
-    return Rule(
-        family=4,
-        priority=priority,
-        table=TABLE_MAIN,
-        suppress_prefixlength=suppressed,
-        dst=dst,
+class TestKeys:
+    """A route of ours needs a key that no other program's route has."""
+
+    def test_the_last_address(self) -> None:
+        """One address at the end of a CIDR is repaired by one route."""
+        report = checked(node(Route.to("172.16.255.255/32", dev="ib0", metric=100)))
+        assert destinations(report) == ["172.16.255.255/32"]
+
+    @pytest.mark.parametrize("wrong", ["172.16.0.0/16", "172.16.9.9/32"])
+    def test_a_route_of_ours_by_another_device_is_replaced(self, wrong: str) -> None:
+        """The new route has the key of the wrong one, so it needs no longer prefix."""
+        ours = Route.to(wrong, dev="ib0", protocol=OURS)
+        report = checked(node(Route.to("172.16.0.0/15", dev="eth1"), ours), wrong)
+        assert destinations(report) == [wrong]
+        assert reasons(report) == []
+
+    def test_the_key_of_a_route_without_a_link_is_left_alone(self) -> None:
+        """A route that Linux does not use now holds its key all the same."""
+        dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
+        report = checked(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.0/24")
+        assert destinations(report) == ["172.16.5.0/25", "172.16.5.128/25"]
+
+    def test_a_repair_is_never_a_default_route(self) -> None:
+        """The configuration takes no default route, so a host without one in table main needs both
+        of its halves.
+        """
+        own = address("10.1.0.4/24", "eth1")
+        host = node(
+            Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=100),
+            Route.to(own.network, dev="eth1"),
+        )
+        without_default = [
+            route for route in host.routes if route.prefix.length or route.table != TABLE_MAIN
+        ]
+        host = host._replace(routes=tuple(without_default), addresses=(own,))
+        report = checked(host, "0.0.0.0/0", expected_devs=["eth1"])
+        assert report.node_ips == {4: own.ip}
+        assert {"0.0.0.0/1", "128.0.0.0/1"} <= set(destinations(report))
+        assert StaticRoutesConfig(True, report.routes).enabled
+
+    def test_a_repair_of_nested_ipv6_routes_is_found_at_once(self) -> None:
+        """Each prefix is looked at once for each wider route. Kills: a search that doubles with
+        each nested route.
+        """
+        lengths = range(32, 97, 8)
+        nested = [Route.to(f"fd00::/{length}", dev="ib0", metric=1024) for length in lengths]
+        report = checked(node(BY_IPV6, *nested), "fd00::/16")
+        assert 0 < len(report.routes) <= len(nested) * 2
+        assert reasons(report) == []
+
+
+class TestRulesBesideTableMain:
+    """A route of table main decides only for packets that a rule sends there."""
+
+    def test_a_later_rule_for_table_main_takes_a_wide_route(self) -> None:
+        """What the first rule for table main suppresses is used by the second one."""
+        host = node(Route.to("10.0.0.0/8", dev="ib0"), rules=(main_with(16),))
+        report = checked(host, "10.0.0.0/8")
+        assert destinations(report) == ["10.0.0.0/9", "10.128.0.0/9"]
+        assert reasons(report) == []
+
+    def test_a_later_rule_for_table_main_would_divert_what_is_fine(self) -> None:
+        """Packets that an allowed device has behind table main stay there, although the first rule
+        for table main would suppress the route that takes them.
+        """
+        to_eth1 = rule(dst="10.64.0.0/10", priority=33000)
+        throw = Route.to("10.0.0.0/8", type="throw")
+        allowed = Route.to("10.0.0.0/8", dev="eth1", table=100)
+        host = node(throw, allowed, rules=(main_with(16, to="10.64.0.0/10"), to_eth1))
+        report = checked(host, "10.0.0.0/8", allowed_devs=["eth1"])
+        assert destinations(report) == ["10.0.0.0/10", "10.128.0.0/9"]
+
+    def test_what_leaves_rightly_already_needs_no_way_around(self) -> None:
+        """A VPN takes all but what a rule excludes from it: that leaves by the uplink's default
+        route, and may as well leave by a route of ours with the same next hop.
+        """
+        excluded = rule(dst="10.1.2.0/24", priority=150, table=TABLE_MAIN)
+        vpn = rule(priority=200)
+        host = node(ELSEWHERE, rules=(main_with(0), excluded, vpn))
+        report = checked(host, "10.1.0.0/16", expected_devs=["eth0"])
+        assert destinations(report) == ["10.1.0.0/16"]
+        assert reasons(report) == []
+
+    def test_a_refusal_that_no_rule_suppresses(self) -> None:
+        """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
+        route.
+        """
+        refusal = Route.to("10.0.0.0/15", type="blackhole", protocol=4)
+        report = checked(node(refusal, rules=(main_with(16),)), "10.0.0.0/15")
+        assert destinations(report) == ["10.0.0.0/16", "10.1.0.0/16"]
+
+    def test_what_a_later_rule_sends_right_is_left_alone(self) -> None:
+        """A route in table main is used before the later rules: a wide one would take what these
+        send by a fine device.
+        """
+        part = "172.16.5.0/24"
+        rules = (main_with(0), rule(dst=part, priority=200, table=200), rule(priority=300))
+        escapes = Route.to("0.0.0.0/0", dev="ib0", table=200)
+        allowed = Route.to(CIDR, dev="wg1", table=100)
+        throw = Route.to(part, type="throw", table=100)
+        host = node(escapes, allowed, throw, rules=rules, links=(IB0, WG1))
+        assert destinations(checked(host, allowed_devs=["wg1"])) == [part]
+        # Without the throw, wg1 has also these packets, once the route by ib0 is gone.
+        host = node(escapes, allowed, rules=rules, links=(IB0, WG1))
+        report = checked(host, allowed_devs=["wg1"])
+        assert destinations(report) == []
+        assert reasons(report) == ["below-a-cni"]
+
+    def test_a_network_that_table_main_makes_this_hosts_own(self) -> None:
+        """A longer route of table main comes before it."""
+        local = "172.16.0.0/17"
+        report = checked(node(Route.to(local, type="local", dev="lo")), local)
+        assert destinations(report) == ["172.16.0.0/18", "172.16.64.0/18"]
+        assert reasons(report) == []
+
+
+class TestWayOut:
+    """The device and the gateway of a repair."""
+
+    def test_a_device_that_can_be_configured(self) -> None:
+        """Of several expected devices, the first whose name a configuration can have is used."""
+        odd = Link(name="a@b", index=20)
+        by_eth1 = Route.to("0.0.0.0/0", dev="eth1", metric=10)
+        by_odd = Route.to("0.0.0.0/0", dev="a@b", metric=50)
+        judge = Judge(Fib(vm_with(by_eth1, by_odd, links=(ETH1, odd)), 4), RouteOverlapConfig())
+        devs = frozenset({"a@b", "eth0"})
+        judge.uplinks = judge.uplinks._replace(devs=devs, doubtful=frozenset())
+        way_out = find_way_out(judge)
+        assert isinstance(way_out, WayOut)
+        assert way_out.dev == "eth0"
+
+    def test_the_device_is_named_where_table_main_has_another_default_route(self) -> None:
+        """An open route would take the next hop of table main's, which a VPN's rule suppresses
+        here.
+        """
+        rules = (main_with(0), rule(priority=200, table=200))
+        by_rule = Route.to("0.0.0.0/0", dev="eth1", table=200)
+        report = checked(node(by_rule, Route.to(CIDR, dev="ib0", metric=100), rules=rules))
+        [route] = report.routes
+        assert route.to_mapping() == {"destination": CIDR, "dev": "eth1"}
+
+    @pytest.mark.parametrize(
+        ("source", "mtu", "lost"),
+        [
+            # As of a DHCP client: Linux would choose this source anyway.
+            pytest.param("10.0.0.4", None, [], id="the usual source"),
+            pytest.param("10.255.0.4", 1500, ["src 10.255.0.4 mtu 1500"], id="a source on lo"),
+            pytest.param(None, 9000, ["mtu 9000"], id="an mtu"),
+        ],
     )
+    def test_what_the_default_route_has_and_a_static_route_cannot_have(
+        self, source: str | None, mtu: int | None, lost: list[str]
+    ) -> None:
+        """With BGP to the host, only the address of lo is known to others: without it, nothing
+        comes back. So this is a cost of the repair.
+        """
+        host = node(Route.to(CIDR, dev="ib0"))
+        [default] = [route for route in host.routes if route.prefix.length == 0]
+        others = [route for route in host.routes if route.prefix.length]
+        prefsrc = None if source is None else as_ip(source)
+        routes = (default._replace(prefsrc=prefsrc, mtu=mtu), *others)
+        [family] = checked(host._replace(routes=routes)).families
+        assert [cost.lost for cost in family.repair.costs] == lost
 
 
-def destinations(report: CheckReport) -> list[str]:
-    """The destinations of the repair's routes."""
-    return [str(route.destination) for route in report.routes]
+class TestProof:
+    """A route is proposed only if the tables with it are judged better than without."""
 
+    BLOCK = Prefix.parse("172.16.0.0/24")
+    BAD = Route(BLOCK, (NextHop("ib0"),), protocol=OURS)
 
-def reasons(report: CheckReport) -> list[tuple[str, str]]:
-    """Why ranges cannot be repaired: the reason and the words."""
-    [family] = report.families
-    return [(unsafe.why.reason, unsafe.why.cause) for unsafe in family.repair.unrepairable]
+    def test_plain_packets_that_would_escape_beside_others_that_escape_already(self) -> None:
+        """Each end is compared with itself, and not with the worst."""
+        judge = Judge(Fib(node(), 4), RouteOverlapConfig())
+        lost = Opinion(Grade.ESCAPE, "overlap", "ib0")
+        parts = []
+        for part in find_parts(judge, self.BLOCK.first, self.BLOCK.last):
+            assert part.plain_grade == Grade.FINE
+            parts.append(part._replace(others=(lost,)))
+        nothing_hidden = Uncovered(judge.fib, {})
+        repair = prove(judge, Repair((self.BAD,)), [self.BLOCK], parts, nothing_hidden, unmade={})
+        assert repair.resolved == ()
 
-
-def test_a_later_rule_for_table_main_takes_a_wide_route() -> None:
-    """What the first rule for table main suppresses is used by the second one."""
-    report = checked(node(Route.to("10.0.0.0/8", dev="ib0"), rules=(main_with(16),)), "10.0.0.0/8")
-    assert destinations(report) == ["10.0.0.0/9", "10.128.0.0/9"]
-    assert reasons(report) == []
-
-
-def test_a_later_rule_for_table_main_would_divert_what_is_fine() -> None:
-    """Packets that an allowed device has behind table main stay there, although the first rule for
-    table main would suppress the route that takes them.
-    """
-    rules = (
-        main_with(16, to="10.64.0.0/10"),
-        Rule(family=4, priority=33000, table=100, dst=Prefix.parse("10.64.0.0/10")),
-    )
-    throw = Route(Prefix.parse("10.0.0.0/8"), type="throw")
-    allowed = Route.to("10.0.0.0/8", dev="eth1", table=100)
-    report = checked(node(throw, allowed, rules=rules), "10.0.0.0/8", allowed_devs=["eth1"])
-    assert destinations(report) == ["10.0.0.0/10", "10.128.0.0/9"]
-
-
-def test_what_leaves_rightly_already_needs_no_way_around() -> None:
-    """A VPN takes all but what a rule excludes from it: that leaves by the uplink's default route,
-    and may as well leave by a route of ours with the same next hop.
-    """
-    excluded = Rule(family=4, priority=150, table=TABLE_MAIN, dst=Prefix.parse("10.1.2.0/24"))
-    vpn = Rule(family=4, priority=200, table=100)
-    report = checked(
-        node(ELSEWHERE, rules=(main_with(0), excluded, vpn)), "10.1.0.0/16", expected_devs=["eth0"]
-    )
-    assert destinations(report) == ["10.1.0.0/16"]
-    assert reasons(report) == []
-
-
-def test_a_refusal_that_no_rule_suppresses() -> None:
-    """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
-    route. If a rule for another table decides before, no route is proposed.
-    """
-    refusal = Route(Prefix.parse("10.0.0.0/15"), type="blackhole", protocol=4)
-    report = checked(node(refusal, rules=(main_with(16),)), "10.0.0.0/15")
-    assert destinations(report) == ["10.0.0.0/16", "10.1.0.0/16"]
-    vpn = Rule(family=4, priority=200, table=100)
-    report = checked(node(refusal, ELSEWHERE, rules=(main_with(16), vpn)), "10.0.0.0/15")
-    cause = f"[rule {main_with(16)}] does not use every route of table main"
-    assert (destinations(report), reasons(report)) == ([], [("earlier-rule", cause)])
-
-
-def test_a_rule_that_suppresses_every_route_is_the_cause() -> None:
-    """No route is too specific there."""
-    host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253))
-    rules = (*(rule for rule in host.rules if rule.table != TABLE_MAIN), main_with(32))
-    throw = Route(Prefix.parse(CIDR), type="throw", table=253)
-    report = checked(host.with_routes([throw])._replace(rules=rules))
-    assert reasons(report) == [("earlier-rule", "no rule uses every route of table main")]
-
-
-@pytest.mark.parametrize("wrong", ["172.16.0.0/16", "172.16.9.9/32"])
-def test_a_route_of_ours_by_another_device_is_replaced(wrong: str) -> None:
-    """The new route has the key of the wrong one, so it needs no longer prefix."""
-    ours = Route.to(wrong, dev="ib0", protocol=OURS)
-    report = checked(node(Route.to("172.16.0.0/15", dev="eth1"), ours), wrong)
-    assert destinations(report) == [wrong]
-    assert reasons(report) == []
-
-
-def test_a_holder_of_the_last_key_is_named() -> None:
-    """A route that Linux does not use now holds the key that a route of ours would need."""
-    dead = Route(Prefix.parse("172.16.5.1/32"), (NextHop("eth1", dead=True),), protocol=4)
-    report = checked(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.1/32")
-    assert reasons(report) == [("host-route", f"[{dead}] is as specific as a route can be")]
-
-
-def test_a_throw_to_one_address_is_named() -> None:
-    """A throw decides nothing, and is yet the route that no other comes before."""
-    throw = Route(Prefix.parse("172.16.5.1/32"), type="throw")
-    report = checked(node(throw), "172.16.5.1/32")
-    assert reasons(report) == [("host-route", f"[{throw}] is as specific as a route can be")]
-
-
-@pytest.mark.parametrize("captures", [0, 257])
-def test_what_no_route_can_repair_keeps_its_reason_without_routes(captures: int) -> None:
-    """Whether a gateway is missing, or too many routes would be needed, does not matter there."""
-    tunnel = Link(name="wg1", index=12, kind="wireguard", type=65534)
-    ways = [Route.to("172.16.0.0/24", type="local", dev="lo", table=255)]
-    ways += [Route.to("172.30.0.0/16", dev="ib0"), Route.to("172.20.1.1/32", dev="ib0")]
-    if captures:
-        first = int(as_ip("172.24.0.0"))
-        for at in range(captures):
-            ways.append(Route(Prefix.around(4, first + 512 * at, 24), (NextHop("ib0"),)))
-    else:
-        ways.append(Route.to("0.0.0.0/0", dev="wg1"))
-    rule = Rule(family=4, priority=50, action="prohibit", dst=Prefix.parse("172.17.0.0/16"))
-    report = checked(
-        node(*ways, rules=(rule,), links=(IB0, tunnel)),
-        "172.16.0.0/24",
-        "172.17.0.0/16",
-        "172.20.1.1/32",
-        "172.24.0.0/13",
-    )
-    by_route = {reason for reason, _ in reasons(report)}
-    general = "too-many" if captures else "no-gateway"
-    [family] = report.families
-    said = {unsafe.first: unsafe.why.reason for unsafe in family.repair.unrepairable}
-    assert said[int(as_ip("172.16.0.0"))] == "earlier-rule"
-    assert said[int(as_ip("172.17.0.0"))] == "earlier-rule"
-    assert said[int(as_ip("172.20.1.1"))] == "host-route"
-    assert said[int(as_ip("172.30.0.0"))] == general
-    assert by_route == {"earlier-rule", "host-route", general}
-
-
-def test_the_way_out_is_a_device_that_can_be_configured() -> None:
-    """Of several expected devices, the first whose name a configuration can have is used."""
-    odd = Link(name="a@b", index=11)
-    ways = [
-        Route.to("0.0.0.0/0", dev="eth1", metric=10),
-        Route.to("0.0.0.0/0", dev="a@b", metric=50),
-    ]
-    judge = Judge(Fib(vm_with(*ways, links=(ETH1, odd)), 4), RouteOverlapConfig())
-    judge.uplinks = judge.uplinks._replace(devs=frozenset({"a@b", "eth0"}), doubtful=frozenset())
-    way_out = find_way_out(judge)
-    assert isinstance(way_out, WayOut)
-    assert way_out.dev == "eth0"
-
-
-def judge_of(*routes: Route) -> Judge:
-    """The judge of a VM with these routes."""
-    return Judge(Fib(node(*routes), 4), RouteOverlapConfig())
-
-
-def test_plain_packets_that_would_escape_are_seen_beside_others_that_escape_already() -> None:
-    """Each end is compared with itself, and not with the worst."""
-    judge = judge_of()
-    block = Prefix.parse("172.16.0.0/24")
-    lost = Opinion(Grade.ESCAPE, "overlap", "ib0")
-    parts = [part._replace(others=(lost,)) for part in find_parts(judge, block.first, block.last)]
-    assert [part.plain_grade for part in parts] == [Grade.FINE]
-    bad = Route(block, (NextHop("ib0"),), protocol=OURS)
-    repair = prove(judge, Repair((bad,)), [block], parts, Uncovered(judge.fib, {}), unmade={})
-    assert repair.resolved == ()
-
-
-def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
-    """The reason says what the proof has seen."""
-    block = Prefix.parse("172.16.0.0/24")
-    judge = judge_of(Route.to(CIDR, dev="ib0"))
-    parts = list(find_parts(judge, block.first, block.last))
-    bad = Route(block, (NextHop("ib0"),), protocol=OURS)
-    repair = prove(judge, Repair((bad,)), [block], parts, Uncovered(judge.fib, {}), unmade={})
-    [unsafe] = repair.unrepairable
-    assert unsafe.why.cause == "with these routes, packets there would still escape"
-
-
-@pytest.mark.parametrize(
-    ("connected", "refused"), [("2001:db8::/32", ["2001:db8::/33"]), ("2001:db8::/64", [])]
-)
-def test_a_route_that_leads_to_its_own_gateway(connected: str, refused: list[str]) -> None:
-    """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So the half
-    around the gateway could not be added, unless a longer route still leads to the gateway. The
-    other half repairs its addresses all the same.
-    """
-    routes = (
-        Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024),
-        Route(Prefix.parse(connected), (NextHop("eth0"),), metric=256, protocol=2),
-        Route(Prefix.parse("2001:db8::/32"), (NextHop("ib0"),), metric=100),
-    )
-    cause = (
-        "a repair needs a destination without the gateway 2001:db8::1, which Linux would no longer "
-        "reach directly"
-    )
-    report = checked(node(*routes), "2001:db8::/32")
-    halves = ["2001:db8::/33", "2001:db8:8000::/33"]
-    assert destinations(report) == [half for half in halves if half not in refused]
-    unrepairable = report.families[0].repair.unrepairable
-    lacking = [unsafe for unsafe in unrepairable if unsafe.why.reason == "no-gateway"]
-    ranges = [Prefix.parse(half) for half in refused]
-    assert [(each.first, each.last) for each in lacking] == [
-        (half.first, half.last) for half in ranges
-    ]
-    assert all(each.why.cause == cause for each in lacking)
-
-
-def test_a_network_that_table_main_makes_this_hosts_own() -> None:
-    """A longer route of table main comes before it, unless the rule may suppress that one."""
-    local = "172.16.0.0/17"
-    host = node(Route.to(local, type="local", dev="lo"))
-    report = checked(host, local)
-    assert destinations(report) == ["172.16.0.0/18", "172.16.64.0/18"]
-    assert reasons(report) == []
-    main = main_with(16, priority=32766)
-    rules = (*(rule for rule in host.rules if rule.table != TABLE_MAIN), main)
-    report = checked(host._replace(rules=rules), local, expected_devs=["eth0"])
-    cause = f"[rule {main}] does not use every route of table main"
-    assert (destinations(report), reasons(report)) == ([], [("earlier-rule", cause)])
-
-
-def test_connections_that_escape_alone_have_a_reason() -> None:
-    """Routes are looked for where plain packets escape. Where only connections do, this is said."""
-    first_lookup = Rule(family=4, priority=100, table=100, src=Prefix.parse("0.0.0.0/32"))
-    by_source = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
-    lost = Route.to("172.16.5.0/24", dev="ib0")
-    report = checked(node(by_source, lost, rules=(first_lookup,)))
-    cause = "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
-    assert reasons(report) == [("not-proven", cause)]
-
-
-def test_an_ipv4_gateway_that_linux_refuses() -> None:
-    """Linux looks for a gateway only by routes whose scope is link or host."""
-    host = node(Route.to(CIDR, dev="ib0"))
-    others = [route for route in host.routes if route.prefix != Prefix.parse("10.0.0.0/24")]
-    near = Route(Prefix.parse("10.0.0.1/32"), (NextHop("eth0"),), scope=SCOPE_UNIVERSE)
-    report = checked(host._replace(routes=(*others, near)))
-    cause = "a repair needs an address or route on eth0 that reaches the gateway 10.0.0.1 directly"
-    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
-
-
-@pytest.mark.parametrize("is_on_link", [True, False])
-def test_ipv6_gateways_that_linux_refuses(*, is_on_link: bool) -> None:
-    """No route is proposed that Linux refuses because of the way to its gateway: by another device
-    to one that is said to be on the link, else by another gateway.
-    """
-    hop = NextHop("eth0", as_ip("fd01::1"), onlink=is_on_link)
-    routes = [
-        Route(Prefix.parse("::/0"), (hop,), metric=1024),
-        Route.to("fd00::/8", dev="ib0", gateway="fe80::9", metric=1024),
-    ]
-    if not is_on_link:
-        routes.append(Route.to("fd01::/64", dev="eth0", metric=256))
-        routes.append(Route.to("fd01::1/128", dev="eth0", gateway="fe80::1", metric=1024))
-    report = checked(node(*routes), "fd44::/16")
-    cause = "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
-    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
-
-
-@pytest.mark.parametrize(
-    ("source", "mtu", "lost"),
-    [
-        ("10.0.0.4", None, []),  # as of a DHCP client: Linux would choose it anyway
-        ("10.255.0.4", 1500, ["src 10.255.0.4 mtu 1500"]),
-        (None, 9000, ["mtu 9000"]),
-    ],
-)
-def test_what_the_default_route_has_and_a_static_route_cannot_have(
-    source: str | None, mtu: int | None, lost: list[str]
-) -> None:
-    """With BGP to the host, only the address of lo is known to others: without it, nothing comes
-    back. So this is a cost of the repair.
-    """
-    host = node(Route.to(CIDR, dev="ib0"))
-    prefsrc = None if source is None else as_ip(source)
-    [default] = [route for route in host.routes if route.prefix.length == 0]
-    others = (route for route in host.routes if route.prefix.length)
-    routes = (default._replace(prefsrc=prefsrc, mtu=mtu), *others)
-    [family] = checked(host._replace(routes=routes)).families
-    assert [cost.lost for cost in family.repair.costs] == lost
+    def test_packets_that_would_still_escape_are_not_called_doubtful(self) -> None:
+        """The reason says what the proof has seen."""
+        judge = Judge(Fib(node(Route.to(CIDR, dev="ib0")), 4), RouteOverlapConfig())
+        parts = list(find_parts(judge, self.BLOCK.first, self.BLOCK.last))
+        nothing_hidden = Uncovered(judge.fib, {})
+        repair = prove(judge, Repair((self.BAD,)), [self.BLOCK], parts, nothing_hidden, unmade={})
+        [unsafe] = repair.unrepairable
+        assert unsafe.why.cause == "with these routes, packets there would still escape"

@@ -154,16 +154,16 @@ def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
 # Three default routes of one metric, each by a device of its own. IPv6 has no next hop without a
 # gateway among several, does not list a route without one between two with one, and never uses the
 # second without one.
-BY_WHAT = {
-    4: {
+BY_WHAT: dict[int, list[tuple[str, ...]]] = {
+    4: [
         *product(["gateway", "device", "both"], repeat=3),
-        *permutations(["gateway", "gateway", "lo"]),
-    },
-    6: {
+        *dict.fromkeys(permutations(["gateway", "gateway", "lo"])),
+    ],
+    6: [
         ("gateway", "gateway", "gateway"),
         ("gateway", "gateway", "device"),
         *product(["device"], ["gateway", "device"], ["gateway", "device"]),
-    },
+    ],
 }
 
 

@@ -147,7 +147,7 @@ def test_what_holds_a_key(row: str) -> None:
     if wanted != "-":
         right = route_by(wanted, family, protocol=9)
         there.append(right._replace(prefix=Prefix(family, 0, 0)))
-        desired.append(static(str(right.prefix)))
+        desired.append(static(right.prefix))
     if held != "-":
         for letters, owner in (word.split(":") for word in held.split()):
             there.append(route_by(letters, family, OWNERS[owner]))
@@ -162,21 +162,28 @@ def test_what_an_operator_reads(snapshot: object) -> None:
     """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while
     ours stay.
     """
+    held = {1: "10.0.0.1", 2: "10.0.0.7", 3: "10.0.0.1", 5: "10.0.0.1"}
     ours = [
         Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
-        for number, gateway in ((1, "10.0.0.1"), (2, "10.0.0.7"), (3, "10.0.0.1"), (5, "10.0.0.1"))
+        for number, gateway in held.items()
     ]
-    wanted = [static(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
-    wanted += [
-        static(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))
+    wanted = [
+        static("10.4.0.0/16", metric=9),
+        static("10.2.0.0/16"),
+        static("10.1.0.0/16"),
+        static("10.5.0.0/16", dev="x"),
+        static("10.6.0.0/16", dev="x"),
+        static("10.7.0.0/16", dev="y"),
+        static("172.16.0.0/16"),
     ]
-    plan = plan_static_routes(
-        configured(*wanted, static("172.16.0.0/16")), h200().snapshot().with_routes(ours)
-    )
+    plan = plan_static_routes(configured(*wanted), h200().snapshot().with_routes(ours))
+    findings = [json.dumps(finding.to_mapping()) for finding in plan.findings()]
+    assert snapshot == "\n".join([str(plan), *findings])
+
+
+def test_a_plan_of_nothing() -> None:
+    """It says that nothing is configured, and not that all is well."""
     assert str(RoutePlan()) == "no routes are configured, and hostrouting has added none"
-    assert snapshot == "\n".join(
-        [str(plan), *(json.dumps(finding.to_mapping()) for finding in plan.findings())]
-    )
 
 
 @pytest.mark.parametrize(
@@ -237,36 +244,57 @@ def test_several_rivals() -> None:
     """Each is named, with a command for it: one conflict tells all."""
     theirs = [entry(PLACE, HOPS[IPV4][number], protocol=FOREIGN) for number in (1, 3)]
     host = host_with(DEFAULT, theirs[0], BY_A, theirs[1])
-    [conflict] = plan_static_routes(configured(static(str(PLACE))), host).conflicts
+    [conflict] = plan_static_routes(configured(static(PLACE)), host).conflicts
     assert conflict.rivals == tuple(theirs)
     assert f": [{theirs[0]}], [{theirs[1]}]" in conflict.finding.sentence
     assert str(conflict.remedy).endswith(" && ".join(map(deletion_command, theirs)))
 
 
-def test_what_is_compared_of_next_hops() -> None:
-    """Not whether they are down; in IPv6 nor what Linux does not keep; in IPv4 their weights are."""
-    four, other, six = (
-        NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1")
-    )
-    near, also_near = (
-        NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("fe80::1", "fe80::2")
-    )
-    for family, next_hops, default, actions in (
-        (IPV4, [four._replace(linkdown=True, dead=True)], [four], ["keep"]),
-        (IPV6, [six], [six._replace(onlink=True)], ["keep"]),
-        (IPV4, [four, other], [four, other], ["keep"]),
-        (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
-        (IPV6, [near, also_near], [near, also_near._replace(weight=3)], ["keep", "keep"]),
-    ):
-        ours = Route(
-            PREFIXES[family][0], tuple(next_hops), protocol=OURS, metric=DEFAULT_METRIC[family]
-        )
-        host = h200().snapshot()
-        there = host._replace(
-            routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default)))
-        )
-        plan = plan_static_routes(configured(static(str(ours.prefix))), there)
-        assert [step.action for step in plan.steps] == actions
+FOUR, OTHER, SIX_GLOBAL, NEAR, ALSO_NEAR = (
+    NextHop("eth0", gateway=as_ip(gateway))
+    for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1", "fe80::1", "fe80::2")
+)
+COMPARED = {
+    "IPv4: not whether it is down": (
+        [FOUR._replace(linkdown=True, dead=True)],
+        [FOUR],
+        ["keep"],
+    ),
+    "IPv6: not what Linux does not keep": (
+        [SIX_GLOBAL],
+        [SIX_GLOBAL._replace(onlink=True)],
+        ["keep"],
+    ),
+    "IPv4: equal weights": ([FOUR, OTHER], [FOUR, OTHER], ["keep"]),
+    "IPv4: another weight": (
+        [FOUR, OTHER],
+        [FOUR, OTHER._replace(weight=3)],
+        ["add", "delete"],
+    ),
+    "IPv6: not the weights": (
+        [NEAR, ALSO_NEAR],
+        [NEAR, ALSO_NEAR._replace(weight=3)],
+        ["keep", "keep"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("held", "of_default", "actions"), COMPARED.values(), ids=COMPARED)
+def test_what_is_compared_of_next_hops(
+    held: list[NextHop], of_default: list[NextHop], actions: list[str]
+) -> None:
+    """Whether our route has the next hops of the default route, as far as they matter."""
+    gateway = held[0].gateway
+    assert gateway is not None
+    family = gateway.version
+    prefix = PREFIXES[family][0]
+    ours = Route(prefix, tuple(held), protocol=OURS, metric=DEFAULT_METRIC[family])
+    default = Route(Prefix(family, 0, 0), tuple(of_default))
+    host = h200().snapshot()
+    without_default = host.routes[1:]
+    host = host._replace(routes=(*without_default, ours, default))
+    plan = plan_static_routes(configured(static(prefix)), host)
+    assert [step.action for step in plan.steps] == actions
 
 
 def test_a_nexthop_object_with_an_on_link_leg() -> None:
@@ -274,7 +302,7 @@ def test_a_nexthop_object_with_an_on_link_leg() -> None:
     hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth0"))
     default = Route(Prefix(IPV6, 0, 0), hops, metric=512, nexthop_id=7)
     theirs = entry(PREFIXES[IPV6][0], HOPS[IPV6][0], protocol=FOREIGN)
-    plan = plan_static_routes(configured(static(str(theirs.prefix))), host_with(default, theirs))
+    plan = plan_static_routes(configured(static(theirs.prefix)), host_with(default, theirs))
     assert [step.action for step in plan.steps] == ["conflict"]
 
 
@@ -335,9 +363,48 @@ ADVERTISED = SIX_BY_A._replace(protocol=PROTOCOL_RA, expired=False)
 def test_which_route_of_a_key_linux_uses(there: list[Route], actions: list[str]) -> None:
     """Not one that is dead or has expired; in IPv6, the one that its router prefers."""
     default = Route.to("::/0", dev="eth0", gateway="fd00:99::1", metric=1024, protocol=9)
-    wish = static(str(there[0].prefix))
+    wish = static(there[0].prefix)
     plan = plan_static_routes(configured(wish), host_with(DEFAULT, default, *there))
     assert [step.action for step in plan.steps] == actions
+
+
+def by_dev(dev: str, gateway: str | None = None) -> Route:
+    """Our route to the place by this device."""
+    return entry(PLACE, NextHop(dev, gateway=None if gateway is None else as_ip(gateway)))
+
+
+BLACKHOLE = BY_A._replace(type="blackhole", next_hops=())
+OF_ANOTHER = BY_A._replace(protocol=FOREIGN)
+MORE_LINKS = (
+    Link(name="idle0", index=11, up=False),
+    Link(name="ppp0", index=12, type=512, kind="ppp"),
+    Link(name="tap0", index=13, kind="tun"),
+)
+USABLE = {
+    "nothing is named": ([BY_A], static(PLACE)),
+    "its device is named": ([BY_A], static(PLACE, dev="eth0")),
+    "its gateway is named": ([BY_A], static(PLACE, "10.0.0.1")),
+    "without a gateway": ([BY_DEV], static(PLACE)),
+    "one of its next hops is dead": ([ONE_LEG_DEAD], static(PLACE)),
+    "by InfiniBand that is named": ([by_dev("ib0")], static(PLACE, dev="ib0")),
+    "by a tunnel that is named": ([by_dev("tun0")], static(PLACE, dev="tun0")),
+    "by a line": ([by_dev("ppp0")], static(PLACE)),
+}
+NOT_USABLE = {
+    "dead": ([dead(BY_A)], static(PLACE)),
+    "dead, and its device is named": ([dead(BY_A)], static(PLACE, dev="eth0")),
+    "another device is named": ([BY_A], static(PLACE, dev="eth1")),
+    "another gateway is named": ([BY_A], static(PLACE, "10.0.0.2")),
+    "by InfiniBand": ([by_dev("ib0")], static(PLACE)),
+    "by a device that is down": ([by_dev("idle0")], static(PLACE)),
+    "by a tunnel": ([by_dev("tun0")], static(PLACE)),
+    "by a tap": ([by_dev("tap0")], static(PLACE)),
+    "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
+    "a blackhole": ([BLACKHOLE], static(PLACE)),
+    "another program's": ([OF_ANOTHER], static(PLACE)),
+    "behind another program's": ([OF_ANOTHER, BY_B], static(PLACE)),
+    "of another metric": ([BY_A._replace(metric=7)], static(PLACE)),
+}
 
 
 class TestWhatStays:
@@ -350,7 +417,7 @@ class TestWhatStays:
         """What is there stays, what is not there waits, and what is not configured goes."""
         stale = entry(PREFIXES[IPV4][1], HOPS[IPV4][0])
         there = host_with(*defaults, BY_A, stale)
-        plan = plan_static_routes(configured(static(str(PLACE)), static("20.1.0.0/16")), there)
+        plan = plan_static_routes(configured(static(PLACE), static("20.1.0.0/16")), there)
         assert [(step.action, step.route) for step in plan.steps] == [
             ("keep", BY_A),
             ("delete", stale),
@@ -372,69 +439,43 @@ class TestWhatStays:
             assert finding.remedy == Remedy(REMEDIES["pin"])
         assert [str(waiting.route.destination) for waiting in plan.waiting] == ["20.1.0.0/16"]
 
-    @pytest.mark.parametrize(
-        ("there", "wish", "stays"),
-        [
-            ([BY_A], static(str(PLACE)), True),
-            ([dead(BY_A)], static(str(PLACE)), False),
-            ([dead(BY_A)], static(str(PLACE), dev="eth0"), False),
-            ([ONE_LEG_DEAD], static(str(PLACE)), True),
-            ([BY_A], static(str(PLACE), dev="eth0"), True),
-            ([BY_A], static(str(PLACE), dev="eth1"), False),
-            ([BY_A], static(str(PLACE), "10.0.0.1"), True),
-            ([BY_A], static(str(PLACE), "10.0.0.2"), False),
-            ([BY_DEV], static(str(PLACE)), True),
-            ([entry(PLACE, NextHop("ib0"))], static(str(PLACE)), False),
-            ([entry(PLACE, NextHop("ib0"))], static(str(PLACE), dev="ib0"), True),
-            ([entry(PLACE, NextHop("idle0"))], static(str(PLACE)), False),
-            ([entry(PLACE, NextHop("tun0"))], static(str(PLACE)), False),
-            ([entry(PLACE, NextHop("tun0"))], static(str(PLACE), dev="tun0"), True),
-            ([entry(PLACE, NextHop("ppp0"))], static(str(PLACE)), True),
-            ([entry(PLACE, NextHop("tap0"))], static(str(PLACE)), False),
-            ([entry(PLACE, NextHop("eth0", gateway=as_ip("10.0.0.4")))], static(str(PLACE)), False),
-            ([BY_A._replace(type="blackhole", next_hops=())], static(str(PLACE)), False),
-            ([BY_A._replace(protocol=FOREIGN)], static(str(PLACE)), False),
-            ([BY_A._replace(protocol=FOREIGN), BY_B], static(str(PLACE)), False),
-            ([BY_A._replace(metric=7)], static(str(PLACE)), False),
-        ],
-        ids=str,
-    )
-    def test_which_is_usable(self, there: list[Route], wish: StaticRoute, *, stays: bool) -> None:
+    @pytest.mark.parametrize(("there", "wish"), USABLE.values(), ids=USABLE)
+    def test_which_is_usable(self, there: list[Route], wish: StaticRoute) -> None:
         """Ours that Linux uses for this key, by devices that are up, as far as the configuration
         names them.
         """
-        more = (
-            Link(name="idle0", index=11, up=False),
-            Link(name="ppp0", index=12, type=512, kind="ppp"),
-            Link(name="tap0", index=13, kind="tun"),
-        )
-        plan = plan_static_routes(configured(wish), host_with(*there, links=more))
-        kept = [bare(route) for route in there[:1]] if stays else []
-        assert [step.route for step in plan.steps if step.action == "keep"] == kept
-        assert len(plan.waiting) == (not stays)
-        assert not [step for step in plan.steps if step.action in {"add", "conflict"}]
+        plan = plan_static_routes(configured(wish), host_with(*there, links=MORE_LINKS))
+        assert [(step.action, step.route) for step in plan.steps] == [("keep", bare(there[0]))]
+        assert plan.waiting == ()
+
+    @pytest.mark.parametrize(("there", "wish"), NOT_USABLE.values(), ids=NOT_USABLE)
+    def test_which_is_not_usable(self, there: list[Route], wish: StaticRoute) -> None:
+        """The wanted route waits, and nothing is added beside what is there."""
+        plan = plan_static_routes(configured(wish), host_with(*there, links=MORE_LINKS))
+        assert len(plan.waiting) == 1
+        assert not [step for step in plan.steps if step.action != "delete"]
 
     @pytest.mark.parametrize(
         ("defaults", "dev", "stays"),
         [
-            ([BY_TUNNEL], "eth0", True),
-            ([BY_TUNNEL], "eth1", False),
-            ([], "eth1", True),
-            ([], "tun0", False),
+            pytest.param([BY_TUNNEL], "eth0", True, id="the wanted device"),
+            pytest.param([BY_TUNNEL], "eth1", False, id="another device"),
+            pytest.param([], "eth1", True, id="another device, no doubt"),
+            pytest.param([], "tun0", False, id="a tunnel"),
         ],
-        ids=str,
     )
     def test_with_a_device_that_settles(
         self, defaults: list[Route], dev: str, *, stays: bool
     ) -> None:
-        """In doubt, it is the device that is wanted, and a tunnel that is named is no VPN's guess."""
-        there = host_with(*defaults, entry(PLACE, NextHop(dev)))
-        config = configured(static(str(PLACE)), expected=["eth0"])
-        plan = plan_static_routes(config, there)
-        assert (len(plan.steps), len(plan.waiting)) == (stays, not stays)
-        named = configured(static(str(PLACE)), expected=["tun0"])
-        if dev == "tun0":
-            assert len(plan_static_routes(named, there).steps) == 1
+        """In doubt, it is the device that is wanted."""
+        host = host_with(*defaults, by_dev(dev))
+        plan = plan_static_routes(configured(static(PLACE), expected=["eth0"]), host)
+        assert (len(plan.steps), len(plan.waiting)) == ((1, 0) if stays else (0, 1))
+
+    def test_with_a_tunnel_that_is_named(self) -> None:
+        """It is not a VPN's guess."""
+        config = configured(static(PLACE), expected=["tun0"])
+        assert len(plan_static_routes(config, host_with(by_dev("tun0"))).steps) == 1
 
     def test_a_line_beside_a_card(self) -> None:
         """A line is usable only if no card has a default route."""
@@ -442,13 +483,13 @@ class TestWhatStays:
         card = DEFAULT._replace(metric=100)
         line = Link(name="ppp0", index=12, type=512, kind="ppp")
         there = host_with(of_line, card, entry(PLACE, NextHop("ppp0")), links=(line,))
-        plan = plan_static_routes(configured(static(str(PLACE))), there)
+        plan = plan_static_routes(configured(static(PLACE)), there)
         assert (plan.steps, len(plan.waiting)) == ((), 1)
 
     def test_many_that_stay(self) -> None:
         """Routes that would wait for the same thing share a finding."""
         others = [entry(prefix, HOPS[IPV4][0]) for prefix in PREFIXES[IPV4]]
-        wanted = [static(str(route.prefix)) for route in others]
+        wanted = [static(route.prefix) for route in others]
         plan = plan_static_routes(configured(*wanted), host_with(*others))
         assert [finding.sentence for finding in plan.findings()] == [
             (
@@ -459,7 +500,7 @@ class TestWhatStays:
 
     def test_another_one_of_ours_behind_it_goes(self) -> None:
         """Only the first route of a key is used."""
-        plan = plan_static_routes(configured(static(str(PLACE))), host_with(BY_A, BY_B))
+        plan = plan_static_routes(configured(static(PLACE)), host_with(BY_A, BY_B))
         assert [(step.action, step.route) for step in plan.steps] == [
             ("keep", BY_A),
             ("delete", BY_B),
@@ -480,13 +521,12 @@ class TestWhatStays:
         before = kernel.snapshot()
         plan = plan_static_routes(config, before)
         after = plan.apply_to(before)
-        remaining = (
+        remaining = [
             route for route in after.routes if route.prefix.length or route.protocol == OURS
-        )
+        ]
         plan_in_doubt = plan_static_routes(config, after._replace(routes=(*defaults, *remaining)))
-        stuck = {step.route.key for step in plan.conflicts} | {
-            waiting.route.key for waiting in plan.waiting
-        }
+        stuck = {step.route.key for step in plan.conflicts}
+        stuck |= {waiting.route.key for waiting in plan.waiting}
         firsts: dict[RouteKey, Route] = {}
         for route in after.routes:
             firsts.setdefault(route.key, route)
@@ -507,9 +547,9 @@ def test_on_link_is_no_difference(protocol: int, *, of_default: bool, of_present
 
     there = made(BY_A._replace(protocol=protocol), onlink=of_present)
     host = host_with(made(DEFAULT, onlink=of_default), there)
-    plan = plan_static_routes(configured(static(str(PLACE))), host)
+    plan = plan_static_routes(configured(static(PLACE)), host)
     assert [(step.action, step.route) for step in plan.steps] == [("keep", there)]
-    moved = plan_static_routes(configured(static(str(PLACE), "10.0.0.3")), host)
+    moved = plan_static_routes(configured(static(PLACE, "10.0.0.3")), host)
     if protocol == OURS:
         assert [step.route for step in moved.steps if step.action == "delete"] == [there], (
             "as it is, to bring it back"
@@ -559,7 +599,7 @@ class TestReplyRoute:
             HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
         )
         assert not reply_routes(HostRoutingConfig())
-        same = static(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)
+        same = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)
         assert not reply_routes(configured(same)._replace(probe_rewrite=rewrite))
 
 

@@ -1,5 +1,5 @@
-"""NetlinkBackend and Pyroute2Backend against `ip`, in private network namespaces: the same kernel,
-another program.
+"""NetlinkBackend and Pyroute2Backend read what `ip` lists, in private network namespaces: the same
+kernel, another program.
 """
 
 import asyncio
@@ -8,9 +8,10 @@ import errno
 import os
 import platform
 import re
+import socket
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyroute2
 import pytest
@@ -20,9 +21,7 @@ from hostrouting.kernel.base import (
     KIND_OF_ERRNO,
     Answer,
     Near,
-    Outcome,
     RouteRequest,
-    Verb,
     part_of,
 )
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -31,7 +30,12 @@ from hostrouting.kernel.netlink.routes import decode
 from hostrouting.kernel.netlink.socket import attribute, message
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, SCOPE_LINK, NextHop, Route, RouteKey, RouteType
+from hostrouting.model.route import (
+    OURS,
+    TABLE_MAIN,
+    Route,
+    RouteKey,
+)
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, routes, rules
@@ -61,11 +65,11 @@ def built(
     furnish(namespace, lost=lost)
     within = {family: data.draw(blocks(family)) for family in (4, 6)}
     for family, block in within.items():
-        batch = [*map(route_command, data.draw(st.lists(routes(block), max_size=12)))]
-        batch += map(
-            rule_command,
-            data.draw(st.lists(rules(block), max_size=4, unique_by=lambda each: each.priority)),
+        drawn_routes = data.draw(st.lists(routes(block), max_size=12))
+        drawn_rules = data.draw(
+            st.lists(rules(block), max_size=4, unique_by=lambda each: each.priority)
         )
+        batch = [*map(route_command, drawn_routes), *map(rule_command, drawn_rules)]
         namespace.batch(batch, force=True, family=family)
     return within
 
@@ -108,42 +112,89 @@ def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
     """Among routes of another kind, ours are read, and of the others those in one of the blocks,
     and the first.
     """
-    wanted = [
-        Route.to(
-            f"20.0.{place}.0/24", dev="eth0", gateway="10.0.0.1", protocol=12 if place % 8 else OURS
-        )
-        for place in range(64)
-    ]
-    wanted[20] = Route.to(
-        "20.0.20.0/24", dev="eth0", gateway="10.0.0.2", protocol=12
-    )  # the only one by this gateway
-    backend.change(RouteRequest("add", route) for route in wanted)
-    near = [
-        *map(
-            Prefix.parse,
-            ("20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"),
-        )
-    ]
-    read = [route for route in backend.snapshot(family=4, near=near).routes if route in wanted]
-    assert read == [
-        route
-        for place, route in enumerate(wanted)
-        if not place % 8 or place in {1, 4, 5, 7, 14, 20, 35}
-    ]
+    near = ["20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"]
+    in_a_block = {4, 5, 7, 14, 35}
+    first_of_its_kind = {1, 20}
+    routes: list[Route] = []
+    expected: list[Route] = []
+    for place in range(64):
+        is_ours = place % 8 == 0
+        gateway = "10.0.0.2" if place == 20 else "10.0.0.1"
+        route = Route.to(f"20.0.{place}.0/24", dev="eth0", gateway=gateway, protocol=12)
+        if is_ours:
+            route = route._replace(protocol=OURS)
+        routes.append(route)
+        if is_ours or place in in_a_block | first_of_its_kind:
+            expected.append(route)
+    backend.change(RouteRequest("add", route) for route in routes)
+    snapshot = backend.snapshot(family=4, near=[Prefix.parse(block) for block in near])
+    assert [route for route in snapshot.routes if route in routes] == expected
 
 
-def listed_message(family: int, number: int, kind: tuple[int, int, int, int]) -> bytes:
+class Kind(NamedTuple):
+    """What routes of a list have in common that follow each other."""
+
+    length: int
+    protocol: int
+    metric: int
+    device: int
+
+
+class Stretch(NamedTuple):
+    """Routes of a kind whose networks follow each other by this step."""
+
+    kind: Kind
+    start: int
+    step: int
+
+    def message(self, family: int, place: int) -> bytes:
+        """The route at this place of the stretch."""
+        number = self.start + place * self.step & 255
+        return listed_message(family, number, self.kind)
+
+
+def network_of(family: int, number: int) -> int:
+    """The first address of the network with this number."""
+    ipv4 = 20 << 24 | number << 8
+    return ipv4 if family == 4 else ipv4 << 96
+
+
+def u32(number: int, value: int) -> bytes:
+    """An attribute of four bytes."""
+    return attribute(number, struct.pack("=I", value))
+
+
+def listed_message(family: int, number: int, kind: Kind) -> bytes:
     """A route as the kernel lists it; one of length 0 has no destination."""
-    length, protocol, metric, device = kind
-    network = (20 << 24 | number << 8) << (family == 6) * 96
-    destination = attribute(1, Prefix.around(family, network, length).ip.packed) if length else b""
-    numbers = ((6, metric), (4, device)) if metric else ((4, device),)
-    others = b"".join(attribute(each, struct.pack("=I", value)) for each, value in numbers)
-    gateway = attribute(5, as_ip("10.0.0.1" if family == 4 else "fd00::1").packed)
-    fixed = bytes([{4: 2, 6: 10}[family], length, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0])
-    return message(
-        24, 2, fixed + attribute(15, struct.pack("=I", 254)) + destination + gateway + others
-    )
+    families = {4: socket.AF_INET, 6: socket.AF_INET6}
+    fixed = [families[family], kind.length, 0, 0, TABLE_MAIN, kind.protocol, 0, 1, 0, 0, 0, 0]
+    body = bytes(fixed) + u32(15, TABLE_MAIN)
+    if kind.length:
+        destination = Prefix.around(family, network_of(family, number), kind.length)
+        body += attribute(1, destination.ip.packed)
+    body += attribute(5, as_ip("10.0.0.1" if family == 4 else "fd00::1").packed)
+    if kind.metric:
+        body += u32(6, kind.metric)
+    return message(24, 2, body + u32(4, kind.device))
+
+
+KINDS = st.builds(
+    Kind,
+    st.sampled_from([0, 20, 24, 28]),
+    st.sampled_from([12, OURS]),
+    st.sampled_from([0, 7]),
+    st.sampled_from([1, 9]),
+)
+STRETCHES = st.builds(Stretch, KINDS, st.integers(0, 255), st.sampled_from([1, 1, 3, -1, 0]))
+BLENDS = st.lists(st.tuples(st.lists(STRETCHES, max_size=4), st.integers(1, 400)), max_size=4)
+"""Stretches that take turns, and how many turns."""
+
+
+@st.composite
+def blocks_near(draw: st.DrawFn, family: int) -> list[Prefix]:
+    """Blocks around some of the networks."""
+    networks = draw(st.lists(st.tuples(st.integers(0, 255), st.integers(8, 30)), max_size=4))
+    return [Prefix.around(family, network_of(family, at), length) for at, length in networks]
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -151,32 +202,25 @@ def listed_message(family: int, number: int, kind: tuple[int, int, int, int]) ->
 @given(data=st.data())
 def test_a_list_in_any_order(backend: NetlinkBackend, family: int, data: st.DataObject) -> None:
     """Whatever kinds follow each other, in whatever order and number, what is read of a list is
-    what it promises.
+    what it promises: each route that `near` keeps, as if it were decoded alone.
     """
-    kinds = st.tuples(*map(st.sampled_from, ([0, 20, 24, 28], [12, OURS], [0, 7], [1, 9])))
-    stretches = st.lists(
-        st.tuples(kinds, st.integers(0, 255), st.sampled_from([1, 1, 3, -1, 0])), max_size=4
-    )
     messages: list[bytes] = []
-    for mixed, count in data.draw(st.lists(st.tuples(stretches, st.integers(1, 400)), max_size=4)):
-        for place in range(count):
-            messages += (
-                listed_message(family, start + place * step & 255, kind)
-                for kind, start, step in mixed
-            )
-    around = st.builds(
-        lambda number: (20 << 24 | number << 8) << (family == 6) * 96, st.integers(0, 255)
-    )
-    some = st.lists(
-        st.builds(Prefix.around, st.just(family), around, st.integers(8, 30)), max_size=4
-    )
-    near = data.draw(st.none() | some)
-    names, left = {1: "eth0", 9: "eth1"}, Near(near)
-    expected = [route for route in (decode(each, names) for each in messages) if left.keeps(route)]
-    reader, size_at = RouteReader(names, near), backend._netlink.size_at
+    for stretches, turns in data.draw(BLENDS):
+        for turn in range(turns):
+            messages += [stretch.message(family, turn) for stretch in stretches]
+    near = data.draw(st.none() | blocks_near(family))
     cut = data.draw(st.integers(0, len(messages)))
-    parts = (b"".join(messages[:cut]), b"".join(messages[cut:]))
-    assert [route for part in parts for route in reader.read(part, size_at)] == expected
+    names = {1: "eth0", 9: "eth1"}
+
+    kept = Near(near)
+    decoded = [decode(each, names) for each in messages]
+    expected = [route for route in decoded if kept.keeps(route)]
+
+    reader = RouteReader(names, near)
+    read: list[Route] = []
+    for part in (messages[:cut], messages[cut:]):
+        read += reader.read(b"".join(part), backend._netlink.size_at)
+    assert read == expected
 
 
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
@@ -222,39 +266,45 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     assert snapshot.links == namespace.links()
     assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
     assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
-    encaps = {str(route.prefix): route.unread for route in snapshot.routes if route.unread}
-    assert encaps == {
+    assert {str(route.prefix): route.unread for route in snapshot.routes if route.unread} == {
         "6.0.0.0/8": ("encap seg6",),
         "7.0.0.0/8": ("encap seg6",),
         "8.0.0.0/8": ("encap ip", "encap seg6"),
         "2004::/16": ("encap seg6local",),
         "2005::/16": ("encap ip6",),
     }
+
+
+def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """They are named, because a route that replaces this one would lose them."""
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
-    [unread] = [
-        route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"
-    ]
+    [unread] = [route.unread for route in backend.snapshot().routes if route.unread]
     assert unread == ("initcwnd 10", "quickack 1", "realm 7")
+
+
+def test_a_route_that_a_router_advertises(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """As `ip` shows it, but without its seconds, which count down."""
     words = "default via fe80::1 dev eth0 proto ra metric 1024 hoplimit 64"
     namespace.batch([f"route add {words} expires 1800"], family=6)
     [advertised] = [route for route in backend.snapshot(family=6).routes if route.protocol == 9]
+    assert str(advertised) == words
     [shown] = namespace.ip("-6", "-o", "route", "show", "default").stdout.splitlines()
-    assert (
-        re.sub(" expires .*sec| pref medium", "", shown).split()
-        == str(advertised).split()
-        == words.split()
-    )
-    assert not snapshot.ipv6_forwarding
-    namespace.sysctl("ipv6/conf/all/forwarding", 1)
-    # With this sysctl, the kernel only names the object.
+    assert re.sub(" expires .*sec| pref medium", "", shown).split() == words.split()
+
+
+def test_nexthop_objects_that_are_only_named(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """With this sysctl, the kernel does not list the next hops of an object."""
+    namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 3.0.0.0/8 nhid 5"])
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
-    by_object = [route for route in backend.snapshot().routes if route.nexthop_id]
-    assert [(route.nexthop_id, route.next_hops) for route in by_object] == [
-        (5, ()),
-        (6, ()),
-        (7, ()),
-    ]
-    assert backend.snapshot().ipv6_forwarding
+    [by_object] = [route for route in backend.snapshot().routes if route.nexthop_id]
+    assert (by_object.nexthop_id, by_object.next_hops) == (5, ())
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_forwarding(namespace: Namespace, backend: NetlinkBackend, *, is_on: bool) -> None:
+    """Whether IPv6 packets are forwarded is the host's setting."""
+    namespace.sysctl("ipv6/conf/all/forwarding", int(is_on))
+    assert backend.snapshot().ipv6_forwarding is is_on
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -262,244 +312,40 @@ def test_what_else_a_rule_selects_by(
     namespace: Namespace, backend: NetlinkBackend, family: int
 ) -> None:
     """Such a rule is never read as one for all packets."""
-    with pyroute2.IPRoute() as handle:
+    to = "fd00::/8" if family == 6 else "9.0.0.0/8"
+    invert = "not from all to" if family == 6 else "not to"
+    with pyroute2.IPRoute() as handle:  # `ip` cannot say this
         for priority, tunnel in ((100, 5), (101, 6)):
-            handle.rule(
-                "add", family={4: 2, 6: 10}[family], table=100, priority=priority, tun_id=tunnel
-            )
+            number = {4: 2, 6: 10}[family]
+            handle.rule("add", family=number, table=100, priority=priority, tun_id=tunnel)
     namespace.batch(
         [
             "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
             "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 table 100",
-            "rule add pref 202 not from all to fd00::/8 table 100"
-            if family == 6
-            else "rule add pref 202 not to 9.0.0.0/8 table 100",
+            f"rule add pref 202 {invert} {to} table 100",
         ],
         family=family,
     )
-    listed = [each for each in backend.snapshot(family=family).rules if each.table == 100]
-    to = Prefix.parse("fd00::/8" if family == 6 else "9.0.0.0/8")
-    users, device = (("uidrange", "3-4"), ("ipproto", "tcp")), (("tos", "0x10"), ("oif", "eth0"))
-    assert listed == [
-        Rule(
-            family=family, priority=100, table=100, others=(("attribute-12", "0000000000000005"),)
-        ),
-        Rule(
-            family=family, priority=101, table=100, others=(("attribute-12", "0000000000000006"),)
-        ),
-        Rule(
-            family=family,
-            priority=200,
-            table=100,
-            others=(*users, ("sport", "5"), ("dport", "80-90")),
-        ),
-        Rule(
-            family=family, priority=201, table=100, iif="lo", fwmark=3, fwmask=0xFF, others=device
-        ),
-        Rule(family=family, priority=202, table=100, invert=True, dst=to),
-    ]
-
-
-# Changes.
-
-GATEWAYS = {
-    4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"),
-    6: ("fd00:99::1", "fd00:99::2", "fd01::1"),
-}
-VERBS: tuple[Verb, ...] = ("add", "append", "delete")
-TYPES: tuple[RouteType, ...] = ("unicast", "unicast", "unicast", "blackhole", "throw")
-
-
-@st.composite
-def requests(draw: st.DrawFn, family: int) -> RouteRequest:
-    """Any request for a route that a message can express."""
-    count = draw(st.sampled_from([1, 1, 1, 2]))
-    gateways = [
-        as_ip(draw(st.sampled_from(GATEWAYS[draw(st.sampled_from([family, family, 6]))])))
-        for _ in range(count)
-    ]
-    devs = [draw(st.sampled_from(["eth0", "eth0", "ib0"])) for _ in range(count)]
-    has_gateway, onlink = count > 1 or draw(st.booleans()), draw(st.booleans())
-    kind = draw(st.sampled_from(TYPES))
-    next_hops = tuple(
-        NextHop(
-            dev,
-            gateway=gateway if has_gateway else None,
-            weight=draw(st.integers(1, 256)) if count > 1 else 1,
-            onlink=onlink and has_gateway,
-        )
-        for dev, gateway in zip(devs, gateways, strict=True)
+    rules = backend.snapshot(family=family).rules
+    first, second, ports, marked, inverted = (each for each in rules if each.table == 100)
+    usual = Rule(family=family, priority=0, table=100)
+    assert first == usual._replace(priority=100, others=(("attribute-12", "0000000000000005"),))
+    assert second == usual._replace(priority=101, others=(("attribute-12", "0000000000000006"),))
+    assert ports == usual._replace(
+        priority=200,
+        others=(("uidrange", "3-4"), ("ipproto", "tcp"), ("sport", "5"), ("dport", "80-90")),
     )
-    route = Route(
-        draw(prefixes(Prefix.parse("192.0.2.0/30" if family == 4 else "2001:db8:9::/126"))),
-        next_hops if kind == "unicast" else (),
-        type=kind,
-        scope=0 if family == 6 or has_gateway or kind != "unicast" else SCOPE_LINK,
-        table=draw(st.sampled_from([254, 254, 100, 70000])),
-        metric=draw(st.sampled_from([5, 5, 4294967295])),
-        protocol=draw(st.sampled_from([OURS, OURS, 4])),
-        mtu=draw(st.sampled_from([None, None, 1400])),
-        prefsrc=draw(
-            st.sampled_from([None, None, as_ip("10.0.0.4" if family == 4 else "fd00:99::4")])
-        ),
+    assert marked == usual._replace(
+        priority=201, iif="lo", fwmark=3, fwmask=0xFF, others=(("tos", "0x10"), ("oif", "eth0"))
     )
-    return RouteRequest(draw(st.sampled_from(VERBS)), route)
-
-
-def command_of(request: RouteRequest) -> str:
-    """The same request for `ip`."""
-    route = request.route
-    onlink = " onlink" if any(hop.onlink for hop in route.next_hops) else ""
-    words = route_command(route._replace(mtu=None), onlink=onlink).replace(
-        "route append", f"route {request.verb}"
-    )
-    words = words.replace("via fd", "via inet6 fd") if route.prefix.family == 4 else words
-    options = f"proto {route.protocol}" + (
-        f" scope {route.scope}" if route.prefix.family == 4 else ""
-    )
-    options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
-    options += f" mtu {route.mtu}" if route.mtu else ""
-    if (
-        request.verb == "delete"
-        and route.prefix.family == 6
-        and not any(hop.gateway for hop in route.next_hops)
-    ):
-        options += " via ::"  # the one without a gateway, and not all next hops of a device
-    if request.verb == "delete" and route.prefix.family == 4 and len(route.next_hops) == 1:
-        words = re.sub(
-            "(?= via | dev )", " nexthop", words, count=1
-        )  # and not a route that begins with this next hop
-    return words.replace(f"proto {route.protocol}", options)
-
-
-@pytest.mark.parametrize("family", [4, 6])
-@properties
-@given(data=st.data())
-def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
-    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused;
-    also by pyroute2.
-    """
-    wanted = data.draw(st.lists(requests(family), min_size=1, max_size=8))
-    results = []
-    for way in ("ip", "netlink", "pyroute2"):
-        with private_namespace() as namespace, namespace.inside():
-            furnish(namespace)
-            with (
-                NetlinkBackend() as backend,
-                pyroute2.IPRoute() as handle,
-                Pyroute2Backend(handle) as other,
-            ):
-                if way == "ip":
-                    commands = [command_of(request).split() for request in wanted]
-                    done = [
-                        namespace.ip(f"-{family}", *words).returncode == 0 for words in commands
-                    ]
-                else:
-                    outcomes = (backend if way == "netlink" else other).change(wanted)
-                    done = [outcome.ok for outcome in outcomes]
-                results.append(
-                    (
-                        done,
-                        [
-                            route
-                            for route in backend.snapshot(family=family).routes
-                            if route.protocol != 2
-                        ],
-                    )
-                )
-    assert results[0] == results[1] == results[2]
-
-
-def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
-    """Of a list that takes many messages, each refusal is that of its own request, and all others
-    are done.
-    """
-    wanted = [
-        Route.to(
-            f"20.{place >> 8}.{place & 255}.0/24",
-            dev="eth0",
-            gateway="203.0.113.1" if place % 7 == 3 else f"10.0.0.{place % 3 + 1}",
-            metric=place % 2,
-            protocol=OURS,
-        )
-        for place in range(1000)
-    ]
-    outcomes = backend.change(RouteRequest("add", route) for route in wanted)
-    assert [outcome.ok for outcome in outcomes] == [place % 7 != 3 for place in range(1000)]
-    assert outcomes[0] == Outcome(RouteRequest("add", wanted[0]))
-    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
-    assert present == {route for place, route in enumerate(wanted) if place % 7 != 3}
-
-
-@pytest.mark.parametrize(
-    ("route", "kind", "words"),
-    [
-        (
-            Route.to("1.0.0.0/8", dev="eth0", gateway="9.9.9.9"),
-            "gateway-not-on-link",
-            "Nexthop has invalid gateway",
-        ),
-        (
-            Route.to("1.0.0.0/8", dev="a-name-of-16-byte"),
-            "no-such-device",
-            "device a-name-of-16-byte does not exist",
-        ),
-        (
-            Route.to("2001::/16", dev="eth0")._replace(preference="high"),
-            "invalid",
-            "cannot be requested",
-        ),
-        (
-            Route.to("2001::/16", dev="eth0")._replace(expired=False),
-            "invalid",
-            "cannot be requested",
-        ),
-        (Route.to("1.0.0.0/8")._replace(nexthop_id=5), "invalid", "cannot be requested"),
-        (
-            Route.to("1.0.0.0/8", dev="eth0", metric=-1),
-            "invalid",
-            "metric -1 is not in 0..4294967295",
-        ),
-        (
-            Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"),
-            "invalid",
-            "cannot have an IPv4 gateway",
-        ),
-        (
-            Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0", weight=0), NextHop("ib0"))),
-            "invalid",
-            "not in 1..256",
-        ),
-        (
-            Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0"),) * 3000),
-            "invalid",
-            "3000 next hops do not fit",
-        ),
-        (
-            Route.to("fd00:9::/64", dev="ib0", metric=1024),
-            "refused",
-            "IPv6 is disabled on nexthop device",
-        ),
-    ],
-    ids=str,
-)
-def test_a_refusal_says_why(
-    namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str
-) -> None:
-    """A refusal has its kind, and a sentence with the route and the kernel's own words."""
-    namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
-    [outcome] = backend.change([RouteRequest("add", route)])
-    assert outcome.error is not None
-    assert outcome.error.kind == kind
-    assert str(outcome.error).startswith(f"cannot add {route}")
-    assert words in str(outcome.error)
+    assert inverted == usual._replace(priority=202, invert=True, dst=Prefix.parse(to))
 
 
 def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBackend) -> None:
     """It is known to have one, and other devices are known to have none."""
-    code = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack(
-        "<BBhi", 0x95, 0, 0, 0
-    )  # r0 = XDP_PASS; exit
+    result_is_pass = struct.pack("<BBhi", 0xB7, 0, 0, 2)
+    exit_program = struct.pack("<BBhi", 0x95, 0, 0, 0)
+    code = result_is_pass + exit_program
     code_at, license_at = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
     fields = struct.pack(
         "<IIQQ", 6, 2, ctypes.addressof(code_at), ctypes.addressof(license_at)
@@ -514,9 +360,6 @@ def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBack
         os.close(program)
         for snapshot in (backend.snapshot(), other.snapshot()):
             assert {link.name for link in snapshot.links if link.xdp} == {"eth0"}
-
-
-# Lookups.
 
 
 @pytest.mark.parametrize("family", [4, 6])

@@ -1,0 +1,477 @@
+"""static-routes.sh when something fails, or somebody else writes: all routes are set or none, and
+those of other programs stay.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from hostrouting.config.settings import ProbeRewriteConfig
+from hostrouting.model.prefix import IPV4, IPV6
+from tests.support.commands import fabric_host
+from tests.support.examples import scaled
+from tests.support.namespace import Namespace
+from tests.support.routes_script import (
+    ETH0,
+    HALF,
+    HALVES,
+    IS_WRITING,
+    ROUTER,
+    Ran,
+    events,
+    listed,
+    our_routes,
+    ours,
+    planned,
+    words,
+)
+from tests.support.sections import static
+from tests.support.waiting import leaving_word
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+PAIR = [HALF, static("fd00:16::/64")]
+# Linux accepts no broadcast address as a gateway.
+REFUSED = static("10.1.0.0/16", "10.0.0.77", "eth0")
+REPLY = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
+
+
+class TestWrites:
+    """What is written, and in which order."""
+
+    def test_a_changed_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The new one is added, then ours deleted, so no packet is lost; nothing is written twice."""
+        namespace.batch([ROUTER])
+        assert Ran(namespace, PAIR, tmp_path).lines == []
+        namespace.batch(
+            [
+                "route replace default via 10.0.0.9 dev eth0",
+                "route del ::/0",
+                ROUTER.replace("::1", "::9"),
+            ]
+        )
+        with events(namespace, tmp_path / "events") as seen:
+            assert [Ran(namespace, PAIR, tmp_path).lines for _ in range(2)] == [[], []]
+        lines = [
+            " ".join(event.split()[:4])
+            for event in seen
+            if "172.16." in event or "fd00:16:" in event
+        ]
+        assert [lines[0], lines[1][:9]] == ["172.16.0.0/17 via 10.0.0.9 dev", "fd00:16::"]
+        assert sorted(lines[2:]) == [
+            "Deleted 172.16.0.0/17 via 10.0.0.1",
+            "Deleted fd00:16::/64 via fe80::1",
+        ]
+
+    def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Ours that are not configured go, of any kind; those of other programs stay, and those in
+        other tables.
+        """
+        others = [
+            "9.9.9.1 via 10.0.0.1 proto static",
+            "9.9.9.2 via 10.0.0.1 proto 212",
+            "9.9.9.3 dev eth0 table 100 proto 213",
+        ]
+        namespace.batch([f"route add {route}" for route in others])
+        before = listed(namespace)
+        ours_in_pieces = " ".join(
+            f"nexthop via fe80::{at} dev {dev}" for at, dev in enumerate(("eth0", "eth1", "ib0"), 1)
+        )
+        of_ours = [f"fd00:17::/64 proto 213 {ours_in_pieces}", "unreachable fd00:18::/64 proto 213"]
+        of_ours += ["blackhole ::/0 metric 5000 proto 213", "10.7.0.0/16 dev ib0 tos 4 proto 213"]
+        namespace.batch([f"route add {route}" for route in of_ours])
+        for wanted, changes in ((HALVES, [5]), (HALVES, []), ([], [2]), ([], [])):
+            ran = Ran(namespace, wanted, tmp_path)
+            assert (ran.lines, ran.changes) == ([], changes)
+        assert listed(namespace) == before
+        assert namespace.ip("route", "show", "table", "100").stdout
+
+
+class TestAllOrNothing:
+    """Whatever fails, the table is the wanted one or as before."""
+
+    STANDING = (
+        "10.3.0.0/16 via 10.0.0.1 proto 213",
+        "172.16.128.0/17 dev ib0 proto 213",
+        "fd00:16::/64 proto 213 nexthop via fe80::3 dev eth0 nexthop via fe80::4 dev eth0",
+        "fd00:18::/64 via fe80::3 dev eth0 proto 213",
+        "fd00:19::/64 dev eth1 proto 213",
+        "9.9.9.9 via 10.0.0.1 proto static",
+    )
+    WANTED = (*HALVES, static("fd00:16::/64"), static("fd00:17::/64"), static("fd00:18::/64"))
+
+    @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        done=st.integers(0, 9),
+        fault=st.sampled_from(
+            [
+                "echo 'RTNETLINK answers: Operation not permitted'; echo \"Command failed -:$((done + 1))\"; exit 1",
+                "kill -KILL $$",
+            ]
+        ),
+        stop=st.sampled_from([":", "kill -TERM 0"]),
+    )
+    def test_a_batch_that_fails(
+        self, done: int, fault: str, stop: str, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """After any number of commands, `ip` fails or is killed, or the script is told to stop
+        meanwhile.
+        """
+        folder = tmp_path_factory.mktemp("failing")
+        with fabric_host() as namespace:
+            namespace.batch([ROUTER, *(f"route add {route}" for route in self.STANDING)])
+            before = listed(namespace)
+            once = f'{IS_WRITING} && [[ ! -e {folder}/tried ]] || exec ip "$@"'
+            cut = f"done={done}; {stop}; head -n $done | ip -batch - 2>&1; {fault}"
+            tools = {"ip": f"{once}\n: >{folder}/tried; {cut}"}
+            ran = Ran(namespace, self.WANTED, folder, tools=tools)
+            assert ran.status in {1, 143}, ran.said
+            assert listed(namespace) == before, ran.said
+            assert Ran(namespace, self.WANTED, folder).lines == []
+            assert set(ours(namespace) + ours(namespace, IPV6)) == {
+                str(route.destination) for route in self.WANTED
+            }
+            assert "9.9.9.9 via 10.0.0.1 dev eth0 proto static" in namespace.ip("route").stdout
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (ETH0, f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"),
+            (f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0", ETH0),
+            (
+                f"nexthop {ETH0} nexthop via 10.0.0.3 dev eth0",
+                f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0",
+            ),
+        ],
+    )
+    def test_next_hops_that_begin_alike(
+        self, namespace: Namespace, tmp_path: Path, old: str, new: str
+    ) -> None:
+        """Our route is as before if another route is refused, and as the default route if none is."""
+        place = "172.16.0.0/17"
+        broadcast = "route add broadcast 10.0.0.77 dev eth0 table main"
+        default = f"route add default {new}"
+        namespace.batch(
+            [f"route add {place} proto 213 {old}", "route del default", default, broadcast]
+        )
+        before = listed(namespace)
+        assert Ran(namespace, [HALF, REFUSED], tmp_path).status == 1
+        assert listed(namespace) == before
+        assert Ran(namespace, [HALF], tmp_path).status == 0
+        [route] = our_routes(namespace)
+        assert re.sub(" weight 1", "", route.way) == new
+
+    def test_behind_one_that_begins_alike(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A request to delete our second route would take the first, which is right: the second
+        stays unused behind it.
+
+        When the first is not wanted any more, both go.
+        """
+        place = "172.16.0.0/17"
+        both = [f"{ETH0} onlink", f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"]
+        namespace.batch(f"route append {place} proto 213 {way}" for way in both)
+        before = listed(namespace)
+        plan = planned(namespace, HALF)
+        assert [step.action for step in plan.steps] == ["keep"]
+        ran = Ran(namespace, [HALF], tmp_path)
+        assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+        assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
+        assert ours(namespace) == [str(HALVES[1].destination)]
+
+    @pytest.mark.parametrize("more", ["src 10.0.0.4", "mtu 1400", "mtu 1400 advmss 1200"])
+    def test_ours_with_an_attribute(self, namespace: Namespace, tmp_path: Path, more: str) -> None:
+        """A request to delete one without an attribute also takes one that has it, so that goes
+        first.
+        """
+        ways = [f"{ETH0} {more}", ETH0, f"{ETH0} mtu 1300"]
+        namespace.batch(f"route append 10.7.0.0/16 proto 213 {way}" for way in ways)
+        assert Ran(namespace, [HALF], tmp_path).lines == []
+        assert ours(namespace) == [str(HALF.destination)]
+
+    def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route that the kernel refuses is named, in its words; it is tried again; the others are
+        not kept.
+        """
+        namespace.batch(
+            [
+                "route add broadcast 10.0.0.77 dev eth0 table main",
+                "route add 10.1.0.0/16 dev ib0 proto 213",
+            ]
+        )
+        before = listed(namespace)
+        ran = Ran(namespace, [*HALVES, REFUSED], tmp_path)
+        why = "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
+        assert ran.lines == [f"<3>static-routes: {why}"]
+        assert listed(namespace) == before
+        came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
+        ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": came})
+        assert (ran.status, len(ours(namespace))) == (0, 3)
+
+    def test_a_log_that_is_full(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A line that cannot be written changes nothing: the routes are set, and may stay."""
+        command = words(HALVES, tmp_path, before="exec 2>/dev/full")
+        assert namespace.run(*command).returncode == 0
+        assert len(ours(namespace)) == 2
+        namespace.batch(["route del default"])  # now there is a note
+        assert namespace.run(*command).returncode == 0
+
+    @pytest.mark.parametrize(("family", "gateway"), [(IPV4, "10.0.0.1"), (IPV6, "fe80::1")])
+    def test_our_route_by_a_nexthop_object(
+        self, namespace: Namespace, tmp_path: Path, family: int, gateway: str
+    ) -> None:
+        """A route of ours that somebody made with a nexthop object goes, and is back if another
+        route is refused.
+        """
+        place = "10.11.0.0/16" if family == IPV4 else "fd00:11::/64"
+        namespace.batch(
+            [f"nexthop add id 7 via {gateway} dev eth0", f"route add {place} nhid 7 proto 213"],
+            family=family,
+        )
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        before = listed(namespace)
+        assert Ran(namespace, [HALF, REFUSED], tmp_path).status == 1
+        assert listed(namespace) == before
+        assert Ran(namespace, [HALF], tmp_path).lines == []
+        assert place not in ours(namespace, family)
+
+    def test_a_reason_that_stays_the_same(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The guard logs a line that it has not logged before: no line has a number that counts
+        down, or the seconds of a run that does not wait.
+        """
+        namespace.batch([ROUTER], family=IPV6)
+        namespace.batch(
+            ["route append ::/0 via fe80::2 dev eth1 proto ra expires 600 hoplimit 64"],
+            family=IPV6,
+        )
+        done = namespace.run(*words([PAIR[1]], tmp_path))
+        assert " expires " in done.stderr
+        assert not re.search(r"expires \d|after \d+ s", done.stderr)
+
+    def test_no_permission(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Nobody waits for what will not come."""
+        refused = (
+            "echo 'RTNETLINK answers: Operation not permitted'; echo 'Command failed -:1'; exit 2"
+        )
+        tools = {
+            "ip": f'{IS_WRITING} || exec ip "$@"\n{refused}',
+            "sleep": leaving_word(tmp_path / "naps", "sleep"),
+        }
+        ran = Ran(namespace, [HALF], tmp_path, wait=2, tools=tools)
+        why = "route add 172.16.0.0/17 proto 213 metric 0 via 10.0.0.1 dev eth0"
+        assert ran.lines == [f"<3>static-routes: {why}: RTNETLINK answers: Operation not permitted"]
+        assert not (tmp_path / "naps").exists()
+
+    def test_what_cannot_be_taken_back(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each command that failed is named, because the routes are not as before."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        gone = f"[[ ! -e {tmp_path}/tried ]] || ip route flush proto 213"
+        gone = f'{IS_WRITING} && {{ {gone}; : >{tmp_path}/tried; }}\nexec ip "$@"'
+        ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, tools={"ip": gone})
+        assert ran.status == 1
+        named = [line.split(": ", 3) for line in ran.lines if " an undo failed: " in line]
+        assert [command.split()[:3] for _, _, command, _ in named] == [
+            ["route", "del", str(half.destination)] for half in reversed(HALVES)
+        ]
+        assert {why for _, _, _, why in named} == {"RTNETLINK answers: No such process"}
+
+    @pytest.mark.parametrize("place", [str(HALF.destination), "10.9.0.0/16"])
+    def test_words_that_ip_cannot_read(
+        self, namespace: Namespace, tmp_path: Path, place: str
+    ) -> None:
+        """`ip` ends at such a word of one of our routes, and does not say at which command. What it
+        has done until then is taken back.
+        """
+        encapsulated = "encap seg6 mode encap segs fc00::1,fc00::2 via 10.0.0.2 dev eth0"
+        namespace.batch([f"route add {place} {encapsulated} proto 213"])
+        before = listed(namespace)
+        ran = Ran(namespace, HALVES, tmp_path)
+        assert (ran.status, listed(namespace)) == (1, before), ran.said
+        assert "ip was killed" not in ran.said
+
+    def test_a_lock_of_rto_min(self, namespace: Namespace, tmp_path: Path) -> None:
+        """`ip` lists that this time is locked, and does not read it: it always locks it."""
+        tuned = "route add 172.16.0.0/17 via 10.0.0.2 dev eth0 rto_min 40ms proto 213"
+        namespace.batch([tuned, "route add broadcast 10.0.0.77 dev eth0 table main"])
+        before = listed(namespace)
+        assert Ran(namespace, [*HALVES, REFUSED], tmp_path).status == 1
+        assert listed(namespace) == before
+        assert Ran(namespace, HALVES, tmp_path).lines == []
+        assert "rto_min" not in namespace.ip("route").stdout
+
+    def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What another program undoes each time is not left half done, and is said."""
+        undone = f'ip "$@"; status=$?; {IS_WRITING} && ip route del 172.16.0.0/17; exit $status'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
+        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.lines[-1].startswith(
+            "<3>static-routes: another program also changes these routes: route add 172.16."
+        )
+
+    @pytest.mark.parametrize("failed", ["ip", "awk", "awk after a conflict"])
+    def test_a_reading_that_fails(self, namespace: Namespace, tmp_path: Path, failed: str) -> None:
+        """Without all routes, or a whole plan, nothing is written, and the words of the program are
+        the only reason.
+        """
+        cut = {
+            "ip": 'ip "$@"; printf "%s\\n" "Dump terminated" "Command failed -:1" >&2; exit 1',
+            "awk": "printf 'change\\troute flush table main\\troute flush table main\n'; kill -9 $$",
+            "awk after a conflict": "printf 'refused\\tX\\toption A\n'; kill -9 $$",
+        }
+        program = failed.split(maxsplit=1)[0]
+        ran = Ran(namespace, HALVES, tmp_path, tools={program: cut[failed]})
+        reason = {"ip": "Dump terminated", "awk": "ip or awk was killed, or is missing"}[program]
+        lines = [line for line in ran.lines if line.startswith("<3>")]
+        assert lines == [f"<3>static-routes: the routes cannot be read: {reason}"]
+        assert (ran.status, ours(namespace)) == (1, [])
+
+    def test_without_settings(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A script whose data is gone deletes nothing, and says how to get it back."""
+        namespace.batch(["route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
+        only_unit = "grep -v ^protocol | awk"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"awk": f'{only_unit} "$@"'})
+        assert ran.lines == [
+            (
+                "<3>static-routes: the routes cannot be read: this script has lost its settings; to "
+                "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
+            )
+        ]
+        assert (ran.status, ours(namespace)) == (1, ["10.3.0.0/16"])
+
+    def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Tables that changed while they were read are read again: twice at once, and every second."""
+        torn = 'ip "$@"; echo >>{0}; (($(wc -l <{0}) > {1})) || echo "Dump was interrupted and may be inconsistent." >&2'
+        said = {
+            2: [],
+            3: ["<3>static-routes: the routes changed while they were read"],
+        }
+        for times, lines in said.items():
+            tools = {"ip": torn.format(tmp_path / f"readings-{times}", times)}
+            assert Ran(namespace, HALVES, tmp_path, tools=tools).lines == lines
+        tools = {"ip": torn.format(tmp_path / "readings", 3)}
+        assert Ran(namespace, HALVES, tmp_path, wait=5, tools=tools).status == 0
+
+    def test_a_conflict_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What a torn reading has shown of a conflict is not told: it may not be so."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0"])
+        torn = 'ip "$@"; echo "Dump was interrupted and may be inconsistent." >&2'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": torn})
+        assert ran.lines == ["<3>static-routes: the routes changed while they were read"]
+
+
+class TestTwoAtOnce:
+    """Two starts, or a start and the guard."""
+
+    @pytest.mark.parametrize("run", ["writable", "full", "read-only"])
+    def test_the_same_end(self, namespace: Namespace, tmp_path: Path, run: str) -> None:
+        """With a lock, runs at once all end well and leave the routes; one run does without where
+        /run cannot have it.
+        """
+        namespace.batch(
+            [
+                ROUTER,
+                "route add 10.1.7.0/24 dev ib0 proto 213",
+                "route add fd00:16:7::/64 dev ib0 proto 213",
+            ]
+        )
+        routes = [static(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
+        routes += [static(f"fd00:16:{number:x}::/64") for number in range(100)]
+        fill = "mount -t tmpfs -o size=4k,nr_inodes=2 none /run && ! cat /dev/zero 2>&- >/run/all"
+        before = {"writable": ":", "full": fill, "read-only": "mount -t tmpfs -o ro none /run"}[run]
+        command = [*namespace.enter, *words(routes, tmp_path, wait=0, before=before)]
+        runs = [
+            subprocess.Popen(command, stderr=subprocess.PIPE)
+            for _ in range(4 if run == "writable" else 1)
+        ]
+        ends = sorted((it.communicate(timeout=120)[1], it.returncode) for it in runs)
+        written = (
+            b"<6>static-routes: changed routes: 402\n",
+            0,
+        )  # one writes, and the others find it done
+        assert ends == [(b"", 0)] * (len(runs) - 1) + [written]
+        assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
+
+    def test_another_run_holds_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A run that does not get the lock writes nothing and says so; it tries again while it may
+        wait.
+        """
+        held = f"[[ -e {tmp_path}/free ]] || exit 1"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"flock": held})
+        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.lines == [
+            (
+                "<3>static-routes: cannot lock /run/hostrouting/routes: another run has held it for "
+                "5 s"
+            )
+        ]
+        ran = Ran(namespace, HALVES, tmp_path, tools={"flock": "exit 66"})
+        assert ran.lines == [
+            ("<3>static-routes: cannot lock /run/hostrouting/routes: flock failed (exit status 66)")
+        ]
+        freed = {"flock": held, "sleep": f": >{tmp_path}/free"}
+        ran = Ran(namespace, HALVES, tmp_path, wait=60, tools=freed)
+        assert (ran.status, len(ours(namespace))) == (0, 2)
+
+    def test_only_root_can_open_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Whoever can open a file can hold its lock for good."""
+        assert Ran(namespace, HALVES, tmp_path).status == 0
+        assert (tmp_path / "run/hostrouting/routes").stat().st_mode & 0o777 == 0o600
+
+    def test_read_again_with_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What another run wrote while this one waited for the lock is there; without anything to
+        do, none is taken.
+        """
+        wrote = "\n".join(
+            f"ip route add {half.destination} via 10.0.0.1 dev eth0 proto 213" for half in HALVES
+        )
+        tools = {"flock": f"echo >>{tmp_path}/locked\n{wrote}"}
+        for _ in range(2):
+            ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+            assert (ran.status, ran.changes, ran.lines, len(ours(namespace))) == (0, [], [], 2)
+        assert (tmp_path / "locked").read_text() == "\n"
+
+
+class TestTheOptionalRoute:
+    """The route for replies to probes: on the link, set when it can be, never awaited, never an
+    error.
+    """
+
+    def test_set_and_deleted(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It needs no default route; when it is not configured any more, it goes."""
+        assert Ran(namespace, HALVES, tmp_path, rewrite=REPLY).lines == []
+        shown = namespace.ip("-6", "-N", "route", "show", "proto", "213").stdout
+        assert shown.strip() == f"{REPLY.global_address} dev eth1 metric 1024 pref medium"
+        with events(namespace, tmp_path / "events") as seen:
+            assert Ran(namespace, HALVES, tmp_path, rewrite=REPLY).lines == []
+        assert not [event for event in seen if "2603:" in event]
+        assert Ran(namespace, HALVES, tmp_path).lines == []
+        assert ours(namespace, IPV6) == []
+
+    @pytest.mark.parametrize(
+        "state",
+        [
+            "link set eth1 down",
+            "link del eth1",
+            f"route add {REPLY.global_address} dev ib0",
+            "IPv6 is off",
+        ],
+    )
+    def test_not_now(self, namespace: Namespace, tmp_path: Path, state: str) -> None:
+        """Without its device, or with another program's route in its place, the others are set. At
+        most a line for debugging says why it was not.
+        """
+        if state == "IPv6 is off":
+            namespace.sysctl("ipv6/conf/eth1/disable_ipv6", 1)
+        else:
+            namespace.batch([state])
+        before = [line for line in listed(namespace) if "2603:" in line]
+        ran = Ran(namespace, HALVES, tmp_path, rewrite=REPLY, wait=60)
+        refusal = (
+            f"<7>static-routes: optional: route add {REPLY.global_address}/128 proto 213 metric 1024 "
+            "dev eth1: Error: IPv6 is disabled on nexthop device."
+        )
+        lines = [refusal] if state == "IPv6 is off" else []
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, lines, 2)
+        assert [line for line in listed(namespace) if "2603:" in line] == before

@@ -1,0 +1,312 @@
+"""hostrouting.check.judge: packets that a rule selects by something other than their destination.
+Each row is an opinion that was wrong once, on a host that no file of tests/hosts describes.
+
+In most rows, the rule sends them by InfiniBand, which is wrong for packets that may be this host's
+own.
+"""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hostrouting.check.judge import Judge
+from hostrouting.check.parts import find_parts
+from hostrouting.fib.engine import PLAIN, Fib, Packet
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.rule import default_rules
+from hostrouting.model.snapshot import Link, Snapshot
+from tests.support.sections import expect
+from tests.support.topologies import CALI1, CNI0, ETH1, IB0, WG1, address, checked, rule, vm_with
+
+CIDR = "172.16.0.0/16"
+ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+UID_1000 = (("uidrange", "1000-1999"),)
+ROOT_ONLY = (("uidrange", "0-0"),)
+BY_IB0 = (("oif", "ib0"),)
+BY_ETH0 = (("oif", "eth0"),)
+node = partial(vm_with, links=(IB0,))
+"""A plain VM with these things."""
+
+
+class TestSockets:
+    """Packets of a user, of a port, with a mark or bound to a device: nobody can know which these
+    are.
+    """
+
+    @pytest.mark.parametrize(
+        ("selectors", "verdict"),
+        [
+            pytest.param({"fwmark": 1, "fwmask": 1}, "undecided", id="mark"),
+            pytest.param({"others": UID_1000}, "undecided", id="user"),
+            pytest.param(
+                {"others": (("ipproto", "tcp"), ("dport", "443"))}, "undecided", id="port"
+            ),
+            pytest.param({"others": BY_IB0}, "ok", id="bound to ib0"),
+            pytest.param({"others": BY_ETH0}, "ok", id="bound to eth0"),
+            pytest.param(
+                {"others": BY_ETH0, "action": "prohibit"}, "undecided", id="bound and refused"
+            ),
+            pytest.param(
+                {"fwmark": 1, "fwmask": 1, "action": "prohibit"}, "undecided", id="mark, refused"
+            ),
+            pytest.param({"src": "127.0.0.0/8"}, "ok", id="loopback"),
+        ],
+    )
+    @pytest.mark.parametrize("iif", [None, "lo"])
+    def test_packets_of_some_sockets(
+        self, iif: str | None, selectors: dict[str, Any], verdict: str
+    ) -> None:
+        """Those bound to a device pass over routes by others; with `iif lo`, a rule is not about
+        forwarded packets either.
+        """
+        assert checked(node(ELSEWHERE, rules=(rule(iif=iif, **selectors),))).verdict == verdict
+
+    def test_packets_of_users_with_any_source_but_some(self) -> None:
+        """A `not from` whose block is no own address is about the host's packets, where another
+        rule decides the plain ones.
+        """
+        of_root = rule(priority=90, table=TABLE_MAIN, others=ROOT_ONLY)
+        of_others = rule("10.244.0.0/16", invert=True)
+        assert checked(node(ELSEWHERE, rules=(of_root, of_others))).verdict == "undecided"
+
+    def test_packets_of_users_that_no_rule_takes(self) -> None:
+        """Where the only rule for table main selects some users, packets of the others have no
+        route.
+        """
+        of_root = rule(priority=90, table=TABLE_MAIN, others=ROOT_ONLY)
+        only_root = node()._replace(rules=(default_rules(4)[0], of_root))
+        assert checked(only_root).verdict == "undecided"
+
+    def test_an_equal_copy_of_the_plain_packet(self) -> None:
+        """A packet is data: after another process had it, it is judged as before."""
+        host = node(ELSEWHERE, rules=(rule("127.0.0.0/8"),))
+        judge = Judge(Fib(host, 4), expect(CIDR))
+        block = Prefix.parse(CIDR)
+        parts = list(find_parts(judge, block.first, block.last, PLAIN))
+        assert list(find_parts(judge, block.first, block.last, Packet())) == parts
+
+
+class TestMarks:
+    """The packets of a VPN have a mark, and leave as if there were no VPN."""
+
+    NOT_MARKED = rule(fwmark=1, fwmask=1, invert=True)
+    BY_VPN = Route.to("0.0.0.0/0", dev="wg1", table=100)
+
+    @pytest.mark.parametrize(("taken", "verdict"), [(CIDR, "undecided"), ("10.9.0.0/16", "ok")])
+    def test_marked_packets_that_do_not_leave_by_the_default_route(
+        self, taken: str, verdict: str
+    ) -> None:
+        """They leave by the default route of table main, and by no other there."""
+        by_docker = Route.to(taken, dev="docker0")
+        links = (WG1, Link(name="docker0", index=20, kind="bridge"))
+        host = node(self.BY_VPN, by_docker, rules=(self.NOT_MARKED,), links=links)
+        assert checked(host, expected_devs=["wg1"]).verdict == verdict
+
+    def test_marked_packets_that_have_a_table(self) -> None:
+        """They may leave by the card that the tunnel hides, if that route delivers them. The
+        packets of pods do not have that mark.
+        """
+        marked = rule(priority=90, table=200, fwmark=1, fwmask=1)
+        by_card = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
+        host = node(self.BY_VPN, by_card, rules=(marked, self.NOT_MARKED), links=(WG1,))
+        pods = ["10.99.0.0/16"]
+        assert checked(host, expected_devs=["wg1"]).verdict == "ok"
+        assert checked(host, expected_devs=["wg1"], pod_cidrs=pods).verdict == "ok"
+        lost = Route.to(CIDR, dev="eth0", type="multicast", table=200)
+        assert checked(host.with_routes([lost]), expected_devs=["wg1"]).verdict == "undecided"
+
+    def test_packets_without_a_mark_are_not_a_vpns(self) -> None:
+        """Where a `not fwmark` decides for other users, their packets have no mark, and a device
+        for marked ones is wrong.
+        """
+        of_root = rule(priority=90, table=TABLE_MAIN, others=ROOT_ONLY)
+        not_marked = rule(fwmark=0xCA6C, fwmask=0xFFFF, invert=True)
+        link = Link(name="antrea-ext.5", index=20, kind="vlan")
+        way = Route.to("0.0.0.0/0", dev="antrea-ext.5", table=100)
+        host = node(way, rules=(of_root, not_marked), links=(link,))
+        assert checked(host).verdict == "undecided"
+
+
+class TestSources:
+    """Packets with an address of this host leave rightly by the device that has the address."""
+
+    @pytest.mark.parametrize(
+        ("devs", "verdict"),
+        [(["eth0"], "ok"), (["ib0"], "undecided"), (["eth0", "ib0"], "undecided")],
+    )
+    def test_sources_of_several_devices(self, devs: list[str], verdict: str) -> None:
+        """If Linux may use any of several devices, packets may leave through another device than
+        the one that has their source.
+        """
+        by_source = ELSEWHERE._replace(next_hops=tuple(map(NextHop, devs)))
+        own = (address("10.9.1.4/24", "eth0"), address("10.9.2.4/24", "ib0"))
+        host = node(by_source, rules=(rule("10.9.0.0/16"),), addresses=own)
+        assert checked(host).verdict == verdict
+
+    @pytest.mark.parametrize("kind", ["local", "broadcast", "multicast", "unicast"])
+    @pytest.mark.parametrize("selectors", [{"src": "10.9.0.4/32"}, {"others": BY_IB0}])
+    def test_the_device_of_a_source_and_the_type_of_its_route(
+        self, selectors: dict[str, Any], kind: RouteType
+    ) -> None:
+        """What is known of packets excuses the device of a route, and no type that keeps or loses
+        them.
+        """
+        way = Route(Prefix.parse(CIDR), (NextHop("ib0"),), type=kind, table=100, protocol=4)
+        own = address("10.9.0.4/24", "ib0")
+        host = node(way, rules=(rule(**selectors),), addresses=(own,))
+        assert checked(host).verdict == ("ok" if kind == "unicast" else "undecided")
+
+    @pytest.mark.parametrize(
+        "selectors",
+        [{"src": "10.0.0.9/32"}, {"others": BY_ETH0}, {"others": (("uidrange", "5-5"),)}],
+    )
+    @pytest.mark.parametrize(("gateway", "verdict"), [(None, "undecided"), ("10.0.0.1", "ok")])
+    def test_the_device_of_a_source_and_a_forgotten_gateway(
+        self, gateway: str | None, verdict: str, selectors: dict[str, Any]
+    ) -> None:
+        """By the right device, packets are lost all the same if the link is asked for them."""
+        way = Route.to(CIDR, dev="eth0", gateway=gateway, table=100)
+        second = address("10.0.0.9/24", "eth0")
+        host = node(way, rules=(rule(**selectors),), addresses=(second,))
+        assert checked(host).verdict == verdict
+
+    @pytest.mark.parametrize("is_reversed", [False, True])
+    def test_the_order_of_addresses_decides_nothing(self, *, is_reversed: bool) -> None:
+        """If Linux may choose one of several sources, one that a rule selects leaves the verdict
+        undecided.
+        """
+        addresses = (address("10.1.0.1/24", "eth1"), address("10.2.0.1/24", "eth2"))
+        if is_reversed:
+            addresses = addresses[::-1]
+        by_eth1 = Route.to("0.0.0.0/0", dev="eth1", table=100)
+        links = (ETH1, Link(name="eth2", index=20))
+        host = node(by_eth1, rules=(rule("10.1.0.0/24"),), links=links)
+        assert checked(host._replace(addresses=addresses)).verdict == "undecided"
+
+    @pytest.mark.parametrize(
+        ("way", "verdict"),
+        [
+            pytest.param(ELSEWHERE, "ok", id="leaves"),
+            pytest.param(
+                Route.to("0.0.0.0/0", type="blackhole", table=100), "undecided", id="lost"
+            ),
+        ],
+    )
+    def test_a_rule_for_addresses_of_several_devices(self, way: Route, verdict: str) -> None:
+        """A `from` is known only if each own address in it is one of the device by which its
+        packets leave.
+        """
+        of_lo, of_ib0 = address("10.8.0.1/24", "lo"), address("10.9.0.1/24", "ib0")
+        rules = (rule("10.8.0.0/15"),)
+        assert checked(node(way, rules=rules, addresses=(of_lo, of_ib0))).verdict == "undecided"
+        assert checked(node(way, rules=rules, addresses=(of_ib0,))).verdict == verdict
+
+    RAIL = Link(name="rail0", index=20)
+    BY_RAIL = Route.to("0.0.0.0/0", dev="rail0", gateway="10.8.0.1", table=100)
+
+    def test_the_source_of_an_uplink_with_a_cnis_name(self) -> None:
+        """An address of the uplink is this host's own, even if the device has the name of a CNI's,
+        as Azure CNI's bridge has that is the uplink.
+        """
+        links = (
+            Link(name="eth0", index=2, master="azure0"),
+            Link(name="azure0", index=11, kind="bridge"),
+            self.RAIL,
+        )
+        default = Route.to("0.0.0.0/0", dev="azure0", gateway="10.0.0.1")
+        first, second = address("10.0.0.4/24", "azure0"), address("10.0.0.5/24", "azure0")
+        host = Snapshot(
+            links=links,
+            addresses=(first, second),
+            rules=(rule("10.0.0.5/32"), *default_rules(4)[1:]),
+            routes=(default._replace(prefsrc=first.ip), self.BY_RAIL),
+        )
+        assert checked(host).verdict == "undecided"
+
+    def test_equal_default_routes_for_a_source(self) -> None:
+        """Linux may use either of two equal default routes with a gateway: one by another device is
+        not right for packets with a source, as it is not for plain ones.
+        """
+        things: dict[str, Any] = {
+            "rules": (rule("10.9.1.5/32"),),
+            "links": (self.RAIL, ETH1),
+            "addresses": (address("10.9.1.5/24", "rail0"),),
+        }
+        equal = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.2.1", table=100)
+        assert checked(vm_with(self.BY_RAIL, **things)).verdict == "ok"
+        assert checked(vm_with(self.BY_RAIL, equal, **things)).verdict == "undecided"
+
+    def test_a_rule_for_connections_that_is_intended(self) -> None:
+        """An entry of intendedRules is about connections, too, which take the rule or not."""
+        host = node(ELSEWHERE, rules=(rule("10.0.0.4/32"),))
+        assert str(checked(host)) == (
+            "OVERLAP: all of 172.16.0.0/16, for connections, leaves through ib0; expected: eth0"
+        )
+        assert checked(host, intended_rules=["from 10.0.0.4"]).verdict == "ok"
+
+
+class TestPods:
+    """Of the packets of pods nothing is expected, unless `podCidrs` names them."""
+
+    def test_packets_of_pods_with_a_mark(self) -> None:
+        """For packets of pods, the source and the device of a rule are known; the rest of it can
+        still lead elsewhere.
+        """
+        marked = node(ELSEWHERE, rules=(rule("10.244.0.0/16", fwmark=128, fwmask=128),))
+        assert checked(marked, pod_cidrs=["10.244.1.0/24"]).verdict == "undecided"
+        assert checked(marked).verdict == "ok"
+
+    @pytest.mark.parametrize("block", ["10.244.1.0/24", "10.244.1.1/32"])
+    def test_a_source_of_its_own_on_a_pods_bridge(self, block: str) -> None:
+        """A `from` that the host's own address on a CNI's bridge fulfils is about packets of pods,
+        and if Linux may write that address into its own, also about these.
+
+        Linux writes that address into packets that leave through a device without one, and looks up
+        again with it.
+        """
+        bridge = address("10.244.1.1/24", "cni0")
+        host = node(ELSEWHERE, rules=(rule(block),), links=(CNI0, IB0), addresses=(bridge,))
+        assert checked(host).verdict == "undecided"
+        assert checked(host._replace(addresses=(bridge,))).verdict == "overlap"
+
+    @pytest.mark.parametrize(
+        ("block", "to_pod", "section", "verdict"),
+        [
+            pytest.param("10.244.0.0/16", "10.244.1.5/32", {}, "undecided", id="a pod inside"),
+            pytest.param("10.244.0.0/16", "10.245.1.5/32", {}, "ok", id="a pod elsewhere"),
+            pytest.param("10.244.1.5/32", "10.244.1.5/32", {}, "ok", id="a single pod"),
+            pytest.param(
+                "10.244.0.0/16",
+                "10.244.1.5/32",
+                {"pod_cidrs": ["10.9.0.0/16"]},
+                "ok",
+                id="named as another range",
+            ),
+            pytest.param(
+                "10.244.0.0/16",
+                "10.244.1.5/32",
+                {"expected_devs": ["eth0", "cali1"]},
+                "ok",
+                id="not a pod's device",
+            ),
+        ],
+    )
+    def test_a_rule_for_the_sources_of_pods(
+        self, block: str, to_pod: str, section: dict[str, Any], verdict: str
+    ) -> None:
+        """A route by a CNI's device says that a `from` selects packets of pods, also if the CNI has
+        no address in the block. A rule for a single pod is its CNI's, and `podCidrs` says which are
+        pods.
+        """
+        pod = Route.to(to_pod, dev="cali1")
+        host = node(ELSEWHERE, pod, rules=(rule(block),), links=(CALI1, IB0))
+        assert checked(host, **section).verdict == verdict
+
+    @pytest.mark.parametrize(("users", "verdict"), [("1000-60000", "ok"), ("0-0", "overlap")])
+    def test_the_user_of_what_is_forwarded(self, users: str, verdict: str) -> None:
+        """Linux forwards packets as user 0: those of pods never take the rule of another user."""
+        of_host = rule(priority=50, table=TABLE_MAIN, iif="lo")
+        host = node(ELSEWHERE, rules=(of_host, rule(others=(("uidrange", users),))))
+        assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict

@@ -1,0 +1,70 @@
+"""hostrouting.check.results: a report as data, and the address that it names as the node's."""
+
+import pickle
+
+from hostrouting.check.results import CheckReport
+from hostrouting.check.sentences import check_findings
+from hostrouting.model.prefix import IP, as_ip
+from hostrouting.model.route import Route
+from hostrouting.testing import ecmp_node
+from tests.support.topologies import IB0, address, checked, rule, vm_with
+
+
+def test_a_report_from_another_process() -> None:
+    """A report is data: another process has all of it."""
+    elsewhere = Route.to("0.0.0.0/0", dev="ib0", table=100)
+    report = checked(vm_with(elsewhere, rules=(rule(),), links=(IB0,)))
+    received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
+    assert received == report
+    assert str(received) == str(report)
+    assert check_findings(received) == check_findings(report)
+
+
+def test_the_address_of_the_node() -> None:
+    """Of several on the expected device, Linux writes the one in the network of the gateway."""
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)
+    second = address("10.1.0.4/24", "eth0")
+    assert checked(vm_with(default, addresses=(second,))).node_ips == {4: second.ip}
+
+
+def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
+    """Check a host with two uplinks: with this source in its default route, and with a next hop
+    that is out of use.
+    """
+    snapshot = ecmp_node().snapshot()
+    routes: list[Route] = []
+    for route in snapshot.routes:
+        if route.prefix.length:
+            routes.append(route)
+            continue
+        first, second = route.next_hops
+        hops = (first, second._replace(dead=is_dead))
+        routes.append(route._replace(prefsrc=source, next_hops=hops))
+    addresses = (address("10.255.0.4/32", "lo"), *snapshot.addresses)
+    return checked(snapshot._replace(routes=tuple(routes), addresses=addresses))
+
+
+def test_two_uplinks_have_no_node_ip() -> None:
+    """Linux chooses one of several next hops by a hash: where their sources differ, the node IP is
+    not known.
+    """
+    report = ecmp_report()
+    [note] = report.families[0].flaws
+    assert report.node_ips == {}
+    assert (note.name, note.severity, note.target) == ("node-ip", "note", "eth0 and eth1")
+    assert note.facts == {"family": 4, "addresses": ["10.0.0.4", "10.1.0.4"]}
+    assert note in check_findings(report)
+
+
+def test_the_source_of_the_default_route_is_the_node_ip() -> None:
+    """It is often an address on lo, which both uplinks share."""
+    report = ecmp_report(source=as_ip("10.255.0.4"))
+    assert report.node_ips == {4: as_ip("10.255.0.4")}
+    assert report.families[0].flaws == ()
+
+
+def test_the_only_next_hop_in_use_has_the_node_ip() -> None:
+    """A dead next hop is not one that Linux chooses."""
+    report = ecmp_report(is_dead=True)
+    assert report.node_ips == {4: as_ip("10.0.0.4")}
+    assert report.families[0].flaws == ()

@@ -1,0 +1,280 @@
+"""hostrouting.check.repair: the reason why no route of ours repairs a range, on hosts where it was
+wrong.
+"""
+
+from functools import partial
+
+import pytest
+
+from hostrouting.check.sentences import check_findings
+from hostrouting.model.prefix import Prefix, as_ip, ip_at, prefixes_between
+from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
+from tests.support.topologies import (
+    ETH1,
+    IB0,
+    WG1,
+    causes,
+    checked,
+    destinations,
+    main_with,
+    reasons,
+    rule,
+    vm_with,
+)
+
+CIDR = "172.16.0.0/16"
+ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
+node = partial(vm_with, links=(IB0, ETH1))
+"""A plain VM with these things."""
+
+
+def every_other_24(count: int) -> list[Route]:
+    """Routes by ib0 to every other /24 from 172.24.0.0. Each needs two routes to repair it, because
+    its own key is taken.
+    """
+    first = int(as_ip("172.24.0.0"))
+    prefixes = [Prefix.around(4, first + 512 * at, 24) for at in range(count)]
+    return [Route(prefix, (NextHop("ib0"),)) for prefix in prefixes]
+
+
+class TestRules:
+    """A rule decides before table main, or does not use all of its routes."""
+
+    def test_a_rule_before_table_main(self) -> None:
+        """Nothing that table main has comes before its decision."""
+        refusal = Route.to("10.0.0.0/15", type="blackhole", protocol=4)
+        host = node(refusal, ELSEWHERE, rules=(main_with(16), rule(priority=200)))
+        report = checked(host, "10.0.0.0/15")
+        cause = f"[rule {main_with(16)}] does not use every route of table main"
+        assert destinations(report) == []
+        assert reasons(report) == ["earlier-rule"]
+        assert causes(report) == [cause]
+
+    def test_a_rule_that_suppresses_every_route(self) -> None:
+        """No route is too specific there."""
+        default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253)
+        throw = Route.to(CIDR, type="throw", table=253)
+        host = node(throw, default)
+        others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
+        report = checked(host._replace(rules=(*others, main_with(32))))
+        assert reasons(report) == ["earlier-rule"]
+        assert causes(report) == ["no rule uses every route of table main"]
+
+    def test_a_rule_that_may_suppress_the_route_for_an_own_network(self) -> None:
+        """A longer route of table main would repair it, and the rule does not use that one."""
+        local = "172.16.0.0/17"
+        host = node(Route.to(local, type="local", dev="lo"))
+        others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
+        main = main_with(16, priority=32766)
+        report = checked(host._replace(rules=(*others, main)), local, expected_devs=["eth0"])
+        assert destinations(report) == []
+        assert reasons(report) == ["earlier-rule"]
+        assert causes(report) == [f"[rule {main}] does not use every route of table main"]
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            pytest.param((), id="alone"),
+            pytest.param((rule(dst="172.16.5.0/24", priority=50, table=TABLE_MAIN),), id="to"),
+            pytest.param((rule(priority=50, table=TABLE_MAIN, fwmark=1, fwmask=1),), id="mark"),
+        ],
+    )
+    def test_packets_of_pods(self, first: tuple[Rule, ...]) -> None:
+        """A rule before table main leads packets of pods away. A rule for table main that is not
+        about these packets changes nothing about that, as AWS VPC CNI has some.
+        """
+        host = node(ELSEWHERE, rules=(rule("10.244.1.0/24"), *first))
+        report = checked(host, "172.16.6.0/24", pod_cidrs=["10.244.1.0/24"])
+        assert reasons(report) == ["earlier-rule"]
+
+    def test_connections_that_escape_alone(self) -> None:
+        """Routes are looked for where plain packets escape. Where only connections do, this is
+        said.
+        """
+        by_source = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        lost = Route.to("172.16.5.0/24", dev="ib0")
+        report = checked(node(by_source, lost, rules=(rule("0.0.0.0/32"),)))
+        assert reasons(report) == ["not-proven"]
+        assert causes(report) == [
+            "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
+        ]
+
+    def test_packets_that_a_route_takes_and_does_not_make_fine(self) -> None:
+        """Others, with a mark, would still leave wrongly."""
+        marked = rule(priority=50, fwmark=1, fwmask=1)
+        report = checked(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,)))
+        assert reasons(report) == ["not-proven"]
+
+
+class TestKeys:
+    """Another route is as specific as a route can be."""
+
+    def test_a_holder_of_the_last_key_is_named(self) -> None:
+        """A route that Linux does not use now holds the key that a route of ours would need."""
+        dead = Route(Prefix.parse("172.16.5.1/32"), (NextHop("eth1", dead=True),), protocol=4)
+        report = checked(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.1/32")
+        assert reasons(report) == ["host-route"]
+        assert causes(report) == [f"[{dead}] is as specific as a route can be"]
+
+    def test_a_throw_to_one_address_is_named(self) -> None:
+        """A throw decides nothing, and is yet the route that no other comes before."""
+        throw = Route.to("172.16.5.1/32", type="throw")
+        report = checked(node(throw), "172.16.5.1/32")
+        assert reasons(report) == ["host-route"]
+        assert causes(report) == [f"[{throw}] is as specific as a route can be"]
+
+    def test_a_route_that_a_rule_suppresses_catches_nothing(self) -> None:
+        """What catches packets is to be deleted; that is not so for a route to the same prefix that
+        Linux would pass over.
+        """
+        stale = Route.to(CIDR, type="blackhole", protocol=4)
+        suppressed = Route.to(CIDR, dev="ib0", metric=5)
+        by_flannel = Route.to(CIDR, dev="flannel.1", table=300)
+        rules = (main_with(16), rule(priority=200, table=300))
+        links = (IB0, Link(name="flannel.1", index=20, kind="vxlan"))
+        report = checked(node(stale, suppressed, by_flannel, rules=rules, links=links))
+        [unrepairable] = report.families[0].repair.unrepairable
+        assert unrepairable.why.reason == "below-a-cni"
+        assert unrepairable.why.catching == (stale,)
+
+
+class TestTooMany:
+    """A repair that nobody would read is not proposed."""
+
+    def test_as_many_as_are_proposed(self) -> None:
+        """512 routes."""
+        report = checked(node(*every_other_24(256)), "172.24.0.0/13")
+        assert len(report.routes) == 512
+        assert reasons(report) == []
+        assert "more than 512 routes" not in "".join(map(str, check_findings(report)))
+
+    def test_more_than_are_proposed(self) -> None:
+        """The finding says how many are too many."""
+        report = checked(node(*every_other_24(257)), "172.24.0.0/13")
+        assert report.routes == ()
+        assert set(reasons(report)) == {"too-many"}
+        assert "more than 512 routes" in "".join(map(str, check_findings(report)))
+
+    def test_many_ipv6_routes_are_given_up_at_once(self) -> None:
+        """The search ends with the first route that is one too many. Kills: a search that doubles
+        with each level.
+        """
+        captures: list[Route] = []
+        for at in range(2_000):
+            somewhere = (0xFD00 << 112) + (at * 0x9E3779B97F4A7C15 << 40)
+            prefix = Prefix.around(6, somewhere, 24 + 7 * at % 105)
+            captures.append(Route(prefix, (NextHop("ib0"),), metric=9))
+        report = checked(node(BY_IPV6, *captures), "fd00::/8")
+        assert set(reasons(report)) == {"too-many"}
+
+
+class TestGateways:
+    """Without a gateway that Linux accepts, no route is proposed."""
+
+    def test_the_device_has_to_be_named(self) -> None:
+        """Where a tunnel's default route hides the card's, it is not known by which the repair
+        should lead.
+        """
+        by_tunnel = Route.to("0.0.0.0/0", dev="wg1")
+        host = node(by_tunnel, Route.to(CIDR, dev="ib0"), links=(IB0, WG1))
+        report = checked(host)
+        assert destinations(report) == []
+        assert reasons(report) == ["no-gateway"]
+        named = checked(host, expected_devs=["eth0", "eth9"])
+        assert [route.dev for route in named.routes] == ["eth0", "eth0"]
+
+    @pytest.mark.parametrize(
+        ("connected", "halves", "refused"),
+        [
+            pytest.param("2001:db8::/32", ["2001:db8:8000::/33"], ["2001:db8::/33"], id="as wide"),
+            pytest.param("2001:db8::/64", ["2001:db8::/33", "2001:db8:8000::/33"], [], id="longer"),
+        ],
+    )
+    def test_a_route_that_leads_to_its_own_gateway(
+        self, connected: str, halves: list[str], refused: list[str]
+    ) -> None:
+        """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So the
+        half around the gateway could not be added, unless a longer route still leads to the
+        gateway. The other half repairs its addresses all the same.
+        """
+        default = Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024)
+        to_gateway = Route.to(connected, dev="eth0", metric=256, protocol=2)
+        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
+        report = checked(node(default, to_gateway, escapes), "2001:db8::/32")
+        lacking: list[str] = []
+        for unsafe in report.families[0].repair.unrepairable:
+            if unsafe.why.reason == "no-gateway":
+                lacking += map(str, prefixes_between(6, unsafe.first, unsafe.last))
+                assert unsafe.why.cause == (
+                    "a repair needs a destination without the gateway 2001:db8::1, which Linux "
+                    "would no longer reach directly"
+                )
+        assert destinations(report) == halves
+        assert lacking == refused
+
+    def test_an_ipv4_gateway_that_linux_refuses(self) -> None:
+        """Linux looks for a gateway only by routes whose scope is link or host."""
+        host = node(Route.to(CIDR, dev="ib0"))
+        network = Prefix.parse("10.0.0.0/24")
+        others = [route for route in host.routes if route.prefix != network]
+        near = Route(Prefix.parse("10.0.0.1/32"), (NextHop("eth0"),), scope=SCOPE_UNIVERSE)
+        report = checked(host._replace(routes=(*others, near)))
+        assert destinations(report) == []
+        assert reasons(report) == ["no-gateway"]
+        assert causes(report) == [
+            "a repair needs an address or route on eth0 that reaches the gateway 10.0.0.1 directly"
+        ]
+
+    @pytest.mark.parametrize("is_on_link", [True, False])
+    def test_ipv6_gateways_that_linux_refuses(self, *, is_on_link: bool) -> None:
+        """No route is proposed that Linux refuses because of the way to its gateway: by another
+        device to one that is said to be on the link, else by another gateway.
+        """
+        hop = NextHop("eth0", as_ip("fd01::1"), onlink=is_on_link)
+        routes = [
+            Route(Prefix.parse("::/0"), (hop,), metric=1024),
+            Route.to("fd00::/8", dev="ib0", gateway="fe80::9", metric=1024),
+        ]
+        if not is_on_link:
+            routes.append(Route.to("fd01::/64", dev="eth0", metric=256))
+            routes.append(Route.to("fd01::1/128", dev="eth0", gateway="fe80::1", metric=1024))
+        report = checked(node(*routes), "fd44::/16")
+        assert destinations(report) == []
+        assert reasons(report) == ["no-gateway"]
+        assert causes(report) == [
+            "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
+        ]
+
+
+class TestSeveralReasons:
+    """What no route can repair has its own reason, whatever the others lack."""
+
+    LOCAL = Route.to("172.16.0.0/24", type="local", dev="lo", table=TABLE_LOCAL)
+    NETWORK = Route.to("172.30.0.0/16", dev="ib0")
+    ADDRESS = Route.to("172.20.1.1/32", dev="ib0")
+
+    @pytest.mark.parametrize(
+        ("more", "general"),
+        [
+            pytest.param([Route.to("0.0.0.0/0", dev="wg1")], "no-gateway", id="no gateway"),
+            pytest.param(every_other_24(257), "too-many", id="too many"),
+        ],
+    )
+    def test_without_routes(self, more: list[Route], general: str) -> None:
+        """Whether a gateway is missing, or too many routes would be needed, does not matter there."""
+        prohibit = rule(dst="172.17.0.0/16", priority=50, table=0, action="prohibit")
+        ways = (self.LOCAL, self.NETWORK, self.ADDRESS, *more)
+        host = node(*ways, rules=(prohibit,), links=(IB0, WG1))
+        ranges = ["172.16.0.0/24", "172.17.0.0/16", "172.20.1.1/32", "172.24.0.0/13"]
+        [family] = checked(host, *ranges).families
+        reason_at: dict[str, str] = {}
+        for unsafe in family.repair.unrepairable:
+            reason_at[str(ip_at(4, unsafe.first))] = unsafe.why.reason
+        assert reason_at["172.16.0.0"] == "earlier-rule"
+        assert reason_at["172.17.0.0"] == "earlier-rule"
+        assert reason_at["172.20.1.1"] == "host-route"
+        assert reason_at["172.30.0.0"] == general
+        assert set(reason_at.values()) == {"earlier-rule", "host-route", general}

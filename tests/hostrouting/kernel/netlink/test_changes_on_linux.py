@@ -1,0 +1,235 @@
+"""NetlinkBackend and Pyroute2Backend change routes as `ip` does, in private network namespaces: the
+same kernel, another program.
+"""
+
+import re
+
+import pyroute2
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from hostrouting.kernel.base import (
+    Outcome,
+    RouteRequest,
+    Verb,
+)
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import (
+    OURS,
+    PROTOCOL_KERNEL,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
+    NextHop,
+    Route,
+    RouteType,
+)
+from hostrouting.testing.strategies import prefixes
+from tests.support.commands import furnish, route_command
+from tests.support.examples import scaled
+from tests.support.namespace import Namespace, private_namespace
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+properties = settings(
+    max_examples=scaled(12), deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+GATEWAYS = {
+    4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"),
+    6: ("fd00:99::1", "fd00:99::2", "fd01::1"),
+}
+VERBS: tuple[Verb, ...] = ("add", "append", "delete")
+TYPES: tuple[RouteType, ...] = ("unicast", "unicast", "unicast", "blackhole", "throw")
+
+
+@st.composite
+def next_hops(draw: st.DrawFn, family: int) -> tuple[NextHop, ...]:
+    """One or two next hops. IPv4 may have a gateway of IPv6, and only a single one has none."""
+    count = draw(st.sampled_from([1, 1, 1, 2]))
+    has_gateway = count > 1 or draw(st.booleans())
+    is_on_link = draw(st.booleans())
+    hops: list[NextHop] = []
+    for _ in range(count):
+        hop = NextHop(draw(st.sampled_from(["eth0", "eth0", "ib0"])))
+        if has_gateway:
+            gateways = GATEWAYS[draw(st.sampled_from([family, family, 6]))]
+            gateway = as_ip(draw(st.sampled_from(gateways)))
+            hop = hop._replace(gateway=gateway, onlink=is_on_link)
+        if count > 1:
+            hop = hop._replace(weight=draw(st.integers(1, 256)))
+        hops.append(hop)
+    return tuple(hops)
+
+
+@st.composite
+def requests(draw: st.DrawFn, family: int) -> RouteRequest:
+    """Any request for a route that a message can express."""
+    block = Prefix.parse("192.0.2.0/30" if family == 4 else "2001:db8:9::/126")
+    own = as_ip("10.0.0.4" if family == 4 else "fd00:99::4")
+    kind = draw(st.sampled_from(TYPES))
+    hops = draw(next_hops(family)) if kind == "unicast" else ()
+    is_on_the_link = family == 4 and kind == "unicast" and not any(hop.gateway for hop in hops)
+    route = Route(
+        draw(prefixes(block)),
+        hops,
+        type=kind,
+        scope=SCOPE_LINK if is_on_the_link else SCOPE_UNIVERSE,
+        table=draw(st.sampled_from([254, 254, 100, 70000])),
+        metric=draw(st.sampled_from([5, 5, 4294967295])),
+        protocol=draw(st.sampled_from([OURS, OURS, 4])),
+        mtu=draw(st.sampled_from([None, None, 1400])),
+        prefsrc=draw(st.sampled_from([None, None, own])),
+    )
+    return RouteRequest(draw(st.sampled_from(VERBS)), route)
+
+
+def command_of(request: RouteRequest) -> str:
+    """The same request for `ip`."""
+    route = request.route
+    is_ipv4 = route.prefix.family == 4
+    is_on_link = any(hop.onlink for hop in route.next_hops)
+    onlink = " onlink" if is_on_link else ""
+    words = route_command(route._replace(mtu=None), onlink=onlink)
+    words = words.replace("route append", f"route {request.verb}")
+    options = f"proto {route.protocol}"
+    if is_ipv4:
+        words = words.replace("via fd", "via inet6 fd")
+        options += f" scope {route.scope}"
+    if route.prefsrc is not None:
+        options += f" src {route.prefsrc}"
+    if route.mtu:
+        options += f" mtu {route.mtu}"
+    if request.verb == "delete" and is_ipv4 and len(route.next_hops) == 1:
+        # Not a route that only begins with this next hop
+        words = re.sub("(?= via | dev )", " nexthop", words, count=1)
+    if request.verb == "delete" and not is_ipv4 and not route.has_gateway:
+        options += " via ::"  # the one without a gateway, and not all next hops of a device
+    return words.replace(f"proto {route.protocol}", options)
+
+
+def done_by(way: str, family: int, wanted: list[RouteRequest]) -> tuple[list[bool], list[Route]]:
+    """Which of the requests this program or backend carries out on a fresh host, and the routes
+    afterwards.
+    """
+    with (
+        private_namespace() as namespace,
+        namespace.inside(),
+        NetlinkBackend() as netlink,
+        pyroute2.IPRoute() as handle,
+        Pyroute2Backend(handle) as by_pyroute2,
+    ):
+        furnish(namespace)
+        if way == "ip":
+            commands = [command_of(request).split() for request in wanted]
+            done = [namespace.ip(f"-{family}", *words).returncode == 0 for words in commands]
+        else:
+            backend = netlink if way == "netlink" else by_pyroute2
+            done = [outcome.ok for outcome in backend.change(wanted)]
+        routes = netlink.snapshot(family=family).routes
+    return done, [route for route in routes if route.protocol != PROTOCOL_KERNEL]
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@properties
+@given(data=st.data())
+def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
+    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused;
+    also by pyroute2.
+    """
+    wanted = data.draw(st.lists(requests(family), min_size=1, max_size=8))
+    expected = done_by("ip", family, wanted)
+    assert done_by("netlink", family, wanted) == expected
+    assert done_by("pyroute2", family, wanted) == expected
+
+
+def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
+    """Of a list that takes many messages, each refusal is that of its own request, and all others
+    are done.
+    """
+    wanted: list[Route] = []
+    accepted: set[Route] = set()
+    for place in range(1000):
+        is_refused = place % 7 == 3
+        gateway = "203.0.113.1" if is_refused else f"10.0.0.{place % 3 + 1}"
+        network = f"20.{place >> 8}.{place & 255}.0/24"
+        route = Route.to(network, dev="eth0", gateway=gateway, metric=place % 2, protocol=OURS)
+        wanted.append(route)
+        if not is_refused:
+            accepted.add(route)
+    outcomes = backend.change(RouteRequest("add", route) for route in wanted)
+    assert [outcome.ok for outcome in outcomes] == [route in accepted for route in wanted]
+    assert outcomes[0] == Outcome(RouteRequest("add", wanted[0]))
+    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
+    assert present == accepted
+
+
+TO_ONE = Route.to("1.0.0.0/8", dev="eth0")
+TO_2001 = Route.to("2001::/16", dev="eth0")
+REFUSED_BY_LINUX = {
+    "a gateway that is not near": (
+        Route.to("1.0.0.0/8", dev="eth0", gateway="9.9.9.9"),
+        "gateway-not-on-link",
+        "Nexthop has invalid gateway",
+    ),
+    "no such device": (
+        Route.to("1.0.0.0/8", dev="a-name-of-16-byte"),
+        "no-such-device",
+        "device a-name-of-16-byte does not exist",
+    ),
+    "IPv6 is off there": (
+        Route.to("fd00:9::/64", dev="ib0", metric=1024),
+        "refused",
+        "IPv6 is disabled on nexthop device",
+    ),
+}
+NOT_A_REQUEST = {
+    "a preference": (TO_2001._replace(preference="high"), "cannot be requested"),
+    "an expiry": (TO_2001._replace(expired=False), "cannot be requested"),
+    "a nexthop object": (
+        Route.to("1.0.0.0/8")._replace(nexthop_id=5),
+        "cannot be requested",
+    ),
+    "a negative metric": (
+        TO_ONE._replace(metric=-1),
+        "metric -1 is not in 0..4294967295",
+    ),
+    "IPv6 by IPv4": (
+        Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"),
+        "cannot have an IPv4 gateway",
+    ),
+    "a weight of 0": (
+        TO_ONE._replace(next_hops=(NextHop("eth0", weight=0), NextHop("ib0"))),
+        "not in 1..256",
+    ),
+    "too many next hops": (
+        TO_ONE._replace(next_hops=(NextHop("eth0"),) * 3000),
+        "3000 next hops do not fit",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("route", "kind", "words"), REFUSED_BY_LINUX.values(), ids=REFUSED_BY_LINUX
+)
+def test_a_refusal_says_why(
+    namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str
+) -> None:
+    """A refusal has its kind, and a sentence with the route and the kernel's own words."""
+    namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
+    [outcome] = backend.change([RouteRequest("add", route)])
+    assert outcome.error is not None
+    assert outcome.error.kind == kind
+    assert str(outcome.error).startswith(f"cannot add {route}")
+    assert words in str(outcome.error)
+
+
+@pytest.mark.parametrize(("route", "words"), NOT_A_REQUEST.values(), ids=NOT_A_REQUEST)
+def test_what_no_message_can_express(backend: NetlinkBackend, route: Route, words: str) -> None:
+    """It is refused before Linux is asked, with a sentence that says what is wrong."""
+    [outcome] = backend.change([RouteRequest("add", route)])
+    assert outcome.error is not None
+    assert outcome.error.kind == "invalid"
+    assert str(outcome.error).startswith(f"cannot add {route}")
+    assert words in str(outcome.error)
