@@ -228,7 +228,7 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion,
     judged.
     """
     for name, prefix in not_judged(judge.fib, [PLAIN, *packets_of_pods(judge)]):
-        is_about = any(prefix in block or block in prefix for block in blocks)
+        is_about = any(prefix.overlaps(block) for block in blocks)
         if is_about or prefix.length == 0:
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last

@@ -164,7 +164,7 @@ def _has_pods(judge: Judge, block: Prefix) -> bool:
     if judge.pods or block.length == width_of(block.family):
         return False
     for dev, place in judge.devices.places_of_pods:
-        if place in block and dev not in judge.uplinks.devs:
+        if place.overlaps(block) and dev not in judge.uplinks.devs:
             return True
     return False
 

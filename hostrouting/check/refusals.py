@@ -76,7 +76,7 @@ class Refusals:
 
         Field states: calico-services-refused-and-named, refused-by-configured-services.
         """
-        return any(prefix in services or services in prefix for services in self._services)
+        return any(prefix.overlaps(services) for services in self._services)
 
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
         """Whether the range is this CNI's: it has a device, and one of three things shows the rest.

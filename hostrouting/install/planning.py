@@ -136,7 +136,7 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
 
 def _overlaps(prefix: Prefix, cidrs: Iterable[Network]) -> bool:
     """Whether the prefix has an address in one of these CIDRs."""
-    return any(prefix in cidr or cidr in prefix for cidr in map(Prefix.of, cidrs))
+    return any(prefix.overlaps(Prefix.of(cidr)) for cidr in cidrs)
 
 
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:

@@ -101,6 +101,10 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         free = _WIDTH[self.family] - self.length
         return block.first >> free == self.first >> free
 
+    def overlaps(self, other: "Prefix") -> bool:
+        """Whether the blocks have an address in common: then one contains the other."""
+        return other in self or self in other
+
     def halves(self) -> "tuple[Prefix, Prefix]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
         lower = type(self)(self.family, self.first, self.length + 1)

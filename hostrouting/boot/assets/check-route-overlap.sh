@@ -1353,7 +1353,7 @@ function judge_rule(low, high,   c) {
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
 # the block, those of routes that name such a source, and expected ones without an address, for
 # which Linux takes any; but no device of a CNI. Connections to the pods of this node may have the
-# address of such a device. A block with a route to a pod is that of pods.
+# address of such a device. A block that overlaps with a route to pods is that of pods.
 function find_their_devices(   i, k, hex, to_pods) {
   their_devices = to_pods = NONE
   are_for_pods = 0
@@ -1364,7 +1364,8 @@ function find_their_devices(   i, k, hex, to_pods) {
       their_devices = union(their_devices, "/" address_dev[i] "/")
   for (i = 1; i <= nears && first != last; i++) {
     k = near[i]
-    if (first <= route_first[k] && route_last[k] <= last) to_pods = union(to_pods, route_devices[k])
+    if (route_prefix[k] == "default" || last < route_first[k] || route_last[k] < first) continue
+    to_pods = union(to_pods, route_devices[k])
   }
   to_pods = union(to_pods, their_devices)
   are_for_pods = without(to_pods, devices_of_cnis) != to_pods

@@ -427,6 +427,14 @@ the rule for VRFs before the one for table local
 a rule for the sources of pods, whose addresses are in no device of this host
   {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.0.0/16 lookup 100; route add default dev eth1 table 100
   undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.0.0/16 lookup 100;
+a rule for a part of the pods' network
+  link add cni0 type bridge; link set cni0 up; route add 172.20.64.0/18 dev cni0
+  rule add pref 9 from 172.20.96.0/20 lookup 100; route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.96.0/20 lookup 100;
+a rule for sources beside the pods' network
+  link add cni0 type bridge; link set cni0 up; route add 172.20.64.0/18 dev cni0; route add default dev cni0 metric 99
+  rule add pref 9 from 172.20.0.0/18 lookup 100; route add default dev eth1 table 100
+  ok
 a rule for the source of one pod, as a CNI adds it
   {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.1.5 lookup 100; route add default dev eth1 table 100
   ok
@@ -444,7 +452,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 38
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 40
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -542,6 +550,9 @@ def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, comman
     assert engines.verdict != "ok"
 
 
+BY_TWO_HOPS = "route replace default nexthop via 10.0.0.1 dev eth0 nexthop dev eth0"
+
+
 @pytest.mark.parametrize(
     ("family", "commands", "verdict"),
     [
@@ -554,8 +565,7 @@ def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, comman
         ),
         (
             IPV4,
-            "route replace default nexthop via 10.0.0.1 dev eth0 nexthop dev eth0"
-            + "; route append default via 10.0.0.7 dev eth1 onlink",
+            f"{BY_TWO_HOPS}; route append default via 10.0.0.7 dev eth1 onlink",
             "ok",
         ),
         (

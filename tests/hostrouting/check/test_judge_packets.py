@@ -172,6 +172,31 @@ class TestSources:
         host = node(way, rules=(rule(**selectors),), addresses=(second,))
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize(
+        ("route", "verdict"),
+        [
+            pytest.param(Route.to("10.9.0.0/24", dev="cni0"), "undecided", id="pods here"),
+            pytest.param(
+                Route.to("10.9.0.0/24", dev="cni0", gateway="10.9.0.1"), "undecided", id="as Cilium"
+            ),
+            pytest.param(Route.to("10.9.0.0/25", dev="cni0"), "ok", id="beside them"),
+            pytest.param(
+                Route.to("10.9.0.0/24", dev="cni0", gateway="10.8.0.1"), "ok", id="a router"
+            ),
+            pytest.param(
+                Route.to("0.0.0.0/0", dev="cni0", table=100, metric=9), "ok", id="any address"
+            ),
+        ],
+    )
+    def test_a_rule_for_a_part_of_the_pods(self, route: Route, verdict: str) -> None:
+        """Pods of this node may have addresses in the part. Cilium names an address of its own as
+        the gateway to all of them.
+        """
+        own = address("10.9.0.1/32", "cni0")
+        rules = (rule("10.9.0.128/25"),)
+        host = node(ELSEWHERE, route, rules=rules, links=(IB0, CNI0), addresses=(own,))
+        assert checked(host).verdict == verdict
+
     @pytest.mark.parametrize("is_reversed", [False, True])
     def test_the_order_of_addresses_decides_nothing(self, *, is_reversed: bool) -> None:
         """If Linux may choose one of several sources, one that a rule selects leaves the verdict
