@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
-from hostrouting.check.repair import not_repaired, propose_repair
+from hostrouting.check.repair import propose_repair
 from hostrouting.check.results import (
     CheckReport,
     Escape,
@@ -29,6 +29,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sentences import OWN_PODS, find_doubts
 from hostrouting.check.sources import node_ip, node_sources
+from hostrouting.check.unrepairable import not_repaired
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib
 from hostrouting.fib.not_judged import not_judged

@@ -170,12 +170,13 @@ def as_ipv4(block: Prefix) -> Prefix | None:
 
 
 _RANGES = "0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0.0.0.0/96 fe80::/10 ff00::/8"
-_RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
+RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
+"""The blocks of which no address can have a static route or be a router's address."""
 
 
 def is_reserved(block: Prefix) -> bool:
-    """Whether no address of this block can have a static route or be a router's address."""
-    return any(block in reserved for reserved in _RESERVED)
+    """Whether the block lies in a reserved one."""
+    return any(block in reserved for reserved in RESERVED)
 
 
 # How they are read from JSON.
