@@ -13,8 +13,9 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import AGAIN, find_faults, find_openings
+from hostrouting.boot.health import find_faults
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
+from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
@@ -220,7 +221,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         state: State = "broken"
         gated = gated_on_disk(host.files)
         plan = ask(lambda: _restoring(host, enforced), None)
-        faults = ask(lambda: find_openings(host, gated), no_faults)
+        faults = ask(lambda: judge_gates(host, gated).findings, no_faults)
     else:
         plan = ask(lambda: _plan_of(host, config), None)
         state = _state_of(plan)

@@ -34,6 +34,7 @@ _UNCLEAR = {
     "encap": ENCAPSULATED,
     "no-hops": NOT_LISTED,
     "object": "several routes use its nexthop object",
+    "lo": "by lo, so Linux may pass over it",
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
@@ -130,14 +131,12 @@ def _words_of_ip() -> Iterator[str]:
     """Its errors and the selectors of rules; encapsulations that keep the destination; and the
     addresses that each host has.
     """
-    for number, name in IP_PROTOCOLS.items():
-        yield f"names ipproto {number} {name}"
+    protocols = [f"{number} {name}" for number, name in IP_PROTOCOLS.items()]
+    yield f"names ipproto {' '.join(protocols)}"
     for kind, words in _WORDS_OF_ERRORS.items():
         yield f"error {kind} {words}"
-    for word in SELECTORS:
-        yield f"selector {word}"
-    for encapsulation in sorted(KEEPS_DESTINATION):
-        yield f"keeps-destination {encapsulation}"
+    yield f"selectors {' '.join(SELECTORS)}"
+    yield f"keep-destination {' '.join(sorted(KEEPS_DESTINATION)).replace('encap ', '')}"
     for prefixes in EVERYWHERE.values():
         for prefix in prefixes:
             if prefix.last:
@@ -152,13 +151,12 @@ def _cnis() -> Iterator[str]:
         for device in cni.devices:
             for kind in device.kinds:
                 yield f"cni {_word(cni.name)} {device.use} {kind} {device.pattern}"
+                if device.pattern in POD_NETWORKS:
+                    yield f"cni {_word(cni.name)} pod {kind} {device.pattern}"
         others = ("any",) if cni.serves is None else (BRIDGE_PLUGIN, *cni.serves)
-        for other in others:
-            yield f"serves {_word(cni.name)} {_word(other)}"
+        yield f"serves {_word(cni.name)} {' '.join(map(_word, others))}"
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal)
-    for dev in POD_NETWORKS:
-        yield f"pods {dev}"
     for family, shortest in POD_BLOCK.items():
         yield f"pod-block {family} {shortest}"
 

@@ -36,7 +36,7 @@ class Step(NamedTuple):
     name: str
     text: str
     is_required: bool
-    """Whether a gated unit starts only if the step succeeds; if not, the step is `wanted`."""
+    """Whether a gated unit starts only if the step succeeds; if not, it is `wanted`."""
 
     @property
     def file(self) -> File:
@@ -50,7 +50,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
     A run can be killed between any two of them. The configuration comes first, so that the next run
     can read it; then each script before what runs it: the steps, the gate, the units; the drop-ins
-    come last. But a step that is only wanted comes after the gate: until gate.sh names the step,
+    come last. But a step that is not required comes after the gate: until gate.sh names the step,
     its failure would refuse a start, and gate.sh lets a unit start if the step is missing.
     """
     if is_nothing(config):
@@ -60,16 +60,16 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     gated = gated_units(config)
     steps = [*steps_of(config)]
     required = [step for step in steps if step.is_required]
-    wanted = [step for step in steps if not step.is_required]
+    optional = [step for step in steps if not step.is_required]
     services = [UNIT_OF[step.name] for step in steps]
     files = [File(HostLayout.config_path, render_config(config))]
     files += [step.file for step in required]
     if gated:
         gate = scripts.render_gate_script(
-            [step.name for step in required], [step.name for step in wanted]
+            [step.name for step in required], [step.name for step in optional]
         )
         files.append(File(HostLayout.gate_path, gate, _SCRIPT))
-    files += [step.file for step in wanted]
+    files += [step.file for step in optional]
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
         services.append(HostLayout.guard_unit)
@@ -113,6 +113,6 @@ def steps_of(config: HostRoutingConfig) -> Iterator[Step]:
         yield Step(HostLayout.routes_step, text, has_routes)
     if check.cidrs:
         text = scripts.render_check_script(config)
-        yield Step(HostLayout.check_step, text, check.mode == "STRICT")
+        yield Step(HostLayout.check_step, text, check.is_strict)
     if config.probe_rewrite.enabled:
         yield Step(HostLayout.probe_step, scripts.render_probe_script(config), is_required=False)

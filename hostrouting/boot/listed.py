@@ -29,13 +29,9 @@ def class_settings() -> Iterator[str]:
         "bridge": {BRIDGE},
     }
     for name, kinds in classes.items():
-        for kind in sorted(kinds):
-            yield f"kind {kind} {name}"
-    for number, word in ((ARPHRD_INFINIBAND, "infiniband"), (ARPHRD_LOOPBACK, "loopback")):
-        yield f"link-type {number} dead-end"
-        yield f"link-type {word} dead-end"
-    yield f"link-type {ARPHRD_ETHERNET} card"
-    yield "link-type ether card"
+        yield f"kind {name} {' '.join(sorted(kinds))}"
+    yield f"link-type dead-end {ARPHRD_INFINIBAND} infiniband {ARPHRD_LOOPBACK} loopback"
+    yield f"link-type card {ARPHRD_ETHERNET} ether"
 
 
 def name_settings() -> Iterator[str]:

@@ -1,11 +1,10 @@
-"""The files of ours that a host has, wanted or not, and what else lies where they are.
+"""The files of ours that a host has, whatever its configuration.
 
-`files` says which ones a configuration wants. Nothing is changed here.
+`files` says which ones a configuration asks for. Nothing is changed here.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 from collections.abc import Iterator
@@ -13,15 +12,15 @@ from contextlib import suppress
 
 from hostrouting.boot import units
 from hostrouting.boot.files import UNIT_OF
-from hostrouting.boot.unit_names import UNIT_PATH, drop_in_folders, loaded_pattern
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_masked, is_ours
 from hostrouting.host.layout import HostLayout
 
 _REQUIRED = re.compile(r"(?m)^required=\((.*?)\)")
-"""The line of gate.sh with the steps that have to succeed."""
+"""The line of gate.sh with the steps that have to succeed, as `scripts.render_gate_script` writes
+it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
+"""
 
 
 def writer_of(files: Files) -> str:
@@ -33,27 +32,38 @@ def writer_of(files: Files) -> str:
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal: what a writer that was killed
-    has left, drop-ins, units, the steps that gate.sh does not require, then each script after what
-    runs it, and config.json last.
+    """Every path of ours that this host has, in the order of removal.
+
+    1. what a writer that was killed has left,
+    2. the drop-ins, and the links and files of our units,
+    3. the steps that gate.sh does not require, and the settings of networkd,
+    4. each script after what runs it: the guard's, gate.sh, the steps that it requires,
+    5. the file that opens the gate, which would open the next one,
+    6. config.json, which says that the others are ours.
     """
     drop_ins = [HostLayout.drop_in_path(unit) for unit in _units_with_drop_ins(files)]
-    unit_paths = [HostLayout.unit_path(unit) for unit in units.UNITS]
-    links = [HostLayout.enabled_path(unit) for unit in units.UNITS]
-    early = wanted_step_paths(files)
-    steps = [HostLayout.step_path(step) for step in UNIT_OF]
-    late = [path for path in steps if path not in early]
-    others = [*early, HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *late]
+    optional = optional_step_paths(files)
+    required = [path for path in map(HostLayout.step_path, UNIT_OF) if path not in optional]
+    scripts = [
+        *optional,
+        HostLayout.networkd_path,
+        HostLayout.guard_path,
+        HostLayout.gate_path,
+        *required,
+    ]
     config_path = HostLayout.config_path
-    written = (*drop_ins, *unit_paths, *links, *others, config_path)
+    written = [*drop_ins, *scripts, config_path]
+    for unit in units.UNITS:
+        written += [HostLayout.unit_path(unit), HostLayout.enabled_path(unit)]
+
     paths = [path for path in map(leftover, written) if _is_left_by_us(files, path)]
     paths += [path for path in drop_ins if is_ours(files, path)]
     for unit in units.UNITS:
-        paths += _owned_unit(files, unit)
-    paths += [path for path in others if is_ours(files, path)]
+        paths += _paths_of_unit(files, unit)
+    paths += [path for path in scripts if is_ours(files, path)]
     has_config = files.look(config_path) is not None
     if (paths or has_config) and files.look(HostLayout.opening_path):
-        paths.append(HostLayout.opening_path)  # it would open the next gate
+        paths.append(HostLayout.opening_path)
     if has_config:
         paths.append(config_path)
     return tuple(paths)
@@ -77,15 +87,20 @@ def _units_with_drop_ins(files: Files) -> list[str]:
     return [name.removesuffix(".d") for name in names if name.endswith(".d")]
 
 
-def _owned_unit(files: Files, unit: str) -> Iterator[str]:
-    """The link that starts a unit of ours at boot, and the unit. Neither if another program's unit
-    has the name; if the administrator has masked it, the mask stays.
+def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
+    """The link that starts a unit of ours at boot, and the unit's file.
+
+    If the file is missing, or if the administrator has masked it, only the link is ours. If it is
+    another program's, so is the link.
     """
-    path, link = HostLayout.unit_path(unit), HostLayout.enabled_path(unit)
+    path = HostLayout.unit_path(unit)
+    link = HostLayout.enabled_path(unit)
     has_ours = is_ours(files, path)
-    if files.look(path) is not None and not has_ours and not is_masked(files, path):
+    is_foreign = files.look(path) is not None and not has_ours and not is_masked(files, path)
+    if is_foreign:
         return
-    if not File(link, target=path).differs(files):
+    has_link = not File(link, target=path).differs(files)
+    if has_link:
         yield link
     if has_ours:
         yield path
@@ -103,7 +118,9 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
 
 
 def text_at(files: Files, path: str) -> str:
-    """The text of a file; empty if there is none, or something else."""
+    """The text of a file; empty if there is none, or something else, which `read` would follow or
+    refuse.
+    """
     entry = files.look(path)
     if entry is None or entry.kind != "file":
         return ""
@@ -118,69 +135,9 @@ def required_steps(files: Files) -> tuple[str, ...] | None:
     return tuple(line[1].split())
 
 
-def wanted_step_paths(files: Files) -> tuple[str, ...]:
+def optional_step_paths(files: Files) -> tuple[str, ...]:
     """The paths of the steps of ours that the installed gate.sh does not require."""
     required = required_steps(files)
     if required is None:
         return ()
     return tuple(HostLayout.step_path(step) for step in UNIT_OF if step not in required)
-
-
-def drop_ins_of(files: Files, unit: str) -> tuple[str, ...]:
-    """The drop-ins that systemd will read for this unit, in its order."""
-    by_name: dict[str, str] = {}
-    for folder in drop_in_folders(unit):
-        for name in files.names(folder):
-            if name.endswith(".conf"):
-                by_name.setdefault(name, f"{folder}/{name}")
-    return tuple(path for _, path in sorted(by_name.items()))
-
-
-def instances_with_drop_ins(files: Files, template: str) -> tuple[str, ...]:
-    """The instances of a template that have drop-ins of their own."""
-    instances: list[str] = []
-    for folder in UNIT_PATH:
-        names = fnmatch.filter(files.names(folder), f"{loaded_pattern(template)}.d")
-        instances += [name.removesuffix(".d") for name in names]
-    return tuple(dict.fromkeys(name for name in instances if name != template))
-
-
-def open_folders(files: Files) -> Iterator[Finding]:
-    """Folders of ours in which others than root can replace what root runs; gate.sh then runs no
-    step.
-    """
-    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
-        entry = files.look(folder)
-        if entry is not None and entry.is_open_to_others:
-            sentence = f"users other than root can write to {folder}, and root runs what is there"
-            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
-            yield Finding("file", "error", sentence, folder, remedy)
-
-
-def foreign_steps(files: Files) -> tuple[str, ...]:
-    """The scripts in gate.d that are not ours; they also hold gated units back."""
-    folder = HostLayout.gate_directory
-    ours = {f"{step}.sh" for step in UNIT_OF}
-    foreign: list[str] = []
-    for name in files.names(folder):
-        is_step = name.endswith(".sh") and not name.startswith(".")  # as *.sh in bash
-        if is_step and name not in ours:
-            foreign.append(f"{folder}/{name}")
-    return tuple(foreign)
-
-
-def why_not_run(files: Files, step: str) -> tuple[str, Remedy | None]:
-    """Why gate.sh does not run this step, and the remedy; empty if it does."""
-    entry = files.look(step)
-    if entry is None:
-        return "", None
-    if entry.kind == "link":
-        return f"{step} is a link", Remedy("put a copy of the file in its place")
-    if entry.kind != "file":
-        return f"{step} is not a file", Remedy("move it away")
-    repair = Remedy(command=f"chown root {step} && chmod 644 {step}")
-    if not entry.is_trusted:
-        return f"{step} does not belong to root", repair
-    if entry.is_open_to_others:
-        return f"users other than root can write to {step}", repair
-    return "", None

@@ -243,13 +243,12 @@ def _check_once(
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
     require_cidrs(config)
-    cidrs = config.route_overlap.cidrs
-    versions = {cidr.version for cidr in cidrs}
-    near = [Prefix.of(cidr) for cidr in cidrs]
+    near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
     # A repair of the configuration asks what holds the keys of its routes.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
+    families = {prefix.family for prefix in near}
     snapshot = backend.snapshot(
-        family=versions.pop() if len(versions) == 1 else None, reached=True, near=near
+        family=families.pop() if len(families) == 1 else None, reached=True, near=near
     )
     snapshot = snapshot._replace(name_servers=name_servers)
     judges = _judges(snapshot, config.route_overlap)

@@ -131,20 +131,22 @@ def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
 
 def find_defaults(fib: Fib) -> Iterator[Default]:
     """All default routes for plain packets, in the order of the lookup."""
+    every = Prefix(fib.family, 0, 0)
+    halves = every.halves()
     for applied in fib.applied_rules():
         # A rule for some destinations is not about all packets, even if its table has a default.
         if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
-        for route in _defaults_in(applied.table, Prefix(fib.family, 0, 0)):
+        for route in _defaults_in(applied.table, every, halves):
             yield Default(route, is_used=effect_of(applied.rule, route) != "suppressed")
 
 
-def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
+def _defaults_in(table: Table, every: Prefix, halves: tuple[Prefix, Prefix]) -> Iterator[Route]:
     """The default routes of a table; routes to both halves of all addresses are one of them."""
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
-    lower, upper = (table.routes_to(half) for half in every.halves())
+    lower, upper = map(table.routes_to, halves)
     if lower and upper and lower[0].type == upper[0].type == "unicast":
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
 

@@ -7,12 +7,13 @@
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
 Theory of operation. The engine says by which route and which devices packets leave. Here that is
-judged, by two lists of rules. Each list has an order; the first rule with an opinion decides, and
-the last always has one:
+judged, by lists of rules. Each list has an order; the first rule with an opinion decides, and the
+last always has one:
 
 - `RULES_FOR_ROUTES` look at what the route does: it refuses, it keeps packets on this host, or it
   is of a kind that is not judged. The last one asks about each device by which packets may leave.
 - `RULES_FOR_DEVICES` look at one such device. The last one says that packets escape by it.
+- `RULES_FOR_CNI_DEVICES` look at one that is a CNI's. The last one says that it is fine.
 
 Rules see only the route, never the CIDR that is asked about, so splitting a CIDR cannot make a part
 worse, and the verdict of a union is the worst of its parts.
@@ -44,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
@@ -80,6 +81,10 @@ NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowed
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 
 
+CniRows: TypeAlias = "list[tuple[Cni, Device]]"
+"""Rows of the table of CNIs, each with its CNI."""
+
+
 class RouteAndPackets(NamedTuple):
     """A route, and what is known of the packets that take it."""
 
@@ -109,7 +114,7 @@ class Judge:
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
-        self._opinions: dict[tuple[int, str], tuple[Route, Opinion]] = {}
+        self._opinions: dict[tuple[int, Packets], tuple[Route, Opinion]] = {}
         """By the identity of a route, and by the packets. To hash a route takes longer than to
         judge most of them. The route is kept alive, so that no other one gets its identity.
         """
@@ -120,7 +125,7 @@ class Judge:
         if route is None:
             return _without_a_route(decision)
         # Each address in table local splits a range: the same route is judged on both sides of it.
-        key = (id(route), packets.value)
+        key = (id(route), packets)
         if key not in self._opinions:
             taken = RouteAndPackets(route, self.fib.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
@@ -216,6 +221,8 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
         # First, because it is certain, and of equal opinions the first decides.
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.insert(0, Opinion(Grade.DOUBT, "doubtful-route", reason))
+    if len(opinions) == 1:
+        return opinions[0]
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     return _naming_all(worst, opinions)
 
@@ -333,19 +340,19 @@ def _doubt_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
 
     There is no doubt
 
-    - about a single address, or one in a network of the device: it may be a neighbour;
+    - about a single address, or a network of the device: these may be neighbours;
     - about a default route, which is not for neighbours;
     - if whoever made the route knows the link;
     - if `allowedDevs` has the device, because that says that all addresses are neighbours.
     """
     route = taken.route
-    if not taken.is_wide or dev in judge.devices.devs_with_network_over(route.prefix):
+    if not taken.is_wide or route.prefix.length == 0:
         return None
-    if route.prefix.length == 0 or route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK:
-        return None
-    if judge.is_allowed(dev):
+    if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
+        return None
+    if dev in judge.devices.devs_with_network_over(route.prefix):
         return None
     return Opinion(Grade.DOUBT, "doubtful-route", NO_GATEWAY.format(route=route, dev=dev))
 
@@ -367,114 +374,12 @@ def allowed_by_configuration(judge: Judge, dev: str, _: RouteAndPackets) -> Opin
     return None
 
 
-def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> list[tuple[Cni, Device]]:
-    """The CNIs' rows for the device that fit these packets.
-
-    A pod's device is for single addresses, and a device for marked packets only for those that a
-    mark or a CNI's device has selected. Field states: cni-ptp-wide, dual-stack-wide-route-by-a-pod;
-    antrea-egress.
-    """
-    rows: list[tuple[Cni, Device]] = []
-    for cni, row in judge.devices.cni_rows(dev):
-        if row.use == "pod" and taken.is_wide:
-            continue
-        if row.use == "marked" and taken.packets is Packets.PLAIN:
-            continue
-        rows.append((cni, row))
-    return rows
-
-
-def bridge_with_a_card(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A CNI's bridge has a network card as a port: packets may reach pods, or the network
-    of the card.
-
-    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
-    """
-    card = judge.devices.card_in_bridge.get(dev)
-    if card is None or not _fitting_rows(judge, dev, taken):
-        return None
-    reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
-    return Opinion(Grade.DOUBT, "doubtful-route", reason)
-
-
-def inside_another_network(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
-
-    The CNI is gone, or its networks were chosen badly: the neighbours there are lost. A route for a
-    single address is not in doubt: pods may have addresses of the uplink's network, and Calico can
-    lead to other nodes by wireguard.cali, one by one.
-
-    Field states: flannel-stale-route-over-cni0, cilium-pool-is-the-node-subnet.
-    """
-    if not taken.is_wide or not _fitting_rows(judge, dev, taken):
-        return None
-    for owner in judge.devices.devs_with_network_over(taken.route.prefix):
-        is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
-        if is_rival and owner != dev:
-            reason = f"{dev} beside the network of {owner}"
-            return Opinion(Grade.DOUBT, "two-cnis", reason)
-    return None
-
-
-def beside_another_cni(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A CNI's device leads to many pods, while the pods of this node are another CNI's.
-
-    A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
-    have made it leads to the pods of the other (`_leads_to_pods_of`).
-
-    Field states: cni0-left-beside-calico, flannel-beside-cilium; canal-own-block is fine.
-    """
-    makers = [
-        (cni, row)
-        for cni, row in _fitting_rows(judge, dev, taken)
-        if row.use in {"network", "bridge"}
-    ]
-    if not makers:
-        return None
-    for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
-        if not any(_leads_to_pods_of(pods_cni, cni, row) for cni, row in makers):
-            reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
-            return Opinion(Grade.DOUBT, "two-cnis", reason)
-    return None
-
-
-def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
-    """Whether this device of a CNI can lead to the pods of another one.
-
-    Every CNI may have attached its own pods with the plain bridge plugin. A CNI that serves any
-    other (`serves` is None) does so by its tunnels, and not by its bridge.
-    """
-    if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
-        return True
-    if cni.serves is None:
-        return row.use == "network"
-    return pods_cni.name in cni.serves
-
-
 def device_of_a_cni(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """Packets leave by a device of a known CNI, which knows what to do with them.
-
-    Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
-    """
+    """A device of a known CNI has rules of its own: it is fine, unless the CNI may be gone."""
     rows = _fitting_rows(judge, dev, taken)
     if not rows:
         return None
-    return Opinion(Grade.FINE, "allowed", _named(judge, dev, rows))
-
-
-def _named(judge: Judge, dev: str, rows: list[tuple[Cni, Device]]) -> str:
-    """The patterns of these rows with the names of the CNIs.
-
-    Of several CNIs, those are named that have other devices here, too: so they run.
-    """
-    if len(rows) > 1:
-        running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
-        rows = running or rows
-    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
-    allowances: list[str] = []
-    for pattern, names in by_pattern.items():
-        allowances.append(f"{pattern} ({spoken(names, last='or')})")
-    return spoken(allowances, last="or")
+    return first_opinion(RULES_FOR_CNI_DEVICES, judge, dev, taken, rows)
 
 
 def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
@@ -504,11 +409,127 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None]
     bridge_to_pods_elsewhere,
     expected,
     allowed_by_configuration,
-    bridge_with_a_card,
-    inside_another_network,
-    beside_another_cni,
     device_of_a_cni,
     card_that_may_be_meant,
     escapes_by_the_device,
+)
+"""In the order in which they are asked; the last always has an opinion."""
+
+
+# The rules for a device of a CNI.
+
+
+def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> CniRows:
+    """The CNIs' rows for the device that fit these packets.
+
+    A pod's device is for single addresses, and a device for marked packets only for those that a
+    mark or a CNI's device has selected. Field states: cni-ptp-wide, dual-stack-wide-route-by-a-pod;
+    antrea-egress.
+    """
+    rows: CniRows = []
+    for cni, row in judge.devices.cni_rows(dev):
+        if row.use == "pod" and taken.is_wide:
+            continue
+        if row.use == "marked" and taken.packets is Packets.PLAIN:
+            continue
+        rows.append((cni, row))
+    return rows
+
+
+def bridge_with_a_card(judge: Judge, dev: str, _: RouteAndPackets, __: CniRows) -> Opinion | None:
+    """A CNI's bridge has a network card as a port: packets may reach pods, or the network
+    of the card.
+
+    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    """
+    card = judge.devices.card_in_bridge.get(dev)
+    if card is None:
+        return None
+    reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, "doubtful-route", reason)
+
+
+def inside_another_network(
+    judge: Judge, dev: str, taken: RouteAndPackets, _: CniRows
+) -> Opinion | None:
+    """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
+
+    The CNI is gone, or its networks were chosen badly: the neighbours there are lost. A route for a
+    single address is not in doubt: pods may have addresses of the uplink's network, and Calico can
+    lead to other nodes by wireguard.cali, one by one.
+
+    Field states: flannel-stale-route-over-cni0, cilium-pool-is-the-node-subnet.
+    """
+    if not taken.is_wide:
+        return None
+    for owner in judge.devices.devs_with_network_over(taken.route.prefix):
+        is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
+        if is_rival and owner != dev:
+            reason = f"{dev} beside the network of {owner}"
+            return Opinion(Grade.DOUBT, "two-cnis", reason)
+    return None
+
+
+def beside_another_cni(judge: Judge, dev: str, _: RouteAndPackets, rows: CniRows) -> Opinion | None:
+    """A CNI's device leads to many pods, while the pods of this node are another CNI's.
+
+    A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
+    have made it leads to the pods of the other (`_leads_to_pods_of`).
+
+    Field states: cni0-left-beside-calico, flannel-beside-cilium; canal-own-block is fine.
+    """
+    makers = [(cni, row) for cni, row in rows if row.use in {"network", "bridge"}]
+    if not makers:
+        return None
+    for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
+        if not any(_leads_to_pods_of(pods_cni, cni, row) for cni, row in makers):
+            reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
+            return Opinion(Grade.DOUBT, "two-cnis", reason)
+    return None
+
+
+def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
+    """Whether this device of a CNI can lead to the pods of another one.
+
+    Every CNI may have attached its own pods with the plain bridge plugin. A CNI that serves any
+    other (`serves` is None) does so by its tunnels, and not by its bridge.
+    """
+    if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
+        return True
+    if cni.serves is None:
+        return row.use == "network"
+    return pods_cni.name in cni.serves
+
+
+def fine_by_the_cni(judge: Judge, dev: str, _: RouteAndPackets, rows: CniRows) -> Opinion:
+    """The CNI knows what to do with the packets.
+
+    Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
+    """
+    return Opinion(Grade.FINE, "allowed", _named(judge, dev, rows))
+
+
+def _named(judge: Judge, dev: str, rows: CniRows) -> str:
+    """The patterns of these rows with the names of the CNIs.
+
+    Of several CNIs, those are named that have other devices here, too: so they run.
+    """
+    if len(rows) > 1:
+        running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
+        rows = running or rows
+    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
+    allowances: list[str] = []
+    for pattern, names in by_pattern.items():
+        allowances.append(f"{pattern} ({spoken(names, last='or')})")
+    return spoken(allowances, last="or")
+
+
+RULES_FOR_CNI_DEVICES: tuple[
+    Callable[[Judge, str, RouteAndPackets, CniRows], Opinion | None], ...
+] = (
+    bridge_with_a_card,
+    inside_another_network,
+    beside_another_cni,
+    fine_by_the_cni,
 )
 """In the order in which they are asked; the last always has an opinion."""

@@ -50,7 +50,7 @@ class Grade(IntEnum):
     ESCAPE = 2
 
 
-class Packets(Enum):
+class Packets(str, Enum):
     """What is known of packets whose route is judged."""
 
     PLAIN = "plain"

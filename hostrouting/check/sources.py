@@ -26,8 +26,9 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     if route.prefsrc is not None:
         return (route.prefsrc,)
     gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
+    devs = decision.devs
     of_host = judge.devices.global_addresses
-    of_device = [address for address in of_host if address.dev in decision.devs]
+    of_device = [address for address in of_host if address.dev in devs]
     of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
     return tuple(address.ip for address in of_network or of_device or of_host)
 

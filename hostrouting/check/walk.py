@@ -89,10 +89,11 @@ def holders_of_keys(fib: Fib) -> dict[Prefix, Route]:
     ours has the key, the new one replaces it.
     """
     holders: dict[Prefix, Route] = {}
+    metric = DEFAULT_METRIC[fib.family]
     for route in fib.routes:
-        has_metric = route.table == TABLE_MAIN and route.metric == DEFAULT_METRIC[fib.family]
-        is_for_all = not route.tos and route.source is None
-        if has_metric and is_for_all and route.protocol != OURS:
+        if route.table != TABLE_MAIN or route.metric != metric or route.protocol == OURS:
+            continue
+        if not route.tos and route.source is None:
             holders[route.prefix] = route
     return holders
 

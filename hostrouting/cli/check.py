@@ -53,7 +53,8 @@ def check_lines(
     escapes = [finding for finding in check.findings if finding.name in ESCAPES]
     for family in check.report.families:
         if family.is_one_escape:
-            [escape] = [finding for finding in escapes if finding.target == str(family.cidrs[0])]
+            cidr = str(family.cidrs[0])
+            [escape] = [finding for finding in escapes if finding.facts["cidr"] == cidr]
             escapes.remove(escape)
             yield f"OVERLAP: {escape.sentence}"
         else:
@@ -145,8 +146,7 @@ def starts_unchecked(
     config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
 ) -> bool:
     """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
-    check = config.route_overlap
-    if "gate-open" in ignored or not check.cidrs or check.mode != "STRICT":
+    if "gate-open" in ignored or not config.route_overlap.is_strict:
         return False
     return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 

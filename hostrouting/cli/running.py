@@ -6,10 +6,11 @@ import logging
 import signal
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import capped, error_document, finding_lines, way_lines
+from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.finding import AS_ROOT
@@ -122,6 +123,16 @@ class Run(NamedTuple):
         if self.undone is not None:
             document["takenBack"] = self.is_taken_back
         return document
+
+
+@contextmanager
+def told_anyway(run: Run) -> Iterator[None]:
+    """If the answer about the run fails in this block, its changes are on standard error."""
+    try:
+        yield
+    except Exception:
+        say("\n".join(run.lines("the answer is not complete, see below")))
+        raise
 
 
 def _failure_lines(error: BaseException) -> Iterator[str]:

@@ -307,6 +307,11 @@ class RouteOverlapConfig(NamedTuple):
         """All that must leave through the expected devices."""
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether no gated unit starts while an address of these CIDRs escapes."""
+        return self.mode == "STRICT" and bool(self.cidrs)
+
 
 @section
 class ProbeRewriteConfig(NamedTuple):

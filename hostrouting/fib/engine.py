@@ -486,11 +486,15 @@ class Fib:
         return self._applied[packet]
 
     def _apply(self, rule: Rule, packet: Packet) -> AppliedRule:
-        to = rule.dst or Prefix(self.family, 0, 0)
+        first = 0
+        last = (1 << self.width) - 1
+        if rule.dst is not None:
+            first = rule.dst.first
+            last = rule.dst.last
         table = None
         if rule.action == "to_table":
             table = self.tables[rule.table]
-        return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
+        return AppliedRule(rule, first, last, select(rule, packet), table)
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets may leave: those of the route and, while the gateway of a

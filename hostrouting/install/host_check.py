@@ -12,7 +12,8 @@ from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
-from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
+from hostrouting.install.networkd import find_networkd
+from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
@@ -67,7 +68,11 @@ class HostCheck(NamedTuple):
         findings = [*_findings_of(report, config)]
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
-        managed = managed_here(host, to_repair or config, snapshot)
+        repaired = to_repair or config
+        whole = snapshot
+        if host.may_have_ours and repaired != config:
+            whole = take_snapshot(host)  # the check has not read what else is expected
+        managed = managed_here(host, repaired, whole)
         if managed is None:
             findings += find_typed(snapshot)
         else:

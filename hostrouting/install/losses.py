@@ -30,7 +30,7 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if old.cidrs and new.cidrs and pods:
         rule = f"packets from {spoken(pods)} would no longer be checked"
         yield Fault("routeOverlap.podCidrs", "", rule)
-    if old.cidrs and new.cidrs and old.mode == "STRICT" and new.mode == "WARN":
+    if old.is_strict and new.cidrs and not new.is_strict:
         rule = "STRICT is installed; with WARN, units start even if addresses escape"
         yield Fault("routeOverlap.mode", "", rule)
     units = _freed_units(installed, config)

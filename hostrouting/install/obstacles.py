@@ -2,15 +2,13 @@
 there.
 
 Our files and routes do not show these obstacles: what takes probes before they are rewritten, what
-keeps replies on the host, systemd-networkd, which deletes the routes of other programs, and a
-kubelet that does not wait for the gate. Checks and plans name them.
+keeps replies on the host, and a kubelet that does not wait for the gate. Checks and plans name
+them; `networkd` has another one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,23 +19,8 @@ from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.files import Files
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Link, Snapshot
-
-_LINKS = "/run/systemd/netif/links"
-"""While systemd-networkd runs, this folder has a file about each device; the folder itself is made
-at every boot.
-"""
-_IS_MANAGED = r"(?m)^ADMIN_STATE=(configuring|configured|failed)$"
-"""The states of a device for which a .network file has been found: networkd deletes routes for no
-other device.
-"""
-_SETTINGS = "/etc/systemd/networkd.conf"
-_DROP_INS = tuple(f"{folder}/systemd/networkd.conf.d" for folder in ("/etc", "/run", "/usr/lib"))
-"""Of two files with the same name, networkd reads the one in the first folder."""
-_FALSE = {"no", "false", "off", "0", "n", "f"}
-_MANAGES = r"(?mi)^\s*ManageForeignRoutes\s*=\s*(\S+)\s*$"
 
 _KUBELETS = (
     "kubelet.service",
@@ -51,12 +34,14 @@ _KUBELETS = (
 
 def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
     """The services that run this node's pods and are not gated, although the mode is STRICT."""
-    if config.route_overlap.mode != "STRICT" or not config.route_overlap.cidrs:
+    if not config.route_overlap.is_strict:
         return
     gated = gated_units(config)
     for unit, state in _used_units(host, [unit for unit in _KUBELETS if unit not in gated]):
-        effect = "so it starts even while addresses escape"
-        sentence = f"{unit} {state} on this host and is not gated, {effect}"
+        sentence = (
+            f"{unit} {state} on this host and is not gated, so it starts even while addresses "
+            "escape"
+        )
         remedy = Remedy(f"write into gate.units: {json.dumps([*gated, unit])}")
         yield Finding("unit-not-gated", "warning", sentence, unit, remedy)
 
@@ -69,9 +54,11 @@ def _used_units(host: Host, units: list[str]) -> Iterator[tuple[str, str]]:
             if host.files.look(HostLayout.enabled_path(unit)):
                 yield unit, "is enabled"
         return
+    if not units:  # systemd would show its own properties
+        return
     try:
         states = manager.show(("ActiveState", "UnitFileState"), *units)
-    except HostError:  # whatever needs systemd says that it does not answer
+    except HostError:  # a warning is not worth a failure: what needs systemd raises this error
         return
     for unit, properties in zip(units, states, strict=True):
         if properties["ActiveState"] in {"active", "activating", "reloading"}:
@@ -122,48 +109,3 @@ def _what_takes_probes(link: Link) -> Iterator[Finding]:
             f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
         )
         yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
-
-
-def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
-    """Whether systemd-networkd may delete the static routes when it restarts."""
-    if not _manages_a_device(files):
-        return
-    effect = (
-        "systemd-networkd manages devices of this host, and can delete the routes of other programs"
-    )
-    told_by, is_managing = _last_setting(files)
-    if not is_managing:
-        return
-    if config.manage_foreign != "keep":
-        remedy = Remedy('to keep them, write "manageForeign": "keep" into the configuration')
-        yield Finding("unit", "note", effect, "systemd-networkd.service", remedy)
-        return
-    folder, name = os.path.split(told_by)
-    if folder in _DROP_INS and name > os.path.basename(HostLayout.networkd_path):
-        sentence = f"{told_by} overrides {HostLayout.networkd_path}: {effect}"
-        remedy = Remedy(f"to keep them, delete ManageForeignRoutes= from {told_by}")
-        yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
-
-
-def _manages_a_device(files: Files) -> bool:
-    paths = [f"{_LINKS}/{number}" for number in files.names(_LINKS)]
-    return any(re.search(_IS_MANAGED, files.read(path) or "") for path in paths)
-
-
-def _last_setting(files: Files) -> tuple[str, bool]:
-    """The file whose ManageForeignRoutes= counts, which is the last one, and whether networkd
-    deletes the routes of other programs then. It does if no file says anything. Not judged: a value
-    that is neither yes nor no, which networkd ignores.
-    """
-    by_name: dict[str, str] = {}
-    for folder in _DROP_INS:
-        for name in files.names(folder):
-            if name.endswith(".conf"):
-                by_name.setdefault(name, f"{folder}/{name}")
-    told_by = ""
-    is_managing = True
-    for path in (_SETTINGS, *(path for _, path in sorted(by_name.items()))):
-        for value in re.findall(_MANAGES, files.read(path) or ""):
-            told_by = path
-            is_managing = value.lower() not in _FALSE
-    return told_by, is_managing

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import is_nothing
-from hostrouting.boot.health import find_ineffective_gates
-from hostrouting.boot.on_disk import foreign_steps, open_folders, why_not_run
+from hostrouting.boot.health import foreign_steps, open_folders, why_not_run
+from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.boot.unit_names import plain_instance
 from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -123,10 +123,10 @@ def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
 def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
     """Scripts of somebody else in gate.d that the gate does not run: it then refuses each start."""
     for path in foreign_steps(host.files):
-        why_not, remedy = why_not_run(host.files, path)
-        if why_not:
-            sentence = f"{why_not}, so the gate would not run it, and would let no unit pass"
-            yield Finding("file", "error", sentence, path, remedy)
+        refusal = why_not_run(host.files, path)
+        if refusal is not None:
+            sentence = f"{refusal.reason}, so the gate would not run it, and would let no unit pass"
+            yield Finding("file", "error", sentence, path, refusal.remedy)
 
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import phases
-from hostrouting.boot.on_disk import wanted_step_paths
+from hostrouting.boot.on_disk import optional_step_paths
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
@@ -78,7 +78,7 @@ def _change_files(host: Host, plan: Plan, changed: list[str], operations: list[O
     manager = host.running_manager
     removes = plan.files.removes
     of_systemd = [path for path in removes if _is_of_systemd(path)]
-    only_wanted = wanted_step_paths(host.files)
+    only_wanted = optional_step_paths(host.files)
     steps = [path for path in removes if path in only_wanted]
     others = [path for path in removes if path not in of_systemd + steps]
     _remove(host, of_systemd, changed)  # 3

@@ -131,8 +131,9 @@ class RouteBackend(Protocol):
           longer than /1 and are not of hostrouting (protocol 213). Of routes that differ only in
           their first address, it keeps the first.
 
-        If what was asked for changed while it was read, it is read again, up to three times in all.
-        After that the last reading is returned, and its `restless` is true. Needs no privilege.
+        If anything of the wanted families changed while it was read, it is read again, up to three
+        times in all. After that the last reading is returned, and its `restless` is true. Needs no
+        privilege.
         """
 
     @abstractmethod

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -53,16 +54,11 @@ def nodes(tmp_path: Path) -> Path:
         "gpu-2": other,
         "broken": "{",
     }
-    kernels = {
-        "refusing": refusing(),
-        "bare": FakeKernel(),
-        "marked": marked_vm(),
-        "vm": plain_vm(),
-    }
-    named |= {name: kernel.snapshot() for name, kernel in kernels.items()}
-    named["refusing"] = (
-        kernels["refusing"].snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
-    )
+    by_a_bridge = refusing().snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
+    named["refusing"] = by_a_bridge
+    named["bare"] = FakeKernel().snapshot()
+    named["marked"] = marked_vm().snapshot()
+    named["vm"] = plain_vm().snapshot()
     return save(tmp_path / "nodes", named)
 
 
@@ -143,19 +139,19 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
     assert groups_of(nodes, HostRoutingConfig.from_mapping(whole))[0].repair == ()
 
 
-def test_the_command(nodes: Path) -> None:
-    """The page has the numbers, then each problem with its nodes and the repair; the document has
-    the same groups.
-    """
-    here = FakeHost(
-        files=FakeFiles({HostLayout.config_path: "{"})
-    )  # what is installed here does not matter
-    with in_this_process():
-        said, document = (
-            say("check", "--snapshots", str(nodes), CIDR, *form, host=here)
-            for form in ([], ["--json"])
-        )
-        assert (said.code, document.code) == (1, 1), said.err
+class TestTheCommand:
+    """`check --snapshots`, in a thread of this process."""
+
+    @pytest.fixture(autouse=True)
+    def here(self) -> Iterator[None]:
+        """No process is started."""
+        with in_this_process():
+            yield
+
+    def test_the_page(self, nodes: Path) -> None:
+        """It has the numbers, then each problem with its nodes and the repair."""
+        said = say("check", "--snapshots", str(nodes), CIDR)
+        assert (said.code, said.err) == (1, "")
         assert said.lines[:7] == [
             "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
             "",
@@ -166,26 +162,58 @@ def test_the_command(nodes: Path) -> None:
             '    {"destination": "172.16.128.0/17"}',
         ]
         assert f"  see: hostrouting check {CIDR} --snapshot {nodes}/marked.json" in said.lines
+
+    def test_the_document(self, nodes: Path) -> None:
+        """It has the same groups."""
+        document = say("check", "--snapshots", str(nodes), CIDR, "--json")
+        assert document.code == 1
         assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
-        codes = {
-            ("vm",): 0,
-            ("vm", "marked"): 3,
-            ("vm", "marked", "broken"): 2,
-            ("broken", "gpu-0"): 1,
-        }
-        for names, code in codes.items():
-            paths = [
-                word for name in names for word in ("--snapshots", str(nodes / f"{name}.json"))
-            ]
-            assert say("check", CIDR, *paths).code == code
-        shown = say(
-            "check", CIDR, "--snapshots", str(nodes), FORCE_COLOR="1", TERM="xterm"
-        )  # as on a terminal
-        assert (said.err, shown.out, "checking" in shown.err) == ("", said.out, True)
-        for option in (("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")):
-            assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
+
+    def test_what_is_installed_here_does_not_matter(self, nodes: Path) -> None:
+        """Not even a configuration that cannot be read."""
+        broken = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
+        words = ("check", "--snapshots", str(nodes), CIDR)
+        assert say(*words, host=broken) == say(*words)
+
+    @pytest.mark.parametrize(
+        ("names", "code"),
+        [
+            (["vm"], 0),
+            (["vm", "marked"], 3),
+            (["vm", "marked", "broken"], 2),
+            (["broken", "gpu-0"], 1),
+        ],
+        ids=str,
+    )
+    def test_the_exit_code(self, nodes: Path, names: list[str], code: int) -> None:
+        """An overlap is worse than a file that cannot be read, and that than a doubt."""
+        words: list[str] = []
+        for name in names:
+            words += ["--snapshots", str(nodes / f"{name}.json")]
+        assert say("check", CIDR, *words).code == code
+
+    def test_a_terminal(self, nodes: Path) -> None:
+        """There, the progress is shown, beside the same page."""
+        words = ("check", CIDR, "--snapshots", str(nodes))
+        shown = say(*words, FORCE_COLOR="1", TERM="xterm")
+        assert shown.out == say(*words).out
+        assert "checking" in shown.err
+
+    @pytest.mark.parametrize(
+        "option", [("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")]
+    )
+    def test_options_for_one_node(self, nodes: Path, option: tuple[str, str]) -> None:
+        """They are refused."""
+        assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
+
+    def test_a_folder_that_does_not_exist(self, nodes: Path) -> None:
+        """It is a fault of the command line, beside others that exist."""
         said = say("check", CIDR, "--snapshots", str(nodes), "--snapshots", "/nowhere")
-        assert (said.code, "--snapshots: /nowhere does not exist" in said.err) == (2, True)
+        assert said.code == 2
+        assert "--snapshots: /nowhere does not exist" in said.err
+
+    def test_a_folder_that_cannot_be_read(self, nodes: Path) -> None:
+        """There is no verdict, and the reason."""
         with mock.patch("os.listdir", side_effect=PermissionError(13, "Permission denied")):
             said = say("check", CIDR, "--snapshots", str(nodes))
         assert said == (3, "", f"hostrouting: {nodes} cannot be read: Permission denied\n")

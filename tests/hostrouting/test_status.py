@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hostrouting.boot.health import AGAIN
+from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.errors import BackendError
 from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.status import State, find_status

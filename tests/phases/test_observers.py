@@ -58,29 +58,27 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
     assert vars(ended)["phases"] == {**facts, "status": "ok", "seconds": 1.5, "routes": 3}
 
 
+def boot() -> phases.AnyTask:
+    """A pipeline with each kind of end."""
+    return phases.serial(
+        phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
+        StubTask("check", phases.Skip("nothing to check")),
+        phases.parallel(
+            StubTask("x", seconds=2, errors=repeat(ValueError("bad"))),
+            StubTask("y", seconds=9),
+            name="p",
+        ),
+        StubTask("start"),
+        name="boot",
+    )
+
+
 def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Each line is a readable sentence with a suitable level; the text of an error is in one line,
     in no other.
     """
-    records = logged(
-        phases.serial(
-            phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
-            StubTask("check", phases.Skip("nothing to check")),
-            phases.parallel(
-                StubTask("x", seconds=2, errors=repeat(ValueError("bad"))),
-                StubTask("y", seconds=9),
-                name="p",
-            ),
-            StubTask("start"),
-            name="boot",
-        ),
-        caplog,
-    )
-    assert [
-        (record.levelname, record.message)
-        for record in records
-        if not record.message.endswith("started")
-    ] == [
+    lines = [(record.levelname, record.message) for record in logged(boot(), caplog)]
+    assert [line for line in lines if not line[1].endswith("started")] == [
         ("WARNING", "boot/download: attempt 1 of 3 failed: OSError: no route; again in 1.00 s"),
         ("INFO", "boot/download ok after 1.00 s"),
         ("INFO", "boot/check skipped after 0 ms: nothing to check"),
@@ -90,20 +88,32 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
         ("DEBUG", "boot/start not started: not reached after p"),
         ("WARNING", "boot failed after 3.00 s"),
     ]
+
+
+def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """At DEBUG, the line of the task that failed has it, and no other line."""
+    records = logged(boot(), caplog)
+    [failed] = [record for record in records if record.levelname == "ERROR"]
+    assert [record for record in records if record.exc_info] == [failed]
+    assert vars(failed)["phases"]["error"] == "ValueError: bad"
+
+
+def test_no_traceback_above_debug(caplog: pytest.LogCaptureFixture) -> None:
+    """The error is in the line."""
+    with caplog.at_level(logging.INFO, logger="phases"):
+        phases.run(StubTask("x", errors=[ValueError("bad")]), observers=[phases.LogObserver()])
+    assert caplog.records
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_the_lines_of_an_undo(caplog: pytest.LogCaptureFixture) -> None:
+    """They say that it is one."""
     with caplog.at_level(logging.INFO, logger="phases"):
         phases.undo(phases.task("routes", undo=print)(print), Context(clock=FakeClock()))
-    assert [record.message for record in caplog.records[-2:]] == [
+    assert [record.message for record in caplog.records] == [
         "routes (undo) started",
         "routes (undo) ok after 0 ms",
     ]
-    failed = next(record for record in records if record.levelname == "ERROR")
-    assert vars(failed)["phases"]["error"] == "ValueError: bad"
-    traces = [record for record in records if record.exc_info]
-    assert traces == [failed], "at DEBUG, the error has its traceback, once"
-    with caplog.at_level(logging.INFO, logger="phases"):
-        caplog.clear()
-        phases.run(StubTask("x", errors=[ValueError("bad")]), observers=[phases.LogObserver()])
-    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:

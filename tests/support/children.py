@@ -10,30 +10,29 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkContext, ForkServerContext
 from pathlib import Path
 from typing import IO, TypeVar
 
 T = TypeVar("T")
 
-_LONGEST = 300.0  # seconds: no test fails because the machine is busy
+LONGEST = 300.0
+"""No child may take longer, in seconds: no test fails because the machine is busy."""
+_FORK = get_context("fork")
 _CLONE_NEWNET = 0x40000000  # os.CLONE_NEWNET, which Python has since 3.12
 
 
-def answer_of(server: ForkContext | ForkServerContext, work: Callable[..., T], *given: object) -> T:
-    """Call this in a child process of the server's kind. Returns what it returns, and raises what
-    it raises.
-    """
-    ours, theirs = server.Pipe(duplex=False)
+def in_child(work: Callable[[], T]) -> T:
+    """Call this in a fork of this process. Returns what it returns, and raises what it raises."""
+    ours, theirs = _FORK.Pipe(duplex=False)
     error: BaseException | None
     value: T
-    child = server.Process(target=_answer, args=(theirs, work, *given))
+    child = _FORK.Process(target=_answer, args=(theirs, work))
     with ours:
         with theirs:
             child.start()
-        if not ours.poll(_LONGEST):
+        if not ours.poll(LONGEST):
             child.kill()
-            raise TimeoutError(f"the child did not answer within {_LONGEST:g} s")
+            raise TimeoutError(f"the child did not answer within {LONGEST:g} s")
         error, value = ours.recv()
         child.join()
     if error is not None:
@@ -41,16 +40,11 @@ def answer_of(server: ForkContext | ForkServerContext, work: Callable[..., T], *
     return value
 
 
-def _answer(writer: Connection, work: Callable[..., object], *given: object) -> None:
+def _answer(writer: Connection, work: Callable[[], object]) -> None:
     try:
-        writer.send((None, work(*given)))
+        writer.send((None, work()))
     except BaseException as error:  # noqa: BLE001  raised again in the parent
         writer.send((error, None))
-
-
-def in_child(work: Callable[[], T]) -> T:
-    """The same in a fork of this process."""
-    return answer_of(get_context("fork"), work)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRo
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
-from tests.support.inside import carry_out
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
@@ -128,7 +127,7 @@ def host(
 def hostrouting(system: System, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command line of hostrouting on the host, as root."""
     environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
-    done = carry_out(system.leader, words, environment, stdin)
+    done = system.command_lines.carry_out(words, environment, stdin)
     sys.stdout.write(done.stdout + done.stderr)  # shown if the test fails
     return done
 

@@ -2,9 +2,11 @@
 
 The Python of an older distribution is too old for the library, and does not have its dependencies.
 So this host's Python runs them, in a process that has imported everything before it enters the
-namespaces. Importing takes a second: each is a fork of a server that has done so.
+namespaces. Importing takes a second, and to enter takes longer than most commands: for each host
+there is one process that has done both, and each command line is a fork of it.
 """
 
+import gc
 import multiprocessing
 import multiprocessing.util
 import os
@@ -13,13 +15,16 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from functools import cache
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 
 import hostrouting
 import phases
 from hostrouting.cli import main
-from tests.support.children import answer_of, enter_namespaces
+from tests.support.children import LONGEST, enter_namespaces
 
 # Modules that are imported only when they are first needed, by the library and by the modules that
 # it imports. If one is missing from this list, a command fails with its name, because the file does
@@ -51,7 +56,8 @@ def _make_the_folder_for_sockets() -> None:
 
 
 @cache
-def _server() -> ForkServerContext:
+def _imported() -> ForkServerContext:
+    """A server of forks that have imported everything."""
     modules = [
         module.name
         for package in (hostrouting, phases)
@@ -64,20 +70,54 @@ def _server() -> ForkServerContext:
     return server
 
 
-def carry_out(
-    leader: int, words: tuple[str, ...], environment: dict[str, str], text: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """Run a `hostrouting` command line in this process's namespaces, with this input; return its
-    output and exit status.
-    """
-    answer = answer_of(_server(), _command_line, leader, words, environment, text)
-    return subprocess.CompletedProcess(("hostrouting", *words), *answer)
+class CommandLines:
+    """Carries out command lines of hostrouting in the namespaces of a process, one after the other."""
+
+    def __init__(self, leader: int) -> None:
+        """Use the namespaces of this process; they are entered when the first command comes."""
+        self._leader = leader
+        self._server: tuple[Connection, BaseProcess] | None = None
+
+    def carry_out(
+        self, words: tuple[str, ...], environment: dict[str, str], text: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `hostrouting` with these words and this input; return its output and exit status."""
+        if self._server is None:
+            self._server = self._start()
+        connection, server = self._server
+        connection.send((words, environment, text))
+        if not connection.poll(LONGEST):
+            server.kill()
+            raise TimeoutError(f"hostrouting {' '.join(words)} did not end within {LONGEST:g} s")
+        return subprocess.CompletedProcess(("hostrouting", *words), *connection.recv())
+
+    def _start(self) -> tuple[Connection, BaseProcess]:
+        ours, theirs = _imported().Pipe()
+        server = _imported().Process(target=_serve, args=(theirs, self._leader))
+        with theirs:
+            server.start()
+        return ours, server
+
+    def close(self) -> None:
+        """Leave the namespaces."""
+        if self._server is not None:
+            connection, server = self._server
+            connection.close()
+            server.join()
+
+
+def _serve(requests: Connection, leader: int) -> None:
+    """Enter the namespaces, and carry out each command line that is requested."""
+    enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
+    gc.freeze()  # a garbage collection in a fork would copy every object
+    with suppress(EOFError):  # nobody will request anything more
+        while True:
+            requests.send(_command_line(*requests.recv()))
 
 
 def _command_line(
-    leader: int, words: tuple[str, ...], environment: dict[str, str], text: str
+    words: tuple[str, ...], environment: dict[str, str], text: str
 ) -> tuple[int, str, str]:
-    enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
     given = os.memfd_create("in")
     os.pwrite(given, text.encode(), 0)
     outputs = [os.memfd_create(name) for name in ("out", "err")]

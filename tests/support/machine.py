@@ -12,7 +12,7 @@ from typing import Any
 
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
-from tests.support.inside import carry_out
+from tests.support.inside import CommandLines
 from tests.support.namespace import Namespace
 from tests.support.programs import completed
 
@@ -43,6 +43,7 @@ class Machine(Namespace):
         super().__init__(f"/proc/{pid}/ns/net")
         self.pid = pid
         self.enter = ("nsenter", f"--target={pid}", "--net", "--mount")
+        self.command_lines = CommandLines(pid)
 
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl`
@@ -65,7 +66,7 @@ class Machine(Namespace):
         """
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
-            return carry_out(self.pid, words, environment, text)
+            return self.command_lines.carry_out(words, environment, text)
         return completed(
             [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
             env=environment,
@@ -107,7 +108,10 @@ def private_machine() -> Iterator[Machine]:
         assert Path(f"/proc/{holder.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
         machine = Machine(holder.pid)
         machine.forget_the_hosts_settings()
-        yield machine
+        try:
+            yield machine
+        finally:
+            machine.command_lines.close()
     finally:
         holder.kill()
         holder.communicate()

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from tests.support.inside import CommandLines
 from tests.support.waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -78,6 +79,7 @@ class System:
         self._outer, self._work = outer, work
         self.leader = 0
         """The process id of its systemd, in this process's namespace; 0 before the boot."""
+        self.command_lines = CommandLines(self.leader)
 
     def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Write a file, before the boot or later."""
@@ -181,6 +183,8 @@ class System:
             if leader in {0, before}:
                 return False
             self.leader = leader
+            self.command_lines.close()
+            self.command_lines = CommandLines(leader)
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
@@ -237,8 +241,11 @@ def booted(
         for name in machines:
             system.add_machine(name)
         furnish(str(system.outside("/")))
-        system.start(outer.stdin)
-        yield system
+        try:
+            system.start(outer.stdin)
+            yield system
+        finally:
+            system.command_lines.close()
     finally:
         outer.kill()
         outer.wait()

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from hostrouting.boot.health import find_faults, find_ineffective_gates
-from hostrouting.boot.on_disk import drop_ins_of
+from hostrouting.boot.drop_ins import drop_ins_of
+from hostrouting.boot.health import find_faults
+from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host

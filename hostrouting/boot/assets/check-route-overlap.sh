@@ -31,11 +31,30 @@
 #   judge        what is right, and what escapes
 # find_places and judge are programs of awk, below, which read lines and print lines.
 #
+# For example, 172.16.0.0/16 is expected, and its first half has a route by ib0. So there are two
+# places. For the first, Linux answers with that route, which escapes: ib0 is not the device of the
+# default route. The second, behind the end of that route, is fine. Of what the steps print:
+#   list         1 default via 10.0.0.1 dev eth0 table 254 proto 3 scope 0
+#                1 172.16.0.0/17 dev ib0 table 254 proto 3 scope 253
+#   find_places  route get fibmatch 172.16.0.0 ipproto 17 # 4:ac100000
+#                route get fibmatch 172.16.128.0 ipproto 17 # 4:ac108000
+#   ask          1 172.16.0.0/17 dev ib0 table 254 proto 3 scope 253
+#                1 default via 10.0.0.1 dev eth0 table 254 proto 3 scope 0
+#   judge        escape OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) routes via
+#                ib0 [172.16.0.0/17 dev ib0 proto boot scope link], expected eth0
+#                repair 172.16.0.0/16
+# Of that, the journal gets:
+#   journal      OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) routes via
+#                ib0 [172.16.0.0/17 dev ib0 proto boot scope link], expected eth0
+#                ACTION: to see which routes repair this, or why none does, without a change:
+#                hostrouting repair 172.16.0.0/16
+#                check-route-overlap: overlap
+#
 # To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
 # route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
 # hostrouting/boot/check_settings.py. Only what is read or decided is changed here. No apostrophe
 # can stand in the text of a program of awk: it would end it. All functions of awk share their
-# variables; a parameter is called its_name where `name` is such a variable.
+# variables: "What is right" has a list of them. A parameter is called its_name where `name` is one.
 #
 # Bash 4.4 or later (docs/limits.md has all versions).
 #
@@ -47,47 +66,50 @@
 # shellcheck disable=SC2016,SC2317 # programs of awk are texts; `run` calls the steps
 
 # The settings, one in a line. They are data: no line is executed.
+# Each kind of setting has an example here.
 #
 # What to do:
-#   mode STRICT|WARN
-#   state FOLDER             for the marker
-#   families FAMILY...       of the expected CIDRs
-#   cidr CIDR FIRST LAST     an expected CIDR, and its ends
-#   service CIDR FIRST LAST  the same for a CIDR from which services get their addresses
-#   device NAME              it is expected (routeOverlap.expectedDevs)
-#   allowed PATTERN          such devices are allowed (routeOverlap.allowedDevs)
-#   intended SELECTORS       a rule with these may treat packets differently (intendedRules)
+#   mode STRICT                          or WARN
+#   state /run/aks-flex-node             the folder of the marker
+#   families 4 6                         those of the expected CIDRs
+#   cidr 10.0.0.0/8 10.0.0.0 10.255.255.255
+#                                        an expected CIDR, and its ends
+#   service 10.96.0.0/12 10.96.0.0 10.111.255.255
+#                                        one from which services get their addresses
+#   device eth0                          it is expected (routeOverlap.expectedDevs)
+#   allowed wg*                          such devices are allowed (routeOverlap.allowedDevs)
+#   intended fwmark 0x1                  a rule with these selectors may treat packets differently
+#                                        (routeOverlap.intendedRules)
 #
 # What `ip` prints:
-#   names, kind, link-type   see "What `ip` lists"
-#   own FIRST LAST           addresses that every host has
-#   error TYPE WORDS         how it says that packets are refused, or have no route
-#   selector WORD            in a rule, this comes before a value that selects packets
-#   keeps-destination encap WORD
-#                            packets leave by the device of a route with this encapsulation
+#   names, kind, link-type               see "What `ip` lists"
+#   own 127.0.0.0 127.255.255.255        addresses that every host has
+#   error blackhole Invalid argument     how it says that packets are refused, or have no route
+#   selectors from to tos dscp fwmark iif oif uidrange ipproto sport dport
+#                                        in a rule, these come before a value that selects packets
+#   keep-destination ip ip6 mpls         packets leave by the device of a route with one of these
+#                                        encapsulations
 #
 # What is known of CNIs:
-#   cni CNI USE KIND PATTERN
-#     Such devices are of this CNI. USE is what they lead to: other nodes (network), all pods of
-#     this node (bridge), or one (pod); or they are for marked packets (marked). In PATTERN, # is a
-#     digit. For example, "cni Antrea network wireguard antrea-wg0".
-#   serves CNI OTHER
-#     The first CNI's devices can lead to pods of the other; "any" is each, and "bridge-plugin" the
+#   cni Antrea network wireguard antrea-wg0
+#     Devices of this CNI: its name, their use, their kind, and a pattern for their names, in which
+#     # is a digit. The use is what they lead to: other nodes (network), all pods of this node
+#     (bridge), or one (pod); or they are for marked packets (marked).
+#   serves Flannel bridge-plugin Calico
+#     The first CNI's devices can lead to pods of the others; "any" is each, and "bridge-plugin" the
 #     one that makes a plain bridge.
-#   pods DEVICE
-#     Like the device of a pod, it shows that its CNI has pods.
-#   refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST
-#     With such a route, whose prefix has one of these lengths, the CNI refuses packets. For
-#     example, "refuses 4 blackhole bird Calico inside protocol 20 32".
+#   refuses 4 blackhole bird Calico inside protocol 20 32
+#     With such a route a CNI refuses packets: the family, type and protocol, the CNI, PROOF, TRACE,
+#     and the shortest and longest prefix.
 #     PROOF makes the refusal right (fine): a device of the CNI (device), a pod or an address by one
 #       inside the range (inside), or such an address at its beginning (first).
 #     TRACE, without that, makes it a doubt: a device of the CNI (device), or also other routes that
 #       have the protocol (protocol). With the PROOF "first", no trace counts.
-#   pod-block FAMILY LENGTH
-#     A prefix shorter than this is not a block of pods.
+#   pod-block 4 20
+#     A prefix of this family that is shorter is not a block of pods.
 #
-# What is said:
-#   sentence NAME WORDS      with {holes}
+# What is said, with {holes}:
+#   sentence OWN-RANGE does not leave this host: {route}
 configuration=(
 )
 set -fuo pipefail
@@ -371,7 +393,7 @@ function read_settings(   i) {
   }
   ARGC = 1 # these are not names of files
 }
-function read_setting(its_family) {
+function read_setting(its_family,   i) {
   if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
     add_range($1, hex_of($(NF - 1)), hex_of($NF))
     if ($1 == "cidr") cidr[count["cidr"]] = $2
@@ -384,16 +406,17 @@ function read_setting(its_family) {
     error[words_from(3)] = $2
     if ($2 != "no-route") refusing_types = refusing_types "|" $2
   }
-  if ($1 == "selector") is_selector[$2]
-  if ($1 == "keeps-destination") keeps_destination[$3]
+  for (i = 2; i <= NF; i++) {
+    if ($1 == "selectors") is_selector[$i]
+    if ($1 == "keep-destination") keeps_destination[$i]
+  }
   if ($1 == "cni") {
     row_cni[++rows] = $2
     row_use[rows] = $3
     row_kind[rows] = $4
     row_name[rows] = expression($5)
   }
-  if ($1 == "serves") serves[$2, $3]
-  if ($1 == "pods") shows_pods[$2]
+  if ($1 == "serves") for (i = 3; i <= NF; i++) serves[$2, $i]
   if ($1 == "refuses" && $2 == family) { # a known refusal
     known_type[++known] = $3
     known_protocol[known] = $4
@@ -507,6 +530,47 @@ function protocol_to_ask() {
 #   judge_answers    what is right at each place
 #   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
+#
+# The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...) sets
+# none itself.
+#   BEGIN, of the settings: family, and
+#     devices        named, allowed (patterns), kind_of, class_of_kind, class_of_link_type
+#     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, refusing_types
+#     CNIs           row_cni, row_use, row_kind, row_name (rows), serves, pod_block; known_type,
+#                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
+#                    known_longest (known)
+#     words          cidr, sentence
+#   add_range: ranges of addresses by kind (cidr, service, own, changed): first_of, last_of, count
+#   read_block: first, last
+#   read_rule: action, plain_packets, prefix (and first, last), table, selector, selection, text;
+#     is_inverted, is_known
+#   read_route: type, prefix (and first, last), table, protocol, metric, preference, gateway,
+#     object, unclear, devices, direct, text; field; hop (hops), has_gateway, is_dead, is_via
+#   read_lists:
+#     places, answers      place_of (places), number_of; answer (answers), why, last_error
+#     changes              surplus, is_changed, is_interrupted
+#     rules                looked_up, passes_over (lookups), is_in_doubt, is_for_others,
+#                          other_rule (others)
+#     routes               held_route, is_listed, routes_by, routes_with, devices_from, is_whole,
+#                          has_some_default, behind_router; and route_type, route_prefix,
+#                          route_first, route_last, route_table, route_protocol, route_metric,
+#                          route_preference, route_unclear, route_devices, route_hops,
+#                          route_has_gateway, route_text (routes,
+#                          is_kept). Lists of their numbers: default_route (defaults), near (nears),
+#                          network (networks), refusal (refusals), for_others (routes_for_others)
+#     addresses            address_dev, address_hex (addresses), numbered
+#     devices              class, is_up; and of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
+#                          cnis_of, runs, devices_of_cnis
+#     the lines themselves section, are_devices
+#   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_fixed,
+#     is_lacking
+#   judge_leftovers: rival_of
+#   judge_refusals: answered, owner; cnis_inside, cnis_at_first, is_pod_inside
+#   judge_answers: grade, finding_at, reason_at, repairable; place, finding, reason, is_repairable,
+#     is_refused
+#   judge_others: is_decided, selection_of; selected_by, sources
+#   judge_ranges: doubt_of, doubt_name, doubt_reason, where, ranges (different_doubts);
+#     is_repair_said
 read_lists='
 # A route may go on in the next line (nh_info), so it is held until a line that is not such a one.
 # Behind the last route there is always one: a device, or "errors".
@@ -548,7 +612,7 @@ section == "before" {
   next
 }
 /^[0-9]+ / {
-  if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
+  count_protocol()
   read_prefix($2)
   if (overlaps("cidr", first, last)) held_route = $0
   if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first) # of this host
@@ -575,6 +639,10 @@ END {
   if (is_changed) print "changed"
 }
 
+function count_protocol() {
+  if (!match($0, / proto [0-9]+ /)) return
+  routes_with[name_for("proto", substr($0, RSTART + 7, RLENGTH - 8))]++
+}
 function read_answer() {
   if (/^[0-9]+ /) answer[++answers] = $0
   else if (/^\tnh_info /) answer[answers] = answer[answers] $0
@@ -632,13 +700,11 @@ read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
 function read_rule(   are_selected) {
   take_rule_apart()
-  if (is_inverted && action ~ REFUSES) is_known = 0
+  if (is_inverted && ("to" in selector || action ~ REFUSES)) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
   are_selected = are_plain_packets_met()
   if (is_inverted) are_selected = !are_selected
-  # "not to 10.9.0.0/16 ..." selects plain packets to elsewhere, whatever else it says.
-  if (is_inverted && "to" in selector) are_selected = 1
   plain_packets = "none"
   if (are_selected) plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
@@ -700,20 +766,14 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# Sets `their_word`, the selector by which the rule is judged, and `their_value`. The word is "else"
-# if the rule has only selectors that are not judged, and "" if the rule is not about other packets.
-function find_their_selector() {
-  their_word = word_that_tells_them_apart()
-  if (their_word in selector) their_value = selector[their_word]
-}
-function word_that_tells_them_apart(   word, words) {
+# What tells the packets of the rule from plain ones: the selector by which the rule is judged, or
+# "else" if there is none such; "" if the rule is not about other packets.
+function find_what_selects(   word, words) {
   for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
   if (!words) return "" # plain packets only
   if ("iif" in selector && selector["iif"] != "lo") return is_inverted ? "" : "iif"
   if ("fwmark" in selector && words == 1) return "fwmark"
-  if (is_inverted) return "else"
-  if ("from" in selector) return "from"
-  return "oif" in selector ? "oif" : "else"
+  return "from" in selector && !is_inverted ? "from" : "else"
 }
 function are_plain_packets_met(   word) {
   if (/ lookup \[l3mdev-table\]/) return 0 # it is for the packets of VRFs
@@ -731,18 +791,19 @@ function is_met_by_plain_packets(word, value) {
 }
 
 # Whether the mark has a bit that its mask does not ignore, as in 0x200/0xf00.
-function needs_a_mark(value,   part, mark, mask, i, bit) {
+function needs_a_mark(value,   part, mark, mask) {
   split(value "/0xffffffff", part, "/")
-  mark = hex_of_mark(part[1])
-  mask = hex_of_mark(part[2])
-  for (i = 1; i <= 8; i++)
-    for (bit = 1; bit <= 8; bit *= 2)
-      if (int(digit_at(mark, i) / bit) % 2 && int(digit_at(mask, i) / bit) % 2) return 1
-  return 0
+  mark = value_of(part[1])
+  mask = value_of(part[2])
+  while (mark > 0 && (mark % 2 == 0 || mask % 2 == 0)) {
+    mark = int(mark / 2)
+    mask = int(mask / 2)
+  }
+  return mark > 0
 }
-function hex_of_mark(mark) {
-  sub(/^0x/, "", mark)
-  return substr("00000000", length(mark) + 1) mark
+function value_of(hex,   i, number) { # behind 0x
+  for (i = 3; i <= length(hex); i++) number = 16 * number + digit_at(hex, i)
+  return number + 0
 }
 '
 
@@ -868,17 +929,27 @@ function end_of_object(word, i, n) {
 
 # --- What is right: the expected devices ----------------------------------------------------------
 # What counts is the first default route that leads to the network, in the first table that plain
-# packets look up.
+# packets look up. Its devices are `uplink`. For example, with these default routes, the best first:
+#   default routes             expectedDevs  expected     doubtful     beside_tunnel
+#   eth0, eth1 (worse)                       /eth0/       /            /
+#   eth0, eth1 (as good)                     /eth0/eth1/  /eth0/eth1/  /
+#   tun0, eth0 (worse)                       /tun0/eth0/  /tun0/eth0/  /
+#   tun0; eth0 has an address                /tun0/       /tun0/       /eth0/
+#   tun0, eth0 (worse)         tun0          /tun0/       /            /eth0/
+#   tap0, as of a virtual machine            /tap0/       /            /
+# Packets that leave by a device in `doubtful` may be right or wrong, and so may those by a card in
+# `beside_tunnel`, which lies under a tunnel. The default routes of cards in `behind_router` have a
+# gateway (grade_of_device, may_lack_its_gateway).
 judge_devices='
 BEGIN {
   CARDS = "card|bridge"
   TUNNELS = "tunnel|line|tap"
   LEADING = CARDS "|" TUNNELS
   expected = NONE
-  # For example, where the default route of tun0 hides that of eth0, "via 10.0.0.1 dev eth0":
-  doubtful = NONE      # /tun0/eth0/: it is unclear which of these is right
-  beside_tunnel = NONE # cards that may be right, too, such as eth0 if it has no default route
-  behind_router = NONE # /eth0/: these have a default route with a gateway
+  uplink = NONE
+  doubtful = NONE
+  beside_tunnel = NONE
+  behind_router = NONE
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
@@ -899,19 +970,24 @@ function note_default_route() {
     is_in_doubt = 1
     return
   }
+  if (devices == "/lo/") { # Linux passes over it, if there is an equal one
+    note_not_judged(route_and_why("lo"))
+    return
+  }
   if (gateway != "-") behind_router = union(behind_router, devices)
   default_route[++defaults] = kept()
 }
 
-function find_expected(   used) {
+function find_expected(   classes, used) {
   if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
   find_equal_routes()
-  used = first_default(LEADING, 0)
-  uplink = of_class(LEADING, route_devices[used])
+  classes = LEADING
+  used = first_default(classes, 0)
   if (!used) {
-    used = first_default("dummy", 0)
-    uplink = of_class("dummy", route_devices[used])
+    classes = "dummy"
+    used = first_default(classes, 0)
   }
+  if (used) uplink = of_class(classes, route_devices[used])
   if (first_default(LEADING "|dummy", 1)) has_some_default = 1 # it matters where none is used
   if (named != NONE) expect_named()
   else if (uplink != NONE) expect_uplink(used)
@@ -957,24 +1033,18 @@ function doubt_equal_routes(used,   d, r, all) {
     if (route_table[r] != route_table[used] || route_metric[r] != route_metric[used]) continue
     all = union(all, route_devices[r])
   }
-  all = of_class(LEADING, all)
-  if (all != uplink) doubtful = all
+  if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
-# What the packets of a tunnel leave by may be meant. For example, where tun0 has the default route:
-#   eth0 has a worse one         tun0 or eth0 is right
-#   eth0 has an address          tun0 is in doubt, and so is eth0 (beside_tunnel)
-# Where it is tap0, and no card has an address, tap0 may be the network card of a virtual machine;
-# where it is ppp0, it may be the line of a provider.
-function doubt_tunnel(   hidden, cards) {
+# What the packets of a tunnel leave by may be meant. A tap is not a tunnel, but the network card of
+# a virtual machine, if no card has an address.
+function doubt_tunnel(   hidden) {
   hidden = hidden_cards()
-  if (hidden != NONE) {
-    doubtful = union(doubtful, union(uplink, hidden))
-    return
+  if (hidden == NONE) {
+    beside_tunnel = of_class("card", devices_with_addresses())
+    if (of_class("dummy", uplink) == uplink) return
+    if (of_class("tap", uplink) == uplink && beside_tunnel == NONE) return
   }
-  cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
-  if (of_class("line", uplink) == NONE) beside_tunnel = cards
-  if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
-  if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
+  doubtful = union(doubtful, union(uplink, hidden))
 }
 # The cards of the best default route that has some, though it may be passed over.
 function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
@@ -998,14 +1068,13 @@ function say_what_is_awaited(   n, dev, i) {
   if (uplink != NONE || has_some_default) return
   if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
-function rank_of(r) { return route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r] }
 # Default routes of one rank are taken for one, by all devices that Linux may use: while the gateway
 # of the first one does not answer, IPv4 goes over to others with a gateway, and IPv6 to any. IPv4
 # does not go away from a route by several next hops.
 function find_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
     r = default_route[d]
-    rank = rank_of(r)
+    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
     if (!(rank in equal_devices)) {
       equal_devices[rank] = route_devices[r]
       is_fixed[rank] = !route_has_gateway[r] || (family == 4 && route_hops[r] > 1)
@@ -1044,7 +1113,7 @@ function find_leftovers(   i, k) {
   for (i = 1; i <= cnis; i++) {
     if (cni_use[i] !~ /^(network|bridge)$/) continue
     for (k = 1; k <= cnis && !(cni_dev[i] in rival_of); k++) {
-      if (cni_use[k] != "pod" && !(cni_dev[k] in shows_pods)) continue
+      if (cni_use[k] != "pod") continue
       if (!serves_pods_of(cni_dev[i], cni_name[k]))
         rival_of[cni_dev[i]] = "pods of " with_spaces(cni_name[k]) " (" cni_dev[k] ")"
     }
@@ -1103,14 +1172,9 @@ function owner_of_refusal(r,   size, i) {
     if (is_proven(i)) return "cni"
     if (known_proof[i] == "first") continue # it is of another node, or of nobody
     if (known_cni[i] in runs) return "perhaps"
-    if (known_trace[i] == "protocol" && is_common(route_protocol[r])) return "perhaps"
+    if (known_trace[i] == "protocol" && routes_with[route_protocol[r]] > 1) return "perhaps"
   }
   return is_pod_inside && size >= pod_block ? "perhaps" : "nobody"
-}
-# Whether several routes have this protocol, whatever their prefix.
-function is_common(its_protocol,   number) {
-  for (number in routes_of)
-    if (name_for("proto", number) == its_protocol) return routes_of[number] > 1
 }
 function is_proven(i) {
   if (known_proof[i] == "device") return known_cni[i] in runs
@@ -1310,15 +1374,14 @@ function is_allowed(dev,   i) {
 # where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
-function note_rule_for_others() {
-  find_their_selector()
-  if (their_word == "" || selection in is_intended) return
+function note_rule_for_others(   what_selects) {
+  what_selects = find_what_selects()
+  if (what_selects == "" || action == "unknown" || selection in is_intended) return
   other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
 # Keeps the routes of tables that such rules look up.
 function note_route_for_others() {
-  has_routes[table]
   if (prefix == "default" && type != "throw") is_whole[table]
   for_others[++routes_for_others] = kept()
 }
@@ -1331,8 +1394,7 @@ function judge_other_packets(   n) {
     read_rule()
     if (selection in is_decided) continue
     if (is_last_for_its_packets()) is_decided[selection]
-    find_their_selector()
-    if (their_word != "") judge_rule(first, last)
+    judge_rule(first, last)
   }
 }
 # Whether no packet with these selectors goes on to the next rule.
@@ -1340,8 +1402,12 @@ function is_last_for_its_packets() {
   if (prefix != "default" || is_inverted) return 0
   return action ~ REFUSES || (action == "lookup" && table in is_whole)
 }
+# Sets `selected_by`, and `sources`: the devices by which packets with the sources of the rule may
+# leave, or from which they come.
 function judge_rule(low, high,   c) {
-  find_their_devices()
+  selected_by = find_what_selects()
+  sources = NONE
+  if (selected_by == "from") find_sources(selector["from"])
   if (!are_of_the_cluster()) return
   for (c = 1; c <= count["cidr"]; c++) {
     if (high < first_of["cidr", c] || last_of["cidr", c] < low) continue
@@ -1350,50 +1416,41 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Sets the devices by which packets may leave with the sources of the rule: those with an address in
-# the block, those of routes that name such a source, and expected ones without an address, for
-# which Linux takes any; but no device of a CNI. Connections to the pods of this node may have the
-# address of such a device. A block that overlaps with a route to pods is that of pods.
-function find_their_devices(   i, k, hex, to_pods) {
-  their_devices = to_pods = NONE
-  are_for_pods = 0
-  if (their_word != "from") return
-  read_prefix(their_value)
+# Adds to `sources` the devices with an address in this block, and those of routes that lead into it
+# without a gateway or name a source in it. Then expected ones without an address count, too: for
+# these, Linux takes any. The block may be a part of the network of pods.
+function find_sources(block,   i, k, hex) {
+  read_prefix(block)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
-      their_devices = union(their_devices, "/" address_dev[i] "/")
+      sources = union(sources, "/" address_dev[i] "/")
   for (i = 1; i <= nears && first != last; i++) {
     k = near[i]
-    if (route_prefix[k] == "default" || last < route_first[k] || route_last[k] < first) continue
-    to_pods = union(to_pods, route_devices[k])
+    if (first <= route_first[k] && route_last[k] <= last) sources = union(sources, route_devices[k])
+    if (route_prefix[k] == "default" || !is_around(k, first, last)) continue
+    if (without(route_devices[k], devices_of_cnis) == NONE) sources = union(sources, route_devices[k])
   }
-  to_pods = union(to_pods, their_devices)
-  are_for_pods = without(to_pods, devices_of_cnis) != to_pods
   for (hex in devices_from)
-    if (first <= hex && hex <= last) their_devices = union(their_devices, devices_from[hex])
-  if (their_devices != NONE) their_devices = union(their_devices, without(expected, numbered))
-  their_devices = without(their_devices, devices_of_cnis "lo/")
+    if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
+  if (sources != NONE) sources = union(sources, without(expected, numbered))
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
-  if (their_word == "iif") return uses[their_value] ~ /\/(network|bridge|pod)\//
-  if (their_word != "from" || plain_packets != "none") return 1
-  return their_devices != NONE || are_for_pods
+  if (selected_by == "iif") return uses[selector["iif"]] ~ /\/(network|bridge|pod)\//
+  return selected_by != "from" || plain_packets != "none" || sources != NONE
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
 function are_led_right(low, high,   i, r, narrowest_around) {
-  # Linux has answered for plain packets. If a rule such as "not fwmark 1" selects them, packets
-  # with that mark go on to the next rule; what else selects plain packets is in doubt.
-  if (plain_packets != "none") return their_word == "fwmark"
+  # Plain packets meet this rule, too, and Linux has answered for these. Of "not fwmark 0x1", those
+  # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt.
+  if (plain_packets != "none") return selected_by == "fwmark"
   if (action ~ REFUSES) return 0
   # There these packets find what plain ones find, or nothing, and go on to the next rule.
-  if (is_first_for_plain(table) || !(table in has_routes)) return 1
-  if (their_word == "from" && may_hide_pods()) return 0
+  if (is_first_for_plain(table)) return 1
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
     if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
-    if (action == "suppress" && route_prefix[r] == "default") continue
     if (!is_around(r, low, high)) {
       if (!leads_right(r)) return 0
     } else if (!narrowest_around || is_narrower(r, narrowest_around)) narrowest_around = r
@@ -1401,19 +1458,16 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   return !narrowest_around || leads_right(narrowest_around)
 }
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
-# TCP looks up again, with the source that Linux chose. If that is the address of an expected
-# device, a table for it hides the routes to pods, which are in table main.
-function may_hide_pods() {
-  return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
-}
-function leads_right(r,   by_mark_or_iif, dev, i) {
-  by_mark_or_iif = their_word ~ /^(fwmark|iif)$/
-  if (route_type[r] == "throw") return 1
-  if (route_type[r] == "local") # a proxy takes marked packets in
-    return their_word == "fwmark" || route_first[r] == route_last[r]
+function leads_right(r,   by_mark_or_iif, own, dev, i) {
+  by_mark_or_iif = selected_by ~ /^(fwmark|iif)$/
+  own = without(sources, devices_of_cnis "lo/")
+  if (route_type[r] == "throw") return 1 # to the next rule
+  if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
   if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
-  if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
-  if (route_devices[r] == their_devices) return 1 # where their addresses are
+  # TCP looks up again, with the source that Linux chose. If that is the address of an expected
+  # device, a table for it hides the routes to pods, which are in table main.
+  if (devices_of_cnis != NONE && without(own, expected) != own) return 0
+  if (route_devices[r] == own) return 1 # where their addresses are
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
     if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1

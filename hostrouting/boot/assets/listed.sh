@@ -1,8 +1,11 @@
 # What `ip` lists: names for its numbers, and what a device is. A text for programs of awk.
 #
-# names LIST NUMBER NAME...: `ip -N` prints numbers, because a host can have other names: of a type,
-#   proto, scope, table or ipproto
-# kind KIND CLASS, link-type TYPE CLASS: the class of a device of this kind or link type
+#   names scope 0 global 200 site 253 link 254 host 255 nowhere
+#                                        the names of numbers, also of a type, proto, table and
+#                                        ipproto: a host can have others, so `ip -N` prints numbers
+#   kind tap tun                         the class of devices of these kinds
+#   link-type card 1 ether               the class of devices of this link type, which is a number
+#                                        or a word
 #
 # The classes:
 #   card      Ethernet, wwan                leads to the network
@@ -16,8 +19,10 @@
 listed='
 function read_listed_setting(   i) {
   if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
-  if ($1 == "kind") class_of_kind[$2] = $3
-  if ($1 == "link-type") class_of_link_type[$2] = $3
+  for (i = 3; i <= NF; i++) {
+    if ($1 == "kind") class_of_kind[$i] = $2
+    if ($1 == "link-type") class_of_link_type[$i] = $2
+  }
 }
 function name_for(list, number) {
   return (list, number) in name_of ? name_of[list, number] : number

@@ -17,13 +17,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import phases
-from hostrouting.boot.health import AGAIN, find_faults
+from hostrouting.boot.health import find_faults
+from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.boot.unit_states import refused_units, unit_states
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.check import check_lines, refused_sentence, starts_unchecked, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
-from hostrouting.cli.running import Run, run_task
+from hostrouting.cli.running import Run, run_task, told_anyway
 from hostrouting.cli.source import bad_input, read_config
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -50,6 +51,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if outcome.is_taken_back:
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         return Answer(outcome.code, document, outcome.lines())
+    with told_anyway(outcome):
+        return _answer(outcome, config, host)
+
+
+def _answer(outcome: Run, config: HostRoutingConfig, host: Host) -> Answer:
+    """What the run has done, and how the host is now."""
     report = _report_of(outcome)
     check = None if report is None else HostCheck.of_host(report, config, host)
     routes = _routes_now(config, host)

@@ -9,7 +9,7 @@ import argparse
 
 import attrs
 
-from hostrouting.boot.health import find_lasting_openings
+from hostrouting.boot.unit_gates import find_lasting_openings
 from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines

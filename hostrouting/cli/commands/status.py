@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.health import AGAIN, RELOAD
+from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines, what_is_wrong
 from hostrouting.cli.metrics import metric_lines

@@ -12,9 +12,9 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, settled
 from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
-from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
+from hostrouting.kernel.netlink.numbers import groups_of
 from hostrouting.kernel.netlink.routes import Names, change_routes, lookup_routes
-from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors, messages_in, type_of
+from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors
 from hostrouting.kernel.netlink.watch import NetlinkWatch
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
@@ -125,17 +125,5 @@ def _read(
         routes=tuple(routes),
         ipv6_forwarding=forwards_ipv6(),
         family=family,
-        restless=netlink.is_torn or _has_changed(guard, tables, reader),
+        restless=netlink.is_torn or bool(guard.reports()),
     )
-
-
-def _has_changed(guard: NetlinkSocket, tables: Collection[int] | None, reader: RouteReader) -> bool:
-    """Whether the guard has a report of anything that was asked for."""
-    for report in guard.reports():
-        if not report:  # some were lost
-            return True
-        for message in messages_in(report):
-            is_about_a_route = type_of(message) in {RTM_NEWROUTE, RTM_DELROUTE}
-            if not is_about_a_route or reader.is_about(message, tables):
-                return True
-    return False

@@ -159,7 +159,9 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     fixed = _RTMSG.unpack_from(message, HEADER.size)
     af, dst_len, src_len, tos, table, protocol, scope, type_, flags = fixed
     attributes = attributes_of(message, ROUTE_ATTRIBUTES_AT)
-    metrics = attributes_of(attributes.get(_RTA_METRICS, b""))
+    metrics: dict[int, bytes] = {}
+    if _RTA_METRICS in attributes:
+        metrics = attributes_of(attributes[_RTA_METRICS])
     hops = _listed_hops(attributes, flags)
     family = FAMILY_OF[af]
     route_type = ROUTE_TYPES[type_]

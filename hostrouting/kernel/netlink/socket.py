@@ -146,21 +146,6 @@ def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
     return header + body
 
 
-def messages_in(part: bytes) -> Iterator[bytes]:
-    """Each message of a report."""
-    at = 0
-    while at + HEADER.size <= len(part):
-        (length,) = NUMBER.unpack_from(part, at)
-        yield part[at : at + length]
-        at += max(aligned(length), HEADER.size)
-
-
-def type_of(message: bytes) -> int:
-    """The type of a message (RTM_…)."""
-    type_: int = HEADER.unpack_from(message)[1]
-    return type_
-
-
 def _sequence_of(message: bytes) -> int:
     sequence: int = HEADER.unpack_from(message)[3]
     return sequence
@@ -168,7 +153,8 @@ def _sequence_of(message: bytes) -> int:
 
 def is_error(answer: bytes) -> bool:
     """Whether an answer is an error or an acknowledgement."""
-    return type_of(answer) == _NLMSG_ERROR
+    type_: int = HEADER.unpack_from(answer)[1]
+    return type_ == _NLMSG_ERROR
 
 
 def error_of(data: bytes, at: int = 0) -> KernelError:

@@ -74,40 +74,50 @@ def incomplete(host: azure.AzureHost, *, done: int) -> tuple[str, ...]:
     return tuple(error.lines)
 
 
-def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    """First the undo file and the log have all of it. Then what is stale is deleted, in order. A
-    second run finds nothing.
-    """
+def test_it_is_saved_before_anything_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """The undo file, which only root can read, and the log have all of it; the lock is held."""
     host = azure.host()
-    first: list[Any] = []
+    then: dict[str, Any] = {}
 
     def look() -> None:
-        lines = [
-            record.getMessage() for record in caplog.records if "will delete" in record.getMessage()
-        ]
-        first.extend(
-            [host.files.texts[UNDO], host.files.modes[UNDO], set(host.files.locked), len(lines)]
-        )
+        messages = [record.getMessage() for record in caplog.records]
+        then["undo file"] = host.files.texts[UNDO]
+        then["mode"] = host.files.modes[UNDO]
+        then["locked"] = set(host.files.locked)
+        then["logged"] = len([message for message in messages if "will delete" in message])
 
     host.ebtables.meanwhile(look, nth=BATCH)
     with caplog.at_level("INFO"):
-        result = clean(host)
-    assert first == [host.files.texts[UNDO], 0o600, {LAYOUT.lock_path}, 13]
+        clean(host)
+    assert then == {
+        "undo file": host.files.texts[UNDO],
+        "mode": 0o600,
+        "locked": {LAYOUT.lock_path},
+        "logged": 13,
+    }
+
+
+def test_what_is_stale_is_deleted() -> None:
+    """Rules first, so that no rule sends packets to a neighbour that is gone; nothing else goes."""
+    host = azure.host()
+    result = clean(host)
     assert host.ebtables.rules == list(azure.KEPT_RULES)
     assert host.link_layer.neighbours == list(azure.NEIGHBOURS[1:])
-    assert [route in host.kernel.snapshot().routes for route in azure.STALE_ROUTES] == [
-        False,
-        False,
-    ]
+    assert not set(azure.STALE_ROUTES) & set(host.kernel.snapshot().routes)
     assert "10.1.0.8/32 " in str(host.kernel)
     kinds = [operation.object.split()[0] for operation in result.operations]
     assert kinds == ["rule"] * 10 + ["neighbour"] + ["route"] * 2
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 5, "undo_file": UNDO}
-    before, nothing = state_of(host), {"stale": 0, "deleted": 0, "conflicts": 5, "undo_file": ""}
-    assert (clean(attrs.evolve(host, rights=UNPRIVILEGED)).log_fields(), state_of(host)) == (
-        nothing,
-        before,
-    )
+
+
+def test_a_second_run() -> None:
+    """It finds nothing, and needs no rights for that; of what is new, it makes another undo file."""
+    host = azure.host()
+    clean(host)
+    before = state_of(host)
+    nothing = {"stale": 0, "deleted": 0, "conflicts": 5, "undo_file": ""}
+    assert clean(attrs.evolve(host, rights=UNPRIVILEGED)).log_fields() == nothing
+    assert state_of(host) == before
     host.ebtables.rules.append(azure.STALE_RULES[0])
     assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
 

@@ -25,23 +25,33 @@ def test_the_same_files_make_the_same_archive() -> None:
     assert tar_of(files_of(WANTED)) == tar_of(files_of(WANTED))
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_unpacked_as_root(tmp_path: Path) -> None:
-    """Each file is root's, with its text and mode, whoever made the archive; folders are closed to
-    others.
-    """
-    archive, root = tmp_path / "files.tar", tmp_path / "root"
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root of a host, as its administrator has it, with the archive unpacked."""
+    archive, root, file = (tmp_path / name for name in ("files.tar", "root", "config.json"))
     system = root / "etc/systemd/system"
     system.mkdir(parents=True)
     system.chmod(0o711)
-    file = tmp_path / "config.json"
     file.write_text(json.dumps(WANTED.to_mapping()))
     said = say("render", "--config", str(file), "--tar", str(archive))
     assert said.lines[0] == (
         f"DONE: {len(files_of(WANTED))} files; on the host, as root: tar -xpf {archive} -C /"
     )
     subprocess.run(["tar", "-xpf", archive, "-C", root], check=True, umask=0)
+    return root
+
+
+def mode_of(path: Path) -> int:
+    """The permissions of a file or folder."""
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_unpacked_as_root(root: Path) -> None:
+    """Each file is root's, with its text and mode, whoever made the archive, and there are no
+    others.
+    """
     for wanted in files_of(WANTED):
         path = root / wanted.path.lstrip("/")
         assert (path.lstat().st_uid, path.lstat().st_gid) == (0, 0)
@@ -49,12 +59,19 @@ def test_unpacked_as_root(tmp_path: Path) -> None:
             assert os.readlink(path) == wanted.target
         else:
             assert path.read_text() == wanted.text
-            assert stat.S_IMODE(path.stat().st_mode) == wanted.mode
-        if path.parent != system:
-            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
-    assert stat.S_IMODE(system.stat().st_mode) == 0o711, "what is there already stays"
-    found = [path for path in root.rglob("*") if path.is_symlink() or path.is_file()]
-    assert len(found) == len(files_of(WANTED))
+            assert mode_of(path) == wanted.mode
+    files = [path for path in root.rglob("*") if path.is_symlink() or path.is_file()]
+    assert len(files) == len(files_of(WANTED))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_folders(root: Path) -> None:
+    """Those that are new are closed to others, and what is there already stays."""
+    system = root / "etc/systemd/system"
+    folders = {(root / wanted.path.lstrip("/")).parent for wanted in files_of(WANTED)}
+    assert {mode_of(folder) for folder in folders - {system}} == {0o755}
+    assert mode_of(system) == 0o711
 
 
 @pytest.mark.linux

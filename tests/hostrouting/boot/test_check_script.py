@@ -128,6 +128,27 @@ class TestWhatItSaysAndLeaves:
         assert "route get fibmatch 172.16.0.0 " in done.stderr
         assert done.stderr.endswith("<3>check-route-overlap: overlap\n")
 
+    def test_the_example(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The example at the top of the script is what its steps print on such a host."""
+        namespace.batch(["address flush dev ib0", "route add 172.16.0.0/17 dev ib0 scope link"])
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check(FABRIC)))
+        said = namespace.run(*command(script, "by-hand", "0", "steps")).stderr.replace("<3>", "")
+        said = said.replace("\nOVERLAP: ", "\n--- journal\nOVERLAP: ", 1)
+        printed: dict[str, str] = {}
+        for step in said.split("--- ")[1:]:
+            name, _, lines = step.partition("\n")
+            printed[name] = " ".join(lines.split())
+        example = re.search(r"^# For example, (.*\n)+?#\n", script.read_text(), re.MULTILINE)
+        assert example
+        compared: list[str] = []
+        for name, line in re.findall("^#   (\\w*) +(.*)$", example[0], re.MULTILINE):
+            if name:
+                compared.append(name)
+            _, found, printed[compared[-1]] = printed[compared[-1]].partition(line)
+            assert found, line
+        assert compared == ["list", "find_places", "ask", "judge", "journal"]
+
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
         """Devices may be called by the words of `ip`, or by letters that shells and patterns care
         about.
@@ -719,6 +740,33 @@ def test_no_local_variable_hides_another(
     done = subprocess.run(["bash", "-c", command_line], capture_output=True, text=True, check=False)
     assert "warning: " in done.stderr  # gawk has read it
     assert "shadows global variable" not in done.stderr
+
+
+@pytest.mark.needs("gawk")
+def test_the_list_of_variables() -> None:
+    """The comment about what is judged names each variable that the functions share, and no
+    function that answers yes or no assigns to one.
+    """
+    script = render_check_script(check(FABRIC)).rpartition("\nmain ")[0]
+    text = '"$addresses$ranges$listed$settings$judging"'
+    dump = f'gawk --dump-variables=/dev/stderr -v family=4 {text} "${{configuration[@]}}"'
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{dump} </dev/null"], capture_output=True, text=True, check=True
+    )
+    variables = set(re.findall("^([a-z]\\w*): ", done.stderr, re.MULTILINE))
+    comment = re.search(r"^# The variables, by what sets them(.*\n#)+.*", script, re.MULTILINE)
+    assert comment
+    assert len(variables) > 100
+    assert variables - set(re.findall(r"\w+", comment[0])) == set()
+    questions = re.findall(
+        r"^function ((?:is|are|may|has|needs)_\w+)\((.*?)\) \{(.*?)^(?:\}|(?=function))",
+        script,
+        re.MULTILINE | re.DOTALL,
+    )
+    assert len(questions) > 10
+    for name, parameters, body in questions:
+        assigned = set(re.findall(r"(?<![\w\"])([a-z]\w*)(?:\[[^]]*\])? [-+]?= ", body))
+        assert assigned <= set(re.findall(r"\w+", parameters)), name
 
 
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:

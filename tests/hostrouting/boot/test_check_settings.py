@@ -5,10 +5,12 @@ it.
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from hostrouting.boot.check_settings import _word, check_sentences, check_settings
-from hostrouting.boot.scripts import asset
+from hostrouting.boot.scripts import asset, render_check_script
 from hostrouting.check.sentences import DOUBTS
-from hostrouting.config.cni import CNIS
+from hostrouting.config.cni import CNIS, POD_NETWORKS
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
 from tests.support.check_script import check
 
@@ -21,6 +23,34 @@ def settings(word: str) -> Iterator[list[str]]:
     return (words for key, *words in map(str.split, SETTINGS) if key == word)
 
 
+EXAMPLES = {
+    "check-route-overlap.sh": render_check_script(
+        check(
+            *("10.0.0.0/8", "fd16::/32"),
+            expected_devs=["eth0"],
+            allowed_devs=["wg*"],
+            intended_rules=["fwmark 0x1"],
+            service_cidrs=["10.96.0.0/12"],
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_setting_has_an_example(name: str) -> None:
+    """Above the settings, a script has an example for each kind of them, as it is rendered."""
+    script = EXAMPLES[name]
+    comment, _, rest = script.partition("\nconfiguration=(\n")
+    settings_of_it = re.findall(r"^  '(.*)'$", rest.partition("\n)\n")[0], re.MULTILINE)
+    rendered = {line.replace("'\\''", "'") for line in settings_of_it}
+    words = {line.split()[0] for line in rendered}
+    comments = [*comment.splitlines(), *asset("listed.sh").splitlines()]
+    examples = [line[4:].partition("   ")[0] for line in comments if line[:4] == "#   "]
+    examples = [line for line in examples if line.split(" ")[0] in words]
+    assert [line for line in examples if line not in rendered] == []
+    assert {line.split()[0] for line in examples} == words
+
+
 def test_the_script_reads_each_setting() -> None:
     """No setting is rendered in vain: the script has a use for the first word of each."""
     words = {line.split()[0] for line in SETTINGS}
@@ -28,15 +58,20 @@ def test_the_script_reads_each_setting() -> None:
 
 
 def test_each_device_of_a_cni() -> None:
-    """The script knows each device in the table of CNIs, with its kinds and its use."""
+    """The script knows each device in the table of CNIs, with its kinds and its use; and each that
+    shows that its CNI has pods is also one of a pod.
+    """
     names = {_word(cni.name): cni.name for cni in CNIS}
     rendered = {(names[name], *words) for name, *words in settings("cni")}
-    assert rendered == {
-        (cni.name, device.use, kind, device.pattern)
-        for cni in CNIS
-        for device in cni.devices
-        for kind in device.kinds
-    }
+    known: set[tuple[str, ...]] = set()
+    for cni in CNIS:
+        for device in cni.devices:
+            for kind in device.kinds:
+                known.add((cni.name, device.use, kind, device.pattern))
+                if device.pattern in POD_NETWORKS:
+                    known.add((cni.name, "pod", kind, device.pattern))
+    assert rendered == known
+    assert {device for *_, device in rendered} >= {*POD_NETWORKS}
 
 
 def test_each_refused_range_has_one_row() -> None:

@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 
 from hostrouting.boot import files as boot_files, scripts, units
 from hostrouting.boot.files import files_of, render_config
-from hostrouting.boot.on_disk import foreign_steps, owned_paths, why_not_run
+from hostrouting.boot.health import foreign_steps, why_not_run
+from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
 from hostrouting.host.files import LocalFiles
@@ -166,9 +167,8 @@ class TestFiles:
         """The fault is named, as gate.sh names it."""
         (tmp_path / "x.sh").write_text("exit 0\n")
         subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=tmp_path, check=True)
-        why_not, remedy = why_not_run(LocalFiles(str(tmp_path)), "/x.sh")
-        assert why_not == fault.format(step="/x.sh")
-        assert bool(remedy) is bool(fault)
+        refusal = why_not_run(LocalFiles(str(tmp_path)), "/x.sh")
+        assert (refusal.reason if refusal else "") == fault.format(step="/x.sh")
 
 
 class TestGate:

@@ -297,54 +297,80 @@ def test_the_guard_and_the_oneshots(gate: Gate) -> None:
             assert log.count("<4>hostrouting: ") == (1 if status else 0), log
 
 
-def test_break_glass(gate: Gate) -> None:
-    """A file of root's with a reason starts any unit unchecked, and logs the reason; every other
-    file is ignored.
-    """
-    gate.write("a", "", a=FAIL)
-    assert gate.start()[0] == 255
-    [command] = re.findall("is deleted, as root: (.*)", gate.start()[1])
-    for umask in ("077", "002", "000"):
+# What is done to the file that opens the gate, and why the gate ignores it.
+IGNORED = {
+    "chmod 664 {file}": "its mode is 664; ",
+    "chmod 4644 {file}": "its mode is 4644; ",
+    "chmod 646 {file}": "its mode is 646; ",
+    "chmod 744 {file}": "its mode is 744; ",
+    "chmod 544 {file}": "its mode is 544; ",
+    "chown 1 {file}": "it does not belong to root",
+    "echo '  ' >{file}": "its first line is empty",
+    ": >{file}": "its first line is empty",
+    "ln -sf /etc/hostname {file}": "it is a symbolic link",
+    "rm {file}; mkfifo -m 600 {file}": "it is a fifo",
+    "rm {file}; mkdir {file}": "it is a directory",
+}
+
+
+class TestBreakGlass:
+    """A file of root's with a reason starts any unit unchecked; every other file is ignored."""
+
+    @pytest.fixture(autouse=True)
+    def closed(self, gate: Gate) -> None:
+        """Without the file, the unit is refused."""
+        gate.write("a", "", a=FAIL)
+
+    @staticmethod
+    def open_by(gate: Gate, umask: str = "022") -> None:
+        """Run the command that the refusal names."""
+        [command] = re.findall("is deleted, as root: (.*)", gate.start()[1])
         subprocess.run(["sh", "-c", f"umask {umask}; {command}"], check=True)
-        assert gate.start()[0] == 0, umask
-        gate.open.unlink()
-    subprocess.run(["sh", "-c", command], check=True)
-    with subprocess.Popen(
-        ["flock", f"{gate.paths}/run/turn", "cat"], stdin=subprocess.PIPE
-    ):  # it is not waited for
-        assert gate.start() == (
-            0,
-            f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n",
-        )
-    path = str(gate.open)
-    for change, why_not in (
-        ("chmod 600", ""),
-        ("chmod 400", ""),
-        ("chmod 664", "its mode is 664; "),
-        ("chmod 4644", "its mode is 4644; "),
-        ("chmod 646", "its mode is 646; "),
-        ("chmod 744", "its mode is 744; "),
-        ("chmod 544", "its mode is 544; "),
-        ("chmod 644; chown 1", "it does not belong to root"),
-        ("chown 0", ""),
-        ("echo '  ' >", "its first line is empty"),
-        (": >", "its first line is empty"),
-        ("head -c 99999 /dev/zero | tr '\\0' x >", ""),
-        ("ln -sf /etc/hostname", "it is a symbolic link"),
-        ("rm", "it is not there"),
-        ("mkfifo -m 600", "it is a fifo"),
-        ("rm", "it is not there"),
-        ("mkdir", "it is a directory"),
-    ):
-        command = f"cd {gate.paths}/run; " + "; ".join(
-            f"{part} {path}" for part in change.split("; ")
-        )
-        subprocess.run(["sh", "-c", command], check=True)
-        ended, log = gate.start()
-        assert ended == (255 if why_not else 0), change
+
+    @pytest.mark.parametrize("umask", ["077", "022", "002", "000"])
+    def test_the_command_that_is_named(self, gate: Gate, umask: str) -> None:
+        """It opens the gate, whatever the umask. The log has the reason."""
+        assert gate.start()[0] == 255
+        self.open_by(gate, umask)
+        log = f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n"
+        assert gate.start() == (0, log)
+
+    def test_nothing_is_awaited(self, gate: Gate) -> None:
+        """Neither the lock, nor another start."""
+        self.open_by(gate)
+        held = ["flock", f"{gate.paths}/run/turn", "cat"]
+        with subprocess.Popen(held, stdin=subprocess.PIPE):
+            assert gate.start()[0] == 0
+
+    @pytest.mark.parametrize(
+        "change", ["chmod 600", "chmod 400", "head -c 99999 /dev/zero | tr '\\0' x >"]
+    )
+    def test_files_that_open_it(self, gate: Gate, change: str) -> None:
+        """Whatever others may not write; of a long reason, the beginning is logged."""
+        self.open_by(gate)
+        subprocess.run(["sh", "-c", f"{change} {gate.open}"], check=True)
+        status, log = gate.start()
+        assert status == 0
+        assert f"{gate.open} is ignored" not in log
         assert len(log.replace(str(gate.paths), "")) < 500
-        is_named = bool(why_not) and change != "rm"
-        assert (f"{path} is ignored: {why_not}" in log) == is_named, (change, log)
+
+    @pytest.mark.parametrize(("change", "why_not"), IGNORED.items(), ids=str)
+    def test_files_that_do_not(self, gate: Gate, change: str, why_not: str) -> None:
+        """The log says what is wrong with the file."""
+        self.open_by(gate)
+        subprocess.run(["sh", "-c", change.format(file=gate.open)], check=True)
+        status, log = gate.start()
+        assert status == 255
+        assert f"{gate.open} is ignored: {why_not}" in log
+        assert len(log.replace(str(gate.paths), "")) < 500
+
+    def test_no_file_is_not_named(self, gate: Gate) -> None:
+        """A gate that nobody has opened is nothing to log."""
+        self.open_by(gate)
+        gate.open.unlink()
+        status, log = gate.start()
+        assert status == 255
+        assert "is ignored" not in log
 
 
 # What is done to a step, and why it is then not run; empty where it is run.
@@ -379,25 +405,29 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
     )
     step = gate.step("a")
     subprocess.run(["sh", "-c", change.format(step=step)], check=True)
-    arguments = {"of the guard": (GUARD,), "of a oneshot": ("b.service", "a")}.get(
-        kind, ("a.service",)
-    )
-    status, log = gate.start(*arguments)
-    is_run = not CHANGES[change]
-    assert ran.exists() is is_run
-    assert status == (0 if is_run or kind == "wanted" else 255)
-    assert ("a.service was not started" in log) is (not is_run and kind in {"required", "foreign"})
-    if is_run:
-        assert log == ""
-        return
-    repair = f"as root: chown root {step} && chmod 644 {step}"
-    if "ln -s" in change:
-        repair = "put a copy of the file in its place"
-    if "rm" in change:
-        repair = "move it away"
+    words = {"of the guard": [GUARD], "of a oneshot": ["b.service", "a"]}
+    status, log = gate.start(*words.get(kind, ["a.service"]))
+    if CHANGES[change]:
+        fault = CHANGES[change].format(step=step)
+        assert not ran.exists()
+        assert status == (0 if kind == "wanted" else 255)
+        assert ("a.service was not started" in log) is (kind in {"required", "foreign"})
+        assert f"{fault}, so it is not run; {repair_of(gate, kind, change)}" in log
+    else:
+        assert ran.exists()
+        assert (status, log) == (0, "")
+
+
+def repair_of(gate: Gate, kind: str, change: str) -> str:
+    """What the log tells an operator to do about the step."""
+    step = gate.step("a")
     if kind != "foreign":
-        repair = f"as root: hostrouting apply --config {gate.paths}/etc/config.json"
-    assert f"{CHANGES[change].format(step=step)}, so it is not run; {repair}" in log
+        return f"as root: hostrouting apply --config {gate.paths}/etc/config.json"
+    if "ln -s" in change:
+        return "put a copy of the file in its place"
+    if "rm" in change:
+        return "move it away"
+    return f"as root: chown root {step} && chmod 644 {step}"
 
 
 @pytest.mark.parametrize(

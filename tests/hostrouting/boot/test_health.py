@@ -2,16 +2,22 @@
 once.
 """
 
+import os
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+import phases
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults, find_lasting_openings
+from hostrouting.boot.health import find_faults
+from hostrouting.boot.unit_gates import find_lasting_openings
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
+from hostrouting.host.host import Host
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.tasks import CIDR, GUARDED, LAYOUT, WANTED, config, configured, manager_of
 
@@ -86,6 +92,13 @@ class TestFiles:
                 ("file", "note", f"the files were written by {name}, but this is {WRITER}")
             ]
 
+    @pytest.mark.parametrize("path", [LAYOUT.gate_path, CHECK])
+    def test_an_empty_script(self, host: FakeHost, path: str) -> None:
+        """A full disk leaves one, and it refuses each start."""
+        host.files.texts[path] = ""
+        sentence = f"{path} is empty, so {MACHINES} cannot start"
+        assert faults(host) == [("gate-shut", "error", sentence)]
+
     def test_what_else_is_in_the_folder_of_steps(self, host: FakeHost) -> None:
         """A script of somebody else holds units back, too; a file with another name does not, or
         was left by a writer.
@@ -141,6 +154,15 @@ class TestFiles:
             Remedy("move it away"),
         )
         assert fault.name == ("file" if path == LAYOUT.guard_path else "gate-shut")
+
+    def test_what_is_neither_file_nor_folder(self, tmp_path: Path) -> None:
+        """A fifo is named, and never read."""
+        image = Host.offline(tmp_path)
+        phases.execute(Configure(WANTED, host=image), phases.Context(observers=[]))
+        (tmp_path / LAYOUT.gate_path[1:]).unlink()
+        os.mkfifo(tmp_path / LAYOUT.gate_path[1:])
+        [fault] = [fault for fault in find_faults(image, WANTED) if fault.target != "systemd"]
+        assert fault.sentence.startswith(f"{LAYOUT.gate_path} is a fifo, where a file of ")
 
     def test_a_folder_in_the_place_of_the_drop_in(self, host: FakeHost) -> None:
         """The unit starts unchecked, and nothing else is hidden."""
@@ -306,6 +328,49 @@ class TestSystemd:
         assert faults(host, wanted) == [("gate-open", "error", sentence)]
         [opening] = find_lasting_openings(host, wanted)
         assert opening.sentence == sentence
+
+    def test_a_reset_of_an_instance_that_was_not_read(self, host: FakeHost) -> None:
+        """The instance is loaded, and the next reload takes its gate away."""
+        manager_of(host).properties[KUBE1] = {}
+        path = f"{UNITS}/{KUBE1}.d/50-x.conf"
+        host.files.texts[path] = "[Service]\nExecCondition=\n"
+        [fault] = find_faults(host, WANTED)
+        assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", path)
+        assert fault.sentence.startswith(f"as soon as systemd reads its files, {KUBE1} starts ")
+
+    @pytest.mark.parametrize("text", ["", "[Service]\n"])
+    def test_a_reset_beside_a_drop_in_that_apply_restores(self, text: str) -> None:
+        """Both are told, and the reset lasts: the unit starts unchecked after apply, too."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = configured(wanted)
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        del host.files.texts[LAYOUT.drop_in_path(KUBELET)]
+        if text:
+            host.files.texts[LAYOUT.drop_in_path(KUBELET)] = text
+        path = dropped(host, KUBELET, "[Service]\nExecCondition=\n")
+        openings = [fault for fault in find_faults(host, wanted) if fault.name == "gate-open"]
+        assert len(openings) == 2
+        [opening] = find_lasting_openings(host, wanted)
+        assert f'the line "ExecCondition=" in {path} cancels the gate' in opening.sentence
+
+    def test_a_drop_in_that_is_gone_and_still_loaded(self) -> None:
+        """The gate runs until systemd reads its files."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = configured(wanted)
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        manager_of(host).boot()
+        path = LAYOUT.drop_in_path(KUBELET)
+        del host.files.texts[path]
+        [fault] = [fault for fault in find_faults(host, wanted) if fault.name == "gate-open"]
+        sentence = (
+            f"as soon as systemd reads its files, {KUBELET} starts unchecked: {path} is missing"
+        )
+        assert (fault.sentence, fault.remedy) == (sentence, AGAIN)
+
+    def test_the_root_of_this_host(self, host: FakeHost) -> None:
+        """A unit may name it."""
+        dropped(host, MACHINES, "[Service]\nRootDirectory=/\n")
+        assert faults(host) == []
 
     def test_an_earlier_reset(self) -> None:
         """What comes before the gate's drop-in takes nothing away from it."""

@@ -197,32 +197,52 @@ def with_unusable_config(name: str, kernel: FakeKernel) -> FakeHost:
     return host
 
 
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_typed_cidrs_need_no_configuration(name: str) -> None:
+class TestTypedCidrs:
     """Typed CIDRs are checked where config.json is unusable; a warning names the file and the
     fault.
     """
-    host = with_unusable_config(name, h200())
-    said = say("check", CIDR, "--json", host=host)
-    assert (said.code, said.err, said.json["verdict"]) == (1, "", "overlap")
-    [warning] = [finding for finding in said.json["findings"] if finding["name"] == "file"]
-    sentence = f"the installed configuration was not used: {UNUSABLE[name][1]}"
-    assert warning["sentence"].startswith(sentence)
-    assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
-    page = say("check", CIDR, host=host)
-    assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
-    at = page.lines.index(f"FILE: {warning['sentence']}")
-    repair = f"hostrouting repair {CIDR}"
-    anew = f"' | {repair} --config - | hostrouting apply --config - --allow-removal"
-    is_there = host.files.look(HostLayout.config_path) is not None
-    assert page.lines[at + 1].startswith(f"  correct {HostLayout.config_path}") == is_there
-    assert page.out.count(anew) == 1
-    assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OVERLAP: ")
-    assert sentence in say("explain", "172.16.5.9", host=host).err
-    # An exit code of its own only where it is asked for.
-    fine = with_unusable_config(name, plain_vm())
-    codes = [say("check", CIDR, *more, host=fine).code for more in ([], ["--fail-on", "warning"])]
-    assert codes == [0, 1]
+
+    @staticmethod
+    def sentence(name: str) -> str:
+        """How the warning begins."""
+        return f"the installed configuration was not used: {UNUSABLE[name][1]}"
+
+    @pytest.mark.parametrize("name", UNUSABLE)
+    def test_in_the_document(self, name: str) -> None:
+        """It is a finding beside the verdict."""
+        said = say("check", CIDR, "--json", host=with_unusable_config(name, h200()))
+        assert (said.code, said.err, said.json["verdict"]) == (1, "", "overlap")
+        [warning] = [finding for finding in said.json["findings"] if finding["name"] == "file"]
+        assert warning["sentence"].startswith(self.sentence(name))
+        assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
+
+    @pytest.mark.parametrize("name", UNUSABLE)
+    def test_on_the_page(self, name: str) -> None:
+        """The remedy is to correct the file, or to write it anew, in one pipeline."""
+        host = with_unusable_config(name, h200())
+        page = say("check", CIDR, host=host)
+        assert page.code == 1
+        [line] = [line for line in page.lines if line.startswith(f"FILE: {self.sentence(name)}")]
+        remedy = page.lines[page.lines.index(line) + 1]
+        is_there = host.files.look(HostLayout.config_path) is not None
+        assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
+        repair = f"hostrouting repair {CIDR}"
+        anew = f"' | {repair} --config - | hostrouting apply --config - --allow-removal"
+        assert page.out.count(anew) == 1
+
+    @pytest.mark.parametrize("name", UNUSABLE)
+    def test_in_an_explanation(self, name: str) -> None:
+        """The verdict is on the page, and the warning beside it."""
+        said = say("explain", "172.16.5.9", host=with_unusable_config(name, h200()))
+        assert said.lines[0].startswith("OVERLAP: ")
+        assert self.sentence(name) in said.err
+
+    @pytest.mark.parametrize("name", UNUSABLE)
+    def test_in_the_exit_code(self, name: str) -> None:
+        """It has one of its own only where that is asked for."""
+        host = with_unusable_config(name, plain_vm())
+        assert say("check", CIDR, host=host).code == 0
+        assert say("check", CIDR, "--fail-on", "warning", host=host).code == 1
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
@@ -282,45 +302,60 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
 
 
-def test_routes_that_were_typed_are_told() -> None:
-    """Where nothing is installed, `status` and `check` say that routes of ours will be lost: on the
-    page and in the document.
-    """
-    host = FakeHost(kernel=h200())
-    first, second = (
+class TestTypedRoutes:
+    """Where nothing is installed, `status` and `check` say that routes of ours will be lost."""
+
+    FIRST, SECOND = (
         Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS)
         for half in ("172.16.0.0/17", "172.16.128.0/17")
     )
-    host.kernel.ip_route("add", first)
-    host.kernel.ip_route("add", second)
-    sentence = "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot"
-    status = say("status", host=host)
-    assert status.code == 1
-    assert (
-        f"{sentence}; to keep these routes, as root: hostrouting repair CIDR | hostrouting apply "
-        "--config -" in status.lines
-    )
-    [finding] = say("status", "--json", host=host).json["findings"]
-    assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
-    assert finding["facts"] == {
-        "unconfigured": ["172.16.0.0/17", "172.16.128.0/17"],
-        "ranges": [],
-        "routes": [],
-    }
-    page = say("check", CIDR, host=host)
-    assert page.code == 0
-    assert (
-        f"{sentence}; to keep these routes, as root: hostrouting repair {CIDR} | hostrouting apply "
-        "--config -" in page.lines
-    )
-    assert finding in say("check", CIDR, "--json", host=host).json["findings"]
-    # A repair has the command already, and where hostrouting is installed, status knows more.
-    host.kernel.ip_route("delete", second)
-    page = say("check", CIDR, host=host)
-    assert page.out.count("| hostrouting apply") == 1
-    assert "1 route of hostrouting is set until the next boot" in say("status", host=host).out
-    apply(host, {"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}})
-    assert "until the next boot" not in say("status", host=host).out
+
+    @staticmethod
+    def line(cidr: str) -> str:
+        """What the pages of both commands say."""
+        return (
+            "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot; to keep "
+            f"these routes, as root: hostrouting repair {cidr} | hostrouting apply --config -"
+        )
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host that was repaired by hand."""
+        host = FakeHost(kernel=h200())
+        host.kernel.ip_route("add", self.FIRST)
+        host.kernel.ip_route("add", self.SECOND)
+        return host
+
+    def test_on_the_page(self, host: FakeHost) -> None:
+        """With the command that keeps them."""
+        status = say("status", host=host)
+        assert status.code == 1
+        assert self.line("CIDR") in status.lines
+        page = say("check", CIDR, host=host)
+        assert page.code == 0
+        assert self.line(CIDR) in page.lines
+
+    def test_in_the_document(self, host: FakeHost) -> None:
+        """Both have the same finding."""
+        [finding] = say("status", "--json", host=host).json["findings"]
+        assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
+        assert finding["facts"] == {
+            "unconfigured": ["172.16.0.0/17", "172.16.128.0/17"],
+            "ranges": [],
+            "routes": [],
+        }
+        assert finding in say("check", CIDR, "--json", host=host).json["findings"]
+
+    def test_beside_a_repair(self, host: FakeHost) -> None:
+        """It has the command already."""
+        host.kernel.ip_route("delete", self.SECOND)
+        assert say("check", CIDR, host=host).out.count("| hostrouting apply") == 1
+        assert "1 route of hostrouting is set until the next boot" in say("status", host=host).out
+
+    def test_where_hostrouting_is_installed(self, host: FakeHost) -> None:
+        """`status` knows more then, and does not say this."""
+        apply(host, {"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}})
+        assert "until the next boot" not in say("status", host=host).out
 
 
 def test_what_was_typed_becomes_permanent() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.boot.health import AGAIN
+from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm

@@ -5,7 +5,7 @@ named.
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -87,55 +87,67 @@ def test_a_default_route_that_is_not_judged() -> None:
 
 
 UPLINK = Route.to("::/0", dev="eth0", gateway="fe80::1")
-LOST = [Route(Prefix.parse("8000::/1"), type="blackhole", table=100)]
+LOST = Route.to("8000::/1", type="blackhole", table=100)
 FROM = Route.to("8000::/1", dev="eth0", table=100)._replace(source=Prefix.parse("fd00:16::/124"))
 JUMP = Rule(family=6, priority=40, action="goto", target=32766)
 FIRST = Rule(family=6, priority=51, table=100)
-
-
-@pytest.mark.parametrize("pods", [(), ("fd00:16::/124",), ("fd77::/64",)])
-@pytest.mark.parametrize(
-    ("things", "verdict"),
-    [
-        # Linux passes over the other routes to the prefix of a route with a source, unless that is
-        # ::/0.
-        ([FIRST, FROM, *LOST], "undecided"),
-        # If a packet is refused, Linux looks again, with the source that it would have.
-        ([FIRST, FROM._replace(prefix=Prefix.parse("8000::/4")), *LOST], "undecided"),
-        ([FIRST, FROM._replace(type="throw", next_hops=()), *LOST], "undecided"),
-        ([FIRST, FROM, LOST[0]._replace(table=254)], "undecided"),
-        ([FIRST, FROM, FIRST._replace(priority=52, action="blackhole", table=0)], "undecided"),
-        ([FIRST, FROM._replace(prefix=Prefix.parse("::/0")), *LOST], "overlap"),
-        ([FIRST, FROM._replace(table=254), *LOST], "overlap"),
-        ([JUMP, FIRST, *LOST], "undecided"),
-        ([JUMP._replace(priority=60), FIRST, *LOST], "overlap"),
-        (
-            [
-                FIRST._replace(suppress_ifgroup=7),
-                FROM._replace(source=None, next_hops=(NextHop("ib0"),)),
-            ],
-            "undecided",
-        ),
-        ([FIRST._replace(suppress_ifgroup=7), *LOST], "overlap"),
+OF_GROUP = FIRST._replace(suppress_ifgroup=7)
+BY_IB0 = Route.to("8000::/1", dev="ib0", table=100)
+# Linux passes over the other routes to the prefix of a route with a source, unless that is ::/0. If
+# a packet is refused, Linux looks again, with the source that it would have.
+MAY_BE_HIDDEN: dict[str, list[Rule | Route]] = {
+    "by a route with a source": [FIRST, FROM, LOST],
+    "by a longer route with a source": [
+        FIRST,
+        FROM._replace(prefix=Prefix.parse("8000::/4")),
+        LOST,
     ],
-)
-def test_an_escape_that_may_not_exist_is_none(
-    things: list[Rule | Route], verdict: str, pods: tuple[str, ...]
-) -> None:
-    """Where such a thing comes first, or hides what escapes, the verdict is undecided; elsewhere,
-    an escape is one.
-    """
+    "by a throw with a source": [FIRST, FROM._replace(type="throw", next_hops=()), LOST],
+    "in a later table": [FIRST, FROM, LOST._replace(table=TABLE_MAIN)],
+    "in a later rule": [FIRST, FROM, FIRST._replace(priority=52, action="blackhole", table=0)],
+    "by a goto": [JUMP, FIRST, LOST],
+    "by a group of devices": [OF_GROUP, BY_IB0],
+}
+IS_NOT_HIDDEN: dict[str, list[Rule | Route]] = {
+    "the default route has a source": [FIRST, FROM._replace(prefix=Prefix.parse("::/0")), LOST],
+    "the route with a source comes later": [FIRST, FROM._replace(table=TABLE_MAIN), LOST],
+    "the goto comes later": [JUMP._replace(priority=60), FIRST, LOST],
+    "a group suppresses no refusal": [OF_GROUP, LOST],
+}
+
+
+def verdict_of(things: list[Rule | Route], pods: tuple[str, ...]) -> str:
+    """The verdict on a host with these rules and routes."""
     rules = [*default_rules(6), *(thing for thing in things if isinstance(thing, Rule))]
     routes = [UPLINK, *(thing for thing in things if isinstance(thing, Route))]
     snapshot = Snapshot(
-        links=tuple(
-            Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"], start=2)
-        ),
+        links=(Link(name="eth0", index=2), Link(name="ib0", index=3)),
         addresses=(),
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
         routes=tuple(routes),
     )
-    assert checked(snapshot, "8000::/4", pod_cidrs=pods).verdict == verdict
+    return checked(snapshot, "8000::/4", pod_cidrs=pods).verdict
+
+
+PODS = pytest.mark.parametrize("pods", [(), ("fd00:16::/124",), ("fd77::/64",)])
+
+
+@PODS
+@pytest.mark.parametrize("things", MAY_BE_HIDDEN.values(), ids=MAY_BE_HIDDEN)
+def test_an_escape_that_may_not_exist_is_none(
+    things: list[Rule | Route], pods: tuple[str, ...]
+) -> None:
+    """Where such a thing comes first, or hides what escapes, the verdict is undecided."""
+    assert verdict_of(things, pods) == "undecided"
+
+
+@PODS
+@pytest.mark.parametrize("things", IS_NOT_HIDDEN.values(), ids=IS_NOT_HIDDEN)
+def test_an_escape_beside_what_is_not_judged(
+    things: list[Rule | Route], pods: tuple[str, ...]
+) -> None:
+    """Elsewhere, an escape is one."""
+    assert verdict_of(things, pods) == "overlap"
 
 
 def test_a_route_of_table_main_inside_one_of_table_local() -> None:

@@ -4,10 +4,11 @@ import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.install.networkd import find_networkd
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, manager_of, run
 
 STRICT = config(*REPAIR, cidrs=(CIDR,))
 GATED = STRICT._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
@@ -68,6 +69,55 @@ def test_who_is_told(wanted: HostRoutingConfig, named: list[str]) -> None:
     manager_of(host).running = False
     host.files.links |= image.files.links
     assert ungated(host, wanted) == named, "no systemd runs, as in a container"
+
+
+def test_all_are_gated() -> None:
+    """One configuration for all nodes may gate each of them; then systemd is not asked."""
+    assert ungated(FakeHost(kernel=h200()), STRICT._replace(gate=GateConfig(KUBELETS))) == []
+
+
+KEPT = config("10.7.0.0/16")._replace(manage_foreign="keep")
+FOLDER = "systemd/networkd.conf.d"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "path", "text", "is_told"),
+    [
+        (STRICT, "", "", True),
+        (STRICT, f"/etc/{FOLDER}/50-x.conf", "ManageForeignRoutes=no\n", False),
+        (STRICT, f"/etc/{FOLDER}/50-x.conf", " ManageForeignRoutes = off \n", False),
+        # networkd passes over an empty value, one that is neither yes nor no, and another name.
+        (
+            STRICT,
+            f"/etc/{FOLDER}/50-x.conf",
+            "ManageForeignRoutes=no\nManageForeignRoutes=\n\n[X]\n",
+            False,
+        ),
+        (
+            STRICT,
+            f"/etc/{FOLDER}/50-x.conf",
+            "ManageForeignRoutes=no\nManageForeignRoutes=2\n",
+            False,
+        ),
+        (STRICT, f"/etc/{FOLDER}/50-x.conf", "manageforeignroutes=no\n", True),
+        (STRICT, f"/usr/local/lib/{FOLDER}/50-x.conf", "ManageForeignRoutes=no\n", False),
+        (STRICT, "/usr/lib/systemd/networkd.conf", "ManageForeignRoutes=no\n", False),
+        (KEPT, "", "", False),
+        (KEPT, f"/usr/local/lib/{FOLDER}/99-x.conf", "ManageForeignRoutes=yes\n", True),
+        (KEPT, f"/usr/lib/{FOLDER}/20-x.conf", "ManageForeignRoutes=yes\n", False),
+        (KEPT, "/etc/systemd/networkd.conf", "ManageForeignRoutes=yes\n", False),
+    ],
+)
+def test_networkd(wanted: HostRoutingConfig, path: str, text: str, is_told: bool) -> None:  # noqa: FBT001  a parameter
+    """The last file with a setting that networkd understands decides."""
+    host = configured(wanted)
+    host.files.texts["/run/systemd/netif/links/2"] = "ADMIN_STATE=configured\n"
+    if path:
+        host.files.texts[path] = f"[Network]\n{text}"
+    findings = [*find_networkd(wanted, host.files)]
+    assert bool(findings) is is_told
+    if path and findings and wanted is KEPT:
+        assert findings[0].sentence.startswith(f"{path} overrides {LAYOUT.networkd_path}: ")
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """In which order a run changes files and units, and what is true at each moment of it."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -59,58 +60,90 @@ class Moments:
     """What is wrong at any moment of a run, since whatever comes next may be the kill."""
 
     def __init__(self, host: FakeHost) -> None:
-        """Look at this host; what is found is kept, because what `look` raised would be caught."""
+        """Look at this host; what is wrong is kept, because what `look` raised would be caught."""
         self.wrong: list[str] = []
         self._host = host
         self._judged: str | None = None
+        """The configuration that the markers are about."""
         self._required: set[str] = set()
+        """The steps that are required, or were and may still be."""
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        return self._host.files.texts
+
+    @property
+    def _loaded(self) -> list[str]:
+        """The files that systemd has read."""
+        return [*manager_of(self._host).read]
+
+    def _is_active(self, unit: str) -> bool:
+        return manager_of(self._host).states.get(unit) == "active"
 
     def look(self, event: str) -> None:
         """Called before each effect."""
-        texts, states = self._host.files.texts, manager_of(self._host).states
-        installed = texts.get(LAYOUT.config_path)
         verb, _, thing = event.partition(" ")
-        if thing.startswith(f"{LAYOUT.state_directory}/") and verb == "write":
-            self._judged = installed
-        if {*HostLayout.markers} & {*texts} and self._judged != installed:
-            self._found(event, "the marker is about another configuration")
-        if installed is None and owned_paths(self._host.files):
-            self._found(event, "files of ours are there without config.json")
-        goes = thing.rpartition("/")[2] if verb == "remove" else ""
-        if thing in map(LAYOUT.unit_path, UNITS) and states.get(goes) == "active":
-            self._found(event, "the unit runs whose file goes")
-        if verb == "start" and not is_read(self._host, thing):
-            self._found(event, "systemd has not read the unit that it starts")
-        if thing == LAYOUT.guard_path and states.get(LAYOUT.guard_unit) == "active":
-            self._found(event, "the guard runs whose script changes")
-        loaded = [*manager_of(self._host).read]
-        drop_ins = {path for path in loaded if path.endswith(f"/{DROP_IN}")}
-        if thing == LAYOUT.config_path and not drop_ins <= {*texts}:
-            self._found(event, "a drop-in that is gone is loaded")
-        for path in (*texts, *loaded):
-            for script in scripts_of(path, texts.get(path, "")):
-                if script not in texts:
-                    self._found(event, f"{path} runs {script}, which is missing")
-        self._look_at_steps(event)
+        faults = [
+            *self._faults_of_markers(verb, thing),
+            *self._faults_of_files(),
+            *self._faults_of_units(verb, thing),
+            *self._faults_of_drop_ins(thing),
+            *self._faults_of_steps(),
+        ]
+        self.wrong += [f"before {event}: {fault}" for fault in faults]
 
-    def _look_at_steps(self, event: str) -> None:
+    def _faults_of_markers(self, verb: str, thing: str) -> Iterator[str]:
+        """A marker is about the configuration that is installed."""
+        installed = self._texts.get(LAYOUT.config_path)
+        if verb == "write" and thing.startswith(f"{LAYOUT.state_directory}/"):
+            self._judged = installed
+        is_marked = any(marker in self._texts for marker in HostLayout.markers)
+        if is_marked and self._judged != installed:
+            yield "the marker is about another configuration"
+
+    def _faults_of_files(self) -> Iterator[str]:
+        """No file of ours is left without the configuration, and no script is missing."""
+        if LAYOUT.config_path not in self._texts and owned_paths(self._host.files):
+            yield "files of ours are there without config.json"
+        for path in (*self._texts, *self._loaded):
+            for script in scripts_of(path, self._texts.get(path, "")):
+                if script not in self._texts:
+                    yield f"{path} runs {script}, which is missing"
+
+    def _faults_of_units(self, verb: str, thing: str) -> Iterator[str]:
+        """No file changes or goes while its unit runs, and systemd starts what it has read."""
+        unit = thing.rpartition("/")[2]
+        is_file_of_unit = unit in UNITS and thing == LAYOUT.unit_path(unit)
+        if verb == "remove" and is_file_of_unit and self._is_active(unit):
+            yield "the unit runs whose file goes"
+        if verb == "start" and not is_read(self._host, thing):
+            yield "systemd has not read the unit that it starts"
+        if thing == LAYOUT.guard_path and self._is_active(LAYOUT.guard_unit):
+            yield "the guard runs whose script changes"
+
+    def _faults_of_drop_ins(self, thing: str) -> Iterator[str]:
+        """config.json changes last: until then, systemd has read that drop-ins are gone."""
+        if thing != LAYOUT.config_path:
+            return
+        for path in self._loaded:
+            if path.endswith(f"/{DROP_IN}") and path not in self._texts:
+                yield "a drop-in that is gone is loaded"
+
+    def _faults_of_steps(self) -> Iterator[str]:
         """A step that gate.sh does not name is another program's to it, and so required."""
-        texts = self._host.files.texts
-        if LAYOUT.gate_path in texts:
-            required, wanted = steps_in(texts[LAYOUT.gate_path])
-            self._required = (self._required | {*required}) - {*wanted}
+        named = [*STEPS]
+        if LAYOUT.gate_path in self._texts:
+            required, wanted = steps_in(self._texts[LAYOUT.gate_path])
+            self._required |= set(required)
+            self._required -= set(wanted)
             named = [*required, *wanted]
-        else:
-            named = [*STEPS]
-        if LAYOUT.config_path in texts:
-            config = HostRoutingConfig.from_json(texts[LAYOUT.config_path])
+        if LAYOUT.config_path in self._texts:
+            config = HostRoutingConfig.from_json(self._texts[LAYOUT.config_path])
             self._required |= {step.name for step in steps_of(config) if step.is_required}
         for step in STEPS:
-            if LAYOUT.step_path(step) in texts and step not in (*named, *self._required):
-                self._found(event, f"the gate would require {step}, which is only wanted")
-
-    def _found(self, event: str, fault: str) -> None:
-        self.wrong.append(f"before {event}: {fault}")
+            is_there = LAYOUT.step_path(step) in self._texts
+            if is_there and step not in named and step not in self._required:
+                yield f"the gate would require {step}, which is only wanted"
 
 
 def scripts_of(path: str, text: str) -> list[str]:

@@ -65,13 +65,13 @@ def namespace() -> Iterator[Namespace]:
     """Four devices; eth0 has an address of each family."""
     with private_namespace() as made:
         furnish(made)
-        made.batch(
-            [
-                f"rule add pref {pref} lookup 100 {how}"
-                for pref, how in ((9, "from 9.9.9.9"), (40000, ""))
-            ]
-        )
+        made.batch(["rule add pref 9 from 9.9.9.9 lookup 100", "rule add pref 40000 lookup 100"])
         yield made
+
+
+def ways_of(route: Route) -> list[tuple[str | None, IP | None]]:
+    """The device and the gateway of each next hop."""
+    return [(hop.dev, hop.gateway) for hop in route.next_hops]
 
 
 def defaults_of(family: int) -> st.SearchStrategy[list[Route]]:
@@ -102,19 +102,12 @@ def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: lis
         try:
             route = Uplink(backend.snapshot(), family).route_to(destination)
             [answer] = backend.lookup([destination.ip])
-            used = (
-                answer.route
-                if answer.route is not None and answer.route.table == TABLE_MAIN
-                else None
-            )
-            hops = None if used is None else [(hop.dev, hop.gateway) for hop in used.next_hops]
-            assert (
-                None
-                if isinstance(route, Need)
-                else [(hop.dev, hop.gateway) for hop in route.next_hops]
-            ) == hops
-            if isinstance(route, Need):
+            is_by_main = answer.route is not None and answer.route.table == TABLE_MAIN
+            assert isinstance(route, Route) is is_by_main
+            if not isinstance(route, Route):
                 reject()
+            assert answer.route is not None
+            assert ways_of(route) == ways_of(answer.route)
             requests = [RouteRequest("add", route), RouteRequest("delete", route)]
             assert all(outcome.ok for outcome in backend.change(requests))
         finally:
@@ -333,7 +326,33 @@ TUN0 = Link(name="tun0", index=0, type=65534, kind="tun")
 PPP0 = Link(name="ppp0", index=0, type=512, kind="ppp")
 WWAN0 = Link(name="wwan0", index=0, type=65534, kind="wwan")
 TAP0 = Link(name="tap0", index=0, kind="tun")
+TUNNELS = (TUN0, PPP0, WWAN0, TAP0)
 BY_TUN0 = away("tun0", next_hops=(NextHop("tun0", gateway=as_ip("10.8.0.1")),))
+EQUAL = away("eth1", metric=100)
+BY_ANOTHER_ROUTER = DEFAULT._replace(next_hops=(NextHop("eth0", gateway=as_ip("10.0.0.2")),))
+ETH0, ETH1, DEAD_TUNNEL = NextHop("eth0"), NextHop("eth1"), NextHop("tun0", dead=True)
+IN_DOUBT = {
+    "a tunnel's before a card's": ([BY_TUN0, DEFAULT], "tun0 or eth0"),
+    "a tunnel's": ([BY_TUN0], "tun0"),
+    "a tap's before a card's": ([away("tap0"), DEFAULT], "tap0 or eth0"),
+    "a line's before a card's": ([away("ppp0"), DEFAULT], "ppp0 or eth0"),
+    "equal ones": ([DEFAULT, EQUAL], "eth0 or eth1"),
+    "equal ones, the other first": ([EQUAL, DEFAULT], "eth1 or eth0"),
+    "of a card and a tunnel": ([away(next_hops=(ETH0, NextHop("tun0")))], "eth0 or tun0"),
+}
+CLEAR = {
+    "only a line's": [away("ppp0")],
+    "only a modem's": [away("wwan0")],
+    "a tunnel's with a worse metric": [DEFAULT, BY_TUN0._replace(metric=200)],
+    "a tunnel's in another table": [DEFAULT, BY_TUN0._replace(table=100)],
+    "another card's with a worse metric": [DEFAULT, away("eth1", metric=200)],
+    "two routers on one card": [DEFAULT, BY_ANOTHER_ROUTER],
+    "an equal one of InfiniBand": [DEFAULT, away("ib0", metric=100)],
+    "an equal one for some packets": [DEFAULT, EQUAL._replace(tos=4)],
+    "an equal one of ours": [DEFAULT, EQUAL._replace(protocol=OURS)],
+    "of two cards": [away(next_hops=(ETH0, ETH1))],
+    "of a card and a dead tunnel": [away(next_hops=(ETH0, DEAD_TUNNEL))],
+}
 
 
 class TestDoubt:
@@ -341,56 +360,25 @@ class TestDoubt:
     planned by it.
     """
 
-    @pytest.mark.parametrize(
-        ("routes", "devs"),
-        [
-            ([BY_TUN0, DEFAULT], "tun0 or eth0"),
-            ([BY_TUN0], "tun0"),
-            ([away("tap0"), DEFAULT], "tap0 or eth0"),
-            ([away("ppp0"), DEFAULT], "ppp0 or eth0"),
-            ([away("ppp0")], ""),
-            ([away("wwan0")], ""),
-            ([DEFAULT, BY_TUN0._replace(metric=200)], ""),
-            ([DEFAULT, BY_TUN0._replace(table=100)], ""),
-            ([DEFAULT, away("eth1", metric=100)], "eth0 or eth1"),
-            ([away("eth1", metric=100), DEFAULT], "eth1 or eth0"),
-            ([DEFAULT, away("eth1", metric=200)], ""),
-            (
-                [
-                    DEFAULT,
-                    DEFAULT._replace(next_hops=(NextHop("eth0", gateway=as_ip("10.0.0.2")),)),
-                ],
-                "",
-            ),
-            ([DEFAULT, away("ib0", metric=100)], ""),
-            ([DEFAULT, away("eth1", metric=100, tos=4)], ""),
-            ([DEFAULT, away("eth1", metric=100, protocol=OURS)], ""),
-            ([away(next_hops=(NextHop("eth0"), NextHop("eth1")))], ""),
-            ([away(next_hops=(NextHop("eth0"), NextHop("tun0")))], "eth0 or tun0"),
-            ([away(next_hops=(NextHop("eth0"), NextHop("tun0", dead=True)))], ""),
-        ],
-        ids=str,
-    )
+    @pytest.mark.parametrize(("routes", "devs"), IN_DOUBT.values(), ids=IN_DOUBT)
     def test_which_is_in_doubt(self, routes: list[Route], devs: str) -> None:
-        """A tunnel's, with the one that it hides, and equal ones of several devices; a line may be
-        a host's only one.
+        """The need names the devices, and the gateway of the wanted route does not say which. A
+        named device is never in doubt.
         """
-        there = host(INTERFACES, routes, links=[*LINKS, TUN0, PPP0, WWAN0, TAP0])
-        needed = way(there)
-        if devs:
-            assert needed.startswith("a dev in the configuration: [default ")
-            quoted = re.sub(r"(\w*[0-9])", r'"\1"', devs)
-            need = Uplink(there, IPV4).route_to(NETWORK)
-            assert isinstance(need, Need)
-            assert str(need.remedy).startswith(
-                f'write "dev": {quoted} into the configured route, or '
-            )
-            assert way(there, "10.0.0.9") == needed, "its gateway does not say which device"
-        else:
-            assert "proto hostrouting" in needed
-        assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting", (
-            "a named device is never"
-        )
+        there = host(INTERFACES, routes, links=[*LINKS, *TUNNELS])
+        quoted = re.sub(r"(\w*[0-9])", r'"\1"', devs)
+        need = Uplink(there, IPV4).route_to(NETWORK)
+        assert isinstance(need, Need)
+        assert str(need).startswith("a dev in the configuration: [default ")
+        assert str(need.remedy).startswith(f'write "dev": {quoted} into the configured route, or ')
+        assert way(there, "10.0.0.9") == str(need)
+        assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting"
+
+    @pytest.mark.parametrize("routes", CLEAR.values(), ids=CLEAR)
+    def test_which_is_not_in_doubt(self, routes: list[Route]) -> None:
+        """A route is planned by it."""
+        there = host(INTERFACES, routes, links=[*LINKS, *TUNNELS])
+        assert "proto hostrouting" in way(there)
 
     @pytest.mark.parametrize(
         ("expected", "routes", "means"),

@@ -1,0 +1,98 @@
+"""The drop-ins on a host as systemd reads them: where it looks, and which of them count, in which
+order.
+
+Not here: the folders of a unit's aliases, and those of generators, which write no drop-ins that we
+know of.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hostrouting.boot.unit_names import loaded_pattern, template_of
+from hostrouting.errors import HostError
+from hostrouting.host.layout import DROP_IN
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Files
+
+_UNIT_PATH = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
+"""Where systemd looks for the files of units, in its order."""
+_RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
+"""An empty value resets the list, so no ExecCondition= of an earlier file is left."""
+
+
+def effective_drop_ins(files: Files, folders: Iterable[str]) -> list[str]:
+    """The drop-ins that count, the one that counts most last: all are read in the order of their
+    names, and of two with the same name only the one in the first folder.
+    """
+    by_name: dict[str, str] = {}
+    for folder in folders:
+        for name in files.names(folder):
+            if name.endswith(".conf"):
+                by_name.setdefault(name, f"{folder}/{name}")
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def drop_ins_of(files: Files, unit: str) -> list[str]:
+    """The drop-ins that systemd will read for this unit, in its order."""
+    return effective_drop_ins(files, _folders_of(unit))
+
+
+def _folders_of(unit: str) -> list[str]:
+    """The folders of the drop-ins of a unit, in the order in which systemd looks."""
+    stem, _, kind = unit.rpartition(".")
+    prefix, at, _ = stem.partition("@")
+    names = [unit]
+    if at:
+        names.append(template_of(unit))
+    while "-" in prefix:  # a-.service.d is for all units whose names begin with `a-`
+        prefix = prefix.rpartition("-")[0]
+        if at:
+            names.append(f"{prefix}-@.{kind}")
+        names.append(f"{prefix}-.{kind}")
+    folders = [f"{place}/{name}.d" for place in _UNIT_PATH for name in names]
+    folders += [f"{place}/{kind}.d" for place in _UNIT_PATH]  # for all units of this kind
+    return folders
+
+
+def instances_with_drop_ins(files: Files, template: str) -> tuple[str, ...]:
+    """The instances of a template that have drop-ins of their own."""
+    instances: list[str] = []
+    for folder in _UNIT_PATH:
+        names = fnmatch.filter(files.names(folder), f"{loaded_pattern(template)}.d")
+        instances += [name.removesuffix(".d") for name in names]
+    return tuple(dict.fromkeys(name for name in instances if name != template))
+
+
+def comes_after(drop_in: str, ours: str) -> bool:
+    """Whether systemd reads this drop-in after ours, so that its settings take precedence."""
+    return _name_of(drop_in) > _name_of(ours)
+
+
+def resets_after_ours(files: Files, drop_ins: Iterable[str]) -> Iterator[str]:
+    """Those of these drop-ins that take the gate's ExecCondition= away: they have an empty one, and
+    come after ours. Not judged: a condition that comes after the empty one.
+    """
+    for path in drop_ins:
+        if not comes_after(path, DROP_IN):
+            continue
+        with suppress(HostError):  # systemd cannot read it either
+            if _RESET.search(files.read(path) or ""):
+                yield path
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,289 @@
+"""Whether systemd runs the gate when it starts a unit: what lets gated units start unchecked, and
+what keeps their gate from running.
+
+systemd is asked what it has loaded: an older text, a drop-in that overrides ours, or a setting that
+counts a refusal as a success. And the drop-ins on the disk are looked at, because systemd reads
+them sooner or later: at the next reload, at the next boot, or when the unit is loaded again.
+Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
+from hostrouting.boot.on_disk import text_at
+from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Entry, Files
+    from hostrouting.host.host import Host
+    from hostrouting.host.systemd import Manager
+
+_HOST_ROOT = {"", "/"}
+_ROOTS = ("RootDirectory", "RootImage")
+_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "ExecCondition",
+    "SuccessExitStatus",
+    *_ROOTS,
+)
+_NOT_LOADED = {"masked", "not-found", "bad-setting", "error"}
+"""The states of a unit that systemd does not start, whatever its drop-ins say."""
+_RUNS_GATE = re.compile(rf"(?m)^ExecCondition=.*{re.escape(HostLayout.gate_path)}")
+AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
+"""The remedy where files are not as the installed configuration asks."""
+RELOAD = Remedy(command="systemctl daemon-reload")
+"""The remedy where systemd has not read its files as they are now."""
+
+_Kind: TypeAlias = Literal[
+    "missing", "overwritten", "overridden", "reset", "unread", "unknown", "success", "root"
+]
+_ENDED_BY_APPLY = {"missing", "overwritten", "unread"}
+"""What the next apply ends: it writes our drop-in, and systemd reads it."""
+_OTHER_DROP_INS = {"overridden", "reset"}
+
+
+class _Cause(NamedTuple):
+    """Why the gate of a unit, or of one instance of it, is open or cannot run."""
+
+    kind: _Kind
+    about: str
+    """The drop-in or the setting."""
+    predicate: str
+    """What follows the name of the unit in the sentence."""
+    remedy: Remedy
+    is_pending: bool = False
+    """Whether the gate still runs, and this is so as soon as systemd reads its files."""
+
+    def finding(self, unit: str) -> Finding:
+        name: Literal["gate-open", "gate-shut"] = "gate-open"
+        if self.kind == "root":
+            name = "gate-shut"
+        sentence = f"{unit} {self.predicate}"
+        target = unit
+        if self.is_pending:
+            sentence = f"as soon as systemd reads its files, {sentence}"
+            target = self.about
+        elif self.kind == "missing":
+            sentence = f"{self.about} is missing, so {unit} starts unchecked"
+            target = self.about
+        return Finding(name, "error", sentence, target, self.remedy)
+
+
+class UnitGates(NamedTuple):
+    """What systemd makes of the gates of some units."""
+
+    findings: tuple[Finding, ...]
+    """Why gates are open, or cannot run; the worst first, and each once."""
+    held: tuple[str, ...]
+    """The units that are not open: they start only if the gate lets them."""
+
+
+def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
+    """What there is to say about the gates of these units, which are gated."""
+    findings = [*_of_all_gates(host, units)]
+    held: list[str] = []
+    if all(finding.name != "gate-open" for finding in findings):
+        held += units
+    for unit in units:
+        for name, cause in _causes_of(host, unit):
+            finding = cause.finding(name)
+            findings.append(finding)
+            if finding.name == "gate-open" and unit in held:
+                held.remove(unit)
+    return UnitGates(worst_first(findings), tuple(held))
+
+
+def find_lasting_openings(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
+    """What lets the units of this configuration start unchecked, also after it is applied."""
+    units = gated_units(config)
+    findings = [*_of_all_gates(host, units)]
+    for unit in units:
+        for name, cause in _causes_of(host, unit):
+            if cause.kind not in _ENDED_BY_APPLY:
+                findings.append(cause.finding(name))
+    return worst_first(finding for finding in findings if finding.name == "gate-open")
+
+
+def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
+    """Why the gate of these units would not work, once systemd has read the drop-in that a run
+    writes.
+
+    Where the gate is installed already, a run may still repair something else. So what is open
+    there already is said by `judge_gates`, and here only what the reload of this run would open.
+    """
+    if host.running_manager is None:
+        return
+    for unit in units:
+        is_new = not host.files.look(HostLayout.drop_in_path(unit))
+        for name, cause in _causes_of(host, unit):
+            if cause.kind in _OTHER_DROP_INS and (is_new or cause.is_pending):
+                yield cause._replace(is_pending=True).finding(name)
+            is_of_unit = name == unit
+            if is_of_unit and (cause.kind == "root" or (cause.kind == "success" and is_new)):
+                yield cause.finding(name)
+
+
+def _of_all_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
+    """What opens the gates of all units: that no systemd runs, or a file by which an administrator
+    has opened them. The conditions for this file are those of gate.sh.
+    """
+    if not units:
+        return
+    if host.running_manager is None:
+        sentence = (
+            f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
+            "routes at boot"
+        )
+        remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
+        yield Finding("gate-open", "warning", sentence, "systemd", remedy)
+    path = HostLayout.opening_path
+    entry = host.files.look(path)
+    if entry is None or not host.files.look(HostLayout.gate_path):  # gate.sh reads the file
+        return
+    reason = ""
+    if _is_readable_text_of_root(entry):
+        reason = "why is written in it, and only root can read that"
+        with suppress(HostError):
+            reason = (host.files.read(path) or "").partition("\n")[0].strip()
+    if reason:
+        sentence = f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}"
+        remedy = Remedy("to end this", f"rm {path}")
+        yield Finding("gate-open", "warning", sentence, path, remedy)
+        return
+    sentence = (
+        f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
+    )
+    to_open = Remedy("to open the gate", f"echo REASON >{path} && chmod 644 {path}")
+    remedy = Remedy(command=f"rm {path}", otherwise=to_open)
+    yield Finding("file", "warning", sentence, path, remedy)
+
+
+def _is_readable_text_of_root(entry: Entry) -> bool:
+    """Whether this is a file of root that root can read, only root can write, and nobody can
+    execute.
+    """
+    is_readable = bool(entry.mode & 0o400)
+    has_more = bool(entry.mode & ~0o644)
+    return entry.kind == "file" and entry.is_trusted and is_readable and not has_more
+
+
+def _causes_of(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
+    """Why the gate of this unit is open or cannot run, each with the name of the unit. Of a
+    template, what holds for all instances has the template's name, and the rest an instance's.
+    """
+    manager = host.running_manager
+    if manager is None:
+        for cause in _of_our_drop_in(host.files, unit):
+            if cause.kind == "missing":
+                yield unit, cause
+        return
+    plain, *instances = _shown(manager, host.files, unit)
+    of_all = [*_causes(host.files, unit, plain)]
+    for cause in of_all:
+        yield unit, cause
+    known = {(cause.kind, cause.about) for cause in of_all}
+    for properties in instances:
+        for cause in _causes(host.files, unit, properties):
+            if (cause.kind, cause.about) not in known:
+                yield properties["Id"], cause
+
+
+def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
+    """The properties of the unit; for a template, of an instance without settings of its own first,
+    and of all that have drop-ins or are loaded. One that is both is there twice.
+    """
+    if not is_template(unit):
+        return manager.show(_PROPERTIES, unit)
+    known = instances_with_drop_ins(files, unit)
+    return manager.show(_PROPERTIES, plain_instance(unit), *known, loaded_pattern(unit))
+
+
+def _causes(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """Why the gate of this unit, or of this instance of it, is open or cannot run."""
+    of_files = [*_of_our_drop_in(files, unit)]
+    if properties["LoadState"] in _NOT_LOADED:
+        yield from (cause for cause in of_files if cause.kind == "missing")
+        return
+    of_files += _of_other_drop_ins(files, unit, properties["Id"])
+    # Not judged: whether the condition with the gate is one whose failure systemd ignores.
+    if HostLayout.gate_path not in properties["ExecCondition"]:
+        yield from of_files or [_of_systemd(unit, properties)]
+    elif properties["NeedDaemonReload"] == "yes":
+        for cause in of_files:
+            yield cause._replace(is_pending=True)
+    yield from _of_settings(unit, properties)
+
+
+def _of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
+    """That our drop-in is missing, or does not run the gate."""
+    ours = HostLayout.drop_in_path(unit)
+    if not files.look(ours):
+        yield _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
+    elif not _RUNS_GATE.search(text_at(files, ours)):
+        yield _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+
+
+def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
+    """The drop-ins on the disk that take the gate away from this unit, or from an instance of it
+    with this name.
+    """
+    ours = HostLayout.drop_in_path(unit)
+    drop_ins = drop_ins_of(files, name)
+    for path in drop_ins:
+        if path.endswith(f"/{DROP_IN}") and path != ours:
+            predicate = f"starts unchecked: {path} overrides {ours}"
+            yield _Cause("overridden", path, predicate, Remedy(f"remove {path}"))
+    for path in resets_after_ours(files, drop_ins):
+        predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
+        remedy = RELOAD._replace(words="delete that line, not the file; then")
+        yield _Cause("reset", path, predicate, remedy)
+
+
+def _of_systemd(unit: str, properties: Mapping[str, str]) -> _Cause:
+    """Why systemd does not run the gate although its drop-ins on the disk would have it so."""
+    if properties["NeedDaemonReload"] == "yes":
+        predicate = "starts unchecked: systemd still uses the old files"
+        return _Cause("unread", "", predicate, RELOAD)
+    predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
+    return _Cause("unknown", "", predicate, _where(unit, properties))
+
+
+def _of_settings(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """That a refusal of the gate counts as a success, or that the unit has another root folder than
+    this host.
+    """
+    where = _where(unit, properties)
+    statuses = properties["SuccessExitStatus"].split()
+    if "255" in statuses:
+        predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
+        yield _Cause("success", "255", predicate, where)
+    if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
+        predicate = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
+        yield _Cause("success", "SIGKILL", predicate, where)
+    for name in _ROOTS:
+        if properties[name] not in _HOST_ROOT:
+            setting = f"{name}={properties[name]}"
+            predicate = f"has {setting}, where this host's gate cannot run"
+            yield _Cause("root", setting, predicate, Remedy(f"do not gate {unit}"))
+
+
+def _where(unit: str, properties: Mapping[str, str]) -> Remedy:
+    """Where to look for a setting of the unit."""
+    ours = HostLayout.drop_in_path(unit)
+    others = [path for path in properties["DropInPaths"].split() if path != ours]
+    if others:
+        return Remedy(f"see {', '.join(others)}")
+    return Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)

@@ -1,0 +1,186 @@
+"""Any command, on any host: it answers or says what is wrong, and never ends as a bug. If there is
+a bug all the same, it hides no change.
+"""
+
+import json
+from contextlib import suppress
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, strategies as st
+
+from hostrouting.errors import BackendError
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from tests.support.cli import say
+from tests.support.nodes import block_of, nodes
+from tests.support.tasks import REPAIR, lose_routes, type_routes
+
+CIDRS = [
+    *(str(block_of(family)) for family in (4, 6)),
+    *("10.96.0.5/32", "10.96.0.0/12", "fd96::5/128", "fd00::/64"),
+    *("172.16.0.0/16", "172.16.5.9/32", "10.0.0.0/24"),
+]
+ROUTES: list[dict[str, Any]] = [
+    {"destination": "172.16.0.0/17"},
+    {"destination": "10.96.0.0/27", "dev": "eth0"},
+    {"destination": "fd96::/123"},
+    {"destination": "fd00::/64", "gateway": "fe80::1", "dev": "eth0"},
+]
+EVENTS = ("nothing", "routes are lost", "routes are typed", "config.json is cut off")
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> FakeKernel:
+    """A kernel with what Linux accepts of a random node; or a usual one."""
+    usual = draw(st.sampled_from([None, None, plain_vm, h200]))
+    if usual is not None:
+        return usual()
+    _, node = draw(nodes())
+    kernel = plain_vm() if draw(st.booleans()) else FakeKernel()
+    bring(kernel, node)
+    return kernel
+
+
+def bring(kernel: FakeKernel, node: Snapshot) -> None:
+    """Make this kernel like the node, as far as it accepts that."""
+    for link in node.links:
+        with suppress(BackendError):
+            kernel.add_link(link._replace(index=0))
+    for address in node.addresses:
+        with suppress(BackendError):
+            kernel.add_address(address.dev, f"{address.ip}/{address.length}")
+    for rule in node.rules:
+        with suppress(BackendError):
+            kernel.add_rule(rule)
+    for route in node.routes:
+        with suppress(BackendError):
+            kernel.ip_route("append", route)
+
+
+def configs() -> st.SearchStrategy[dict[str, Any]]:
+    """A configuration for these hosts."""
+    check = st.fixed_dictionaries(
+        {
+            "expectedCidrs": st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
+            "mode": st.sampled_from(["WARN", "STRICT"]),
+            "expectedDevs": st.sampled_from([[], [], ["eth0"], ["ib0", "wg0"]]),
+            "podCidrs": st.sampled_from([[], [], ["10.96.0.0/26"]]),
+        }
+    )
+    routes = st.lists(st.sampled_from(ROUTES), max_size=2, unique_by=str)
+    return st.builds(
+        lambda check, routes: {
+            "routeOverlap": check,
+            "staticRoutes": {"enabled": bool(routes), "routes": routes},
+        },
+        check,
+        routes,
+    )
+
+
+def happen(host: FakeHost, event: str) -> None:
+    """Something happens to a host after the installation."""
+    with suppress(BackendError):
+        if event == "routes are lost":
+            lose_routes(host)
+        if event == "routes are typed":
+            type_routes(host, *REPAIR)
+    if event == "config.json is cut off":
+        path = "/etc/hostrouting/config.json"
+        host.files.texts[path] = host.files.texts.get(path, "")[:40]
+
+
+@given(
+    kernel=kernels(),
+    installed=st.none() | configs(),
+    other=configs(),
+    event=st.sampled_from(EVENTS),
+    cidrs=st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
+    options=st.sampled_from([(), ("--json",)]),
+)
+def test_no_command_ends_as_a_bug(
+    *,
+    kernel: FakeKernel,
+    installed: dict[str, Any] | None,
+    other: dict[str, Any],
+    event: str,
+    cidrs: list[str],
+    options: tuple[str, ...],
+) -> None:
+    """Whatever is installed, whatever has happened since, and whatever is asked for."""
+    host = FakeHost(kernel=kernel)
+    apply = ("apply", "--wait", "0", "--config", "-")
+    if installed is not None:
+        text = json.dumps(installed).encode()
+        require_no_bug(host, *apply, "--allow-removal", stdin=text)
+    happen(host, event)
+    text = json.dumps(other).encode()
+    address = str(Prefix.parse((cidrs or CIDRS)[0]).ip)
+    require_no_bug(host, "check", *cidrs, *options)
+    require_no_bug(host, "repair", *cidrs, *options)
+    require_no_bug(host, "repair", "--commands", *cidrs, *options)
+    require_no_bug(host, "explain", address, *options)
+    require_no_bug(host, "status", *options)
+    require_no_bug(host, "check", "--config", "-", *options, stdin=text)
+    require_no_bug(host, "repair", "--config", "-", *cidrs, *options, stdin=text)
+    require_no_bug(host, "plan", "--config", "-", *options, stdin=text)
+    require_no_bug(host, "remove", "--dry-run", *options)
+    require_no_bug(host, *apply, "--allow-removal", *options, stdin=text)
+    require_no_bug(host, "remove", *options)
+
+
+def require_no_bug(host: FakeHost, *words: str, stdin: bytes = b"") -> None:
+    """Type this; an answer is printed, or what is wrong."""
+    said = say(*words, host=host, stdin=stdin)
+    assert "this is a bug" not in said.err, f"{' '.join(words)}\n{stdin.decode()}\n{said.err}"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("command", ["apply", "remove"])
+def test_a_bug_in_an_answer_hides_no_change(command: str, options: tuple[str, ...]) -> None:
+    """What the run has changed is on standard error, before the traceback."""
+    host = FakeHost(kernel=h200())
+    text = json.dumps({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}).encode()
+    words = ["apply", "--config", "-"]
+    if command == "remove":
+        say(*words, host=host, stdin=text)
+        words = ["remove"]
+    bug = mock.Mock(side_effect=ValueError)
+    with mock.patch.multiple(
+        f"hostrouting.cli.commands.{command}",
+        **{"HostCheck" if command == "apply" else "check_host": bug},
+    ):
+        said = say(*words, *options, host=host, stdin=text)
+    verb = "wrote" if command == "apply" else "removed"
+    assert said.code == 3
+    assert f"  {verb} /etc/hostrouting/config.json" in said.err
+    assert said.err.index("config.json") < said.err.index("this is a bug in hostrouting")
+
+
+def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> None:
+    """Also where nothing is expected in that family: apply would fail because of it."""
+    kernel = h200(dual_stack=True)
+    kernel.ip_route("add", Route.to("fd00:9::/64", dev="ib0", metric=1024, protocol=4))
+    host = FakeHost(kernel=kernel)
+    static = {"enabled": True, "routes": [{"destination": "fd00:9::/64"}]}
+    check = {"expectedCidrs": ["172.16.0.0/16"]}
+    text = json.dumps({"staticRoutes": static, "routeOverlap": check}).encode()
+    repaired = say("repair", "--config", "-", host=host, stdin=text)
+    assert "fd00:9::/64 is left out: a route that is not hostrouting's has" in repaired.err
+    applied = say("apply", "--config", "-", host=host, stdin=repaired.out.encode())
+    assert applied.lines[0].startswith("DONE: ")
+
+
+def test_a_check_of_another_network_knows_what_the_installed_one_needs() -> None:
+    """The proposed line repairs both: what the kernel has about the installed CIDRs is read, too."""
+    host = FakeHost(kernel=h200())
+    text = json.dumps({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}).encode()
+    say("apply", "--config", "-", host=host, stdin=text)
+    type_routes(host, *REPAIR)
+    for cidr in ("10.96.0.0/12", "fd00::/64"):
+        said = say("check", cidr, host=host)
+        assert "ROUTE-NOT-CONFIGURED: the routes to 172.16.0.0/17 and" in said.out
