@@ -130,7 +130,9 @@ class Cell(NamedTuple):
 
 
 class Table:
-    """One routing table: the routes that Linux may use for plain packets."""
+    """One routing table: the routes that Linux may use for plain packets. Those for a type of
+    service, and those that it passes over because they are dead or have expired, are left out.
+    """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
         """Sort these routes, which are in the kernel's order."""
@@ -188,14 +190,17 @@ class Selection(NamedTuple):
     met: tuple[Condition, ...]
     """The conditions that these packets meet, and others of their kind do not."""
     unmet: tuple[Condition, ...]
-    """The conditions that these packets do not meet, but others of their kind do: by `not`."""
+    """The conditions that these packets do not meet, but others of their kind do: by `not`. In
+    `FORWARDED`, all packets of the kind meet it.
+    """
     has_plain: bool
     """Whether the plain packet is one of them."""
 
 
 ALL = Selection((), (), has_plain=True)
 NONE = Selection((), (), has_plain=False)
-FORWARDED = Selection((), (("iif", "lo"),), has_plain=False)
+_SENT_BY_THIS_HOST: Condition = ("iif", "lo")
+FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 """An exception, for the rule `not iif lo` alone, which selects everything that this host forwards.
 
 The pass for `PLAIN` is about what this host sends, and of that, the rule selects nothing. But there
@@ -211,7 +216,7 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 def selects_all_forwarded(rule: Rule) -> bool:
     """Whether the rule is `not iif lo`, and selects by nothing else."""
-    return rule.invert and conditions_of(rule) == FORWARDED.unmet
+    return rule.invert and conditions_of(rule) == (_SENT_BY_THIS_HOST,)
 
 
 class Selections(NamedTuple):
@@ -223,13 +228,13 @@ class Selections(NamedTuple):
     """Of those to any other address."""
 
 
+_BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
+"""By `Rule.invert`: what a rule selects of packets that meet its conditions, and of all others."""
+
+
 def select(rule: Rule, packet: Packet) -> Selections:
     """What the rule selects of packets of this kind."""
-    if_met = ALL
-    if_unmet = NONE
-    if rule.invert:
-        if_met = NONE
-        if_unmet = ALL
+    if_met, if_unmet = _BY_INVERT[rule.invert]
     if packet.source is None and selects_all_forwarded(rule):
         return Selections(FORWARDED, if_unmet)
     met_by_some: list[Condition] = []
@@ -252,10 +257,10 @@ def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
     """Whether every packet of this kind meets the condition; None if some do and others do not."""
     name, value = condition
     if packet.source is None:
-        if condition == ("iif", "lo"):
+        if condition == _SENT_BY_THIS_HOST:
             return True
         return None
-    if name == "from" and rule.src is not None:
+    if name == "from" and rule.src is not None:  # which it is not then
         return packet.source in rule.src
     if name == "iif":
         return value == packet.iif
@@ -274,7 +279,7 @@ def _has_user_0(uidrange: str) -> bool:
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
     """Whether the plain packet, which has user 0 and neither mark, source nor device, meets this
-    condition.
+    condition: no `oif`, and no `iif` except lo, protocol or port.
 
     While a packet has no source, IPv4 compares `from` with 0.0.0.0. In IPv6 it meets no `from`.
     """
@@ -297,6 +302,8 @@ Effect: TypeAlias = Literal[
 because the route is passed over (thrown, suppressed). Or the lookup ends, with the route (decides)
 or with the rule itself (refuses). Or nobody knows here (not-judged).
 """
+GOES_ON: frozenset[Effect] = frozenset({"skipped", "no-route", "thrown", "suppressed"})
+"""The effects with which the lookup goes on."""
 
 _EFFECT_OF_ACTION: dict[str, Effect] = {
     "nop": "skipped",
@@ -316,7 +323,9 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
         return _EFFECT_OF_ACTION[rule.action]
     if route is None:
         return "no-route"
-    if route.source is not None or route.table != rule.table:  # `Fib.mixed` is of another table
+    if route.source is not None:
+        return "not-judged"
+    if route.table != rule.table:  # `Fib.mixed`
         return "not-judged"
     if route.type == "throw":
         return "thrown"
@@ -367,13 +376,13 @@ class AppliedRule(NamedTuple):
         if self.table is not None:
             route = self.table.best(address)
         effect = effect_of(self.rule, route)
-        if effect == "decides" and route is not None:
-            return Decision(route.type, route, self.rule)
+        if effect in GOES_ON:
+            return None
         if effect == "refuses":
             return Decision(self.rule.action, None, self.rule)
-        if effect == "not-judged":
+        if effect == "not-judged" or route is None:  # a rule that decides has a route
             return Decision(NOT_JUDGED, None, self.rule)
-        return None
+        return Decision(route.type, route, self.rule)
 
 
 # All rules.
@@ -409,8 +418,8 @@ class Fib:
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
         if family == IPV4 and tuple(rules) == default_rules(IPV4):
-            self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
-            by_table[TABLE_LOCAL] += self.mixed
+            self.mixed = list(_mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN]))
+            by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
         self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
 
@@ -446,14 +455,22 @@ class Fib:
     ) -> tuple[Decision, tuple[Outcome, ...]]:
         """The decision for the plain packet to this address, and the outcomes of other packets of
         this kind, from one pass over the rules.
+
+        For example, wg-quick has these rules, and both tables have a default route:
+
+            50: lookup main suppress_prefixlength 0   passes over it: all packets go on
+            51: not fwmark 51820 lookup 51820         captures the plain packet, and leaves the
+                                                      packets with the mark
+            32766: lookup main                        captures all packets that are left
+
+        So the decision is that of rule 51. The packets with the mark differ there, and have the
+        decision of rule 32766: the only other outcome.
         """
         others: list[Outcome] = []
         # The selections of which no packet is left.
         exhausted = {NONE}
-        # The rule that captures the plain packet, and what the packets meet that it leaves.
-        plain_rule: Rule | None = None
-        plain_decision = NO_ROUTE
-        left: tuple[Condition, ...] = ()
+        # Where the plain packet is captured, with what the packets meet that are left there.
+        plain: Outcome | None = None
         # The decision for the packets that are left in the end.
         rest = NO_ROUTE
         for applied in self.applied_rules(packet):
@@ -467,17 +484,14 @@ class Fib:
                 rest = decision
                 break
             exhausted.add(selection)
-            if plain_rule is None and selection.has_plain:
-                plain_rule = applied.rule
-                plain_decision = decision
-                left = selection.unmet
+            if plain is None and selection.has_plain:
+                plain = Outcome(applied.rule, decision, selection.unmet)
             else:
                 others.append(Outcome(applied.rule, decision, selection.met))
-        if plain_rule is None:
+        if plain is None:
             return rest, tuple(others)
-        # The packets that this rule left differ from the plain packet there, and end like the rest.
-        others.append(Outcome(plain_rule, rest, left))
-        return plain_decision, tuple(others)
+        others.append(plain._replace(decision=rest))
+        return plain.decision, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
         """The rules, as they are for this kind of packet."""
@@ -521,7 +535,9 @@ class Fib:
         return Fib(self.snapshot.with_routes(added), self.family)
 
     def without_routes(self, removed: Iterable[Route]) -> "Fib":
-        """The same host without these routes, which it has. One that equals such a route stays."""
+        """The same host without these routes, which it has. One that equals such a route stays: of
+        two equal ones, perhaps only the first is to go.
+        """
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
         return Fib(self.snapshot._replace(routes=kept), self.family)
@@ -534,8 +550,9 @@ _LOOPBACK = Prefix.parse("127.0.0.0/8")
 def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """The routes of table main that are longer than a route of table local around them.
 
-    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest. A
-    snapshot does not show whether a rule was ever there.
+    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest, which is
+    that of table main. Then it looks up table local alone, and uses its route. A snapshot does not
+    show whether a rule was ever there, so neither is the decision here.
     """
     wide = [route.prefix for route in local if route.prefix.length < width_of(IPV4)]
     around = [prefix for prefix in wide if prefix != _LOOPBACK]
