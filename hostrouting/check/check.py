@@ -31,7 +31,7 @@ from hostrouting.check.sentences import OWN_PODS, find_doubts
 from hostrouting.check.sources import node_ip, node_sources
 from hostrouting.check.unrepairable import not_repaired
 from hostrouting.errors import ConfigError, Fault, NotReady
-from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib
+from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import Finding
@@ -130,11 +130,11 @@ def check_family(judge: Judge) -> FamilyReport:
     doubts: list[tuple[Opinion, int, int]] = []
     for block in blocks:
         for packet, parts in find_all_parts(judge, block):
-            if packet == PLAIN:
+            if packet == FROM_HOST:
                 plain += parts
             for escape in _escapes_in(judge, parts, block):
                 # Where plain packets escape in the same way, others are not named.
-                if packet == PLAIN:
+                if packet == FROM_HOST:
                     escapes[escape] = None
                 elif escape not in escapes:
                     escapes[escape._replace(packet=packet, thrown=())] = None
@@ -143,7 +143,7 @@ def check_family(judge: Judge) -> FamilyReport:
     repair = propose_repair(judge, blocks, plain)
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
-        if escape.packet != PLAIN:
+        if escape.packet != FROM_HOST:
             unrepairable += not_repaired(judge.fib, escape, repair.resolved)
     return FamilyReport(
         family,
@@ -228,7 +228,7 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion,
     A default route always counts: without another one, it matters whether there is one that is not
     judged.
     """
-    for name, prefix in not_judged(judge.fib, [PLAIN, *packets_of_pods(judge)]):
+    for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
         is_about = any(prefix.overlaps(block) for block in blocks)
         if is_about or prefix.length == 0:
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.config.settings import StaticRoute
-from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Packet
+from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import Route
@@ -145,7 +145,7 @@ class Escape(NamedTuple):
     """
     decision: Decision
     devs: tuple[str, ...] = ()
-    packet: Packet = PLAIN
+    packet: PacketKind = FROM_HOST
     """Whose packets: the host's own, or those of pods."""
     thrown: tuple[Route, ...] = ()
     """If there is no route: the routes of type throw that the host's own packets meet."""
@@ -166,7 +166,7 @@ class Escape(NamedTuple):
     def __str__(self) -> str:
         """What happens to the packets, and the route or the rule that causes it."""
         words = [extent(self.cidr.family, self.first, self.last)]
-        is_plain = self.packet == PLAIN
+        is_plain = self.packet == FROM_HOST
         if not is_plain:
             words[0] += f", for {phrase_of(self.packet)},"
         words.append(self.verb)
@@ -186,7 +186,7 @@ class Escape(NamedTuple):
         return " ".join(words)
 
 
-def phrase_of(packet: Packet) -> str:
+def phrase_of(packet: PacketKind) -> str:
     """These packets, as a phrase that follows "for"."""
     if packet.iif == "lo" and packet.source is not None:
         return f"connections from {packet.source.ip}"
@@ -379,7 +379,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
     It is about plain packets; if none of these escapes, about connections; else about packets of
     pods.
     """
-    plain = [escape for escape in report.escapes if escape.packet == PLAIN]
+    plain = [escape for escape in report.escapes if escape.packet == FROM_HOST]
     of_host = [escape for escape in report.escapes if escape.packet.iif == "lo"]
     escapes: Sequence[Escape] = report.escapes
     whose = ", for packets of pods,"

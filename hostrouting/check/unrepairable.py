@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import Escape, Grade, Part, Unrepairable, Why, phrase_of
 from hostrouting.check.walk import holders_of_keys, shortest_by_rules, shortest_length
-from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet, pieces
+from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind, pieces
 from hostrouting.model.prefix import RESERVED, Prefix, borders_of, is_reserved
 from hostrouting.model.route import TABLE_MAIN, Route
 
@@ -117,7 +117,9 @@ def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterato
             yield Unrepairable(first, last, Why(why.reason, cause))
 
 
-def _why_no_length(fib: Fib, address: int, decision: Decision, packet: Packet = PLAIN) -> Why:
+def _why_no_length(
+    fib: Fib, address: int, decision: Decision, packet: PacketKind = FROM_HOST
+) -> Why:
     """Why a new route of no length decides for packets that have this decision now."""
     present = fib.tables[TABLE_MAIN].best(address)
     if present is None or shortest_by_rules(fib, address, packet) is None:

@@ -31,12 +31,12 @@ from typing import NamedTuple
 
 from hostrouting.check.hiding import HiddenParts
 from hostrouting.check.results import Grade, Part
-from hostrouting.fib.engine import PLAIN, Fib, Packet
+from hostrouting.fib.engine import FROM_HOST, Fib, PacketKind
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 
 
-def shortest_length(fib: Fib, address: int, packet: Packet = PLAIN) -> int | None:
+def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> int | None:
     """The shortest prefix length with which a new route decides for these packets to this address;
     None if none does.
     """
@@ -49,7 +49,7 @@ def shortest_length(fib: Fib, address: int, packet: Packet = PLAIN) -> int | Non
     return shortest
 
 
-def shortest_by_rules(fib: Fib, address: int, packet: Packet = PLAIN) -> int | None:
+def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> int | None:
     """The shortest prefix length with which a rule for table main uses a route for these packets to
     this address, because it does not suppress it; None if there is no such rule before another one
     decides.

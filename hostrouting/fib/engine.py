@@ -14,11 +14,11 @@ of a route, or the `to` of a rule, begins or ends. These places are the borders.
 between two neighbouring borders (a cell) have the same decision, so one lookup in each cell of a
 prefix says what happens to every address of the prefix.
 
-Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
-this host sends (`PLAIN`), all that its connections send from one source, or all that it forwards
-from a block of sources and an incoming device. One of each kind is the plain packet: it has no
-mark, user 0, no protocol or port that a rule selects and, if this host sends it, no device or
-source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no `from`
+Every packet. Rules select by more than the destination. A `PacketKind` is all that this host sends
+(`FROM_HOST`), all that its connections send from one source, or all that it forwards from a block
+of sources and an incoming device. One packet of each kind is the plain packet: it has no mark, user
+0, no protocol or port that a rule selects and, if this host sends it, no device or source that it
+is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no `from`
 matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
 conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
 
@@ -62,7 +62,7 @@ Condition: TypeAlias = tuple[str, str]
 """A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
 
 
-class Packet(NamedTuple):
+class PacketKind(NamedTuple):
     """A kind of packets: what is known about each of them, except its destination. The default is
     any packet that this host sends.
     """
@@ -74,10 +74,8 @@ class Packet(NamedTuple):
     iif: str = "lo"
 
 
-PLAIN = Packet()
-"""The kind of all packets that this host sends. Its name is that of the plain packet, which most of
-them are.
-"""
+FROM_HOST = PacketKind()
+"""All packets that this host sends."""
 
 
 class Decision(NamedTuple):
@@ -203,9 +201,9 @@ _SENT_BY_THIS_HOST: Condition = ("iif", "lo")
 FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 """An exception, for the rule `not iif lo` alone, which selects everything that this host forwards.
 
-The pass for `PLAIN` is about what this host sends, and of that, the rule selects nothing. But there
-may be no other pass that follows what is forwarded, for pods or for others. So this pass has an
-outcome for it, as it has one for what arrives on a device that a rule names (`iif cni0`).
+The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing. But
+there may be no other pass that follows what is forwarded, for pods or for others. So this pass has
+an outcome for it, as it has one for what arrives on a device that a rule names (`iif cni0`).
 """
 
 
@@ -232,7 +230,7 @@ _BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
 """By `Rule.invert`: what a rule selects of packets that meet its conditions, and of all others."""
 
 
-def select(rule: Rule, packet: Packet) -> Selections:
+def select(rule: Rule, packet: PacketKind) -> Selections:
     """What the rule selects of packets of this kind."""
     if_met, if_unmet = _BY_INVERT[rule.invert]
     if packet.source is None and selects_all_forwarded(rule):
@@ -253,7 +251,7 @@ def select(rule: Rule, packet: Packet) -> Selections:
     return Selections(Selection(some, (), plain_meets), if_unmet)
 
 
-def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
+def _is_met(rule: Rule, condition: Condition, packet: PacketKind) -> bool | None:
     """Whether every packet of this kind meets the condition; None if some do and others do not."""
     name, value = condition
     if packet.source is None:
@@ -421,9 +419,9 @@ class Fib:
             self.mixed = list(_mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN]))
             by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
-        self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
+        self._applied: dict[PacketKind, tuple[AppliedRule, ...]] = {}
 
-    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
+    def lookup(self, destination: IP | str, packet: PacketKind = FROM_HOST) -> Decision:
         """What happens to this packet. Raises ValueError for an address of the other family."""
         decision, _ = self.outcomes(self.number_of(destination), packet)
         return decision
@@ -435,7 +433,7 @@ class Fib:
             raise ValueError(f"{address} is not an IPv{self.family} address")
         return int(address)
 
-    def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
+    def cells(self, first: int, last: int, packet: PacketKind = FROM_HOST) -> Iterator[Cell]:
         """The cells that these addresses consist of, in order."""
         for low, high in pieces(first, last, self.borders):
             decision, others = self.outcomes(low, packet)
@@ -451,7 +449,7 @@ class Fib:
         return borders_of(prefixes)
 
     def outcomes(
-        self, address: int, packet: Packet = PLAIN
+        self, address: int, packet: PacketKind = FROM_HOST
     ) -> tuple[Decision, tuple[Outcome, ...]]:
         """The decision for the plain packet to this address, and the outcomes of other packets of
         this kind, from one pass over the rules.
@@ -493,13 +491,13 @@ class Fib:
         others.append(plain._replace(decision=rest))
         return plain.decision, tuple(others)
 
-    def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
+    def applied_rules(self, packet: PacketKind = FROM_HOST) -> tuple[AppliedRule, ...]:
         """The rules, as they are for this kind of packet."""
         if packet not in self._applied:
             self._applied[packet] = tuple(self._apply(rule, packet) for rule in self.rules)
         return self._applied[packet]
 
-    def _apply(self, rule: Rule, packet: Packet) -> AppliedRule:
+    def _apply(self, rule: Rule, packet: PacketKind) -> AppliedRule:
         first = 0
         last = (1 << self.width) - 1
         if rule.dst is not None:

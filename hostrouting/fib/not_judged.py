@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.engine import PLAIN
+from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.prefix import IPV6, Prefix
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Fib, Packet
+    from hostrouting.fib.engine import AppliedRule, Fib, PacketKind
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
 
@@ -25,7 +25,9 @@ MIXED = "until a rule is added, it comes before a route of table local"
 RIVAL = "while its gateway does not answer, an equal route through another device is used"
 
 
-def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple[str, Prefix]]:
+def not_judged(
+    fib: Fib, packets: Iterable[PacketKind] = (FROM_HOST,)
+) -> Iterator[tuple[str, Prefix]]:
     """Each rule and route that the engine does not look at, and the addresses that it is about.
 
     A rule counts if it selects one of these packets. Where it selects only others, such as marked
@@ -49,7 +51,7 @@ def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple
             yield f"route {route} ({reason})", route.prefix
 
 
-def unjudged_rules(fib: Fib, packet: Packet = PLAIN) -> Iterator[AppliedRule]:
+def unjudged_rules(fib: Fib, packet: PacketKind = FROM_HOST) -> Iterator[AppliedRule]:
     """The rules that the engine does not look at, and that select this packet, at least to some
     addresses.
     """

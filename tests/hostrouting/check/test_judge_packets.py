@@ -12,7 +12,7 @@ import pytest
 
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.fib.engine import PLAIN, Fib, Packet
+from hostrouting.fib.engine import FROM_HOST, Fib, PacketKind
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import default_rules
@@ -84,8 +84,8 @@ class TestSockets:
         host = node(ELSEWHERE, rules=(rule("127.0.0.0/8"),))
         judge = Judge(Fib(host, 4), expect(CIDR))
         block = Prefix.parse(CIDR)
-        parts = list(find_parts(judge, block.first, block.last, PLAIN))
-        assert list(find_parts(judge, block.first, block.last, Packet())) == parts
+        parts = list(find_parts(judge, block.first, block.last, FROM_HOST))
+        assert list(find_parts(judge, block.first, block.last, PacketKind())) == parts
 
 
 class TestMarks:

@@ -12,7 +12,7 @@ from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.fib.engine import PLAIN, Decision, Fib
+from hostrouting.fib.engine import FROM_HOST, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import part_of
 from hostrouting.model.prefix import IPV4, Prefix, width_of
@@ -152,7 +152,7 @@ def test_a_connection_that_escapes_is_an_overlap(node: tuple[int, Snapshot], pla
             if judge.opinion(Decision(kind, second)).grade is Grade.ESCAPE:
                 escaping.append(address)
     assume(escaping)
-    is_new = any(escape.packet != PLAIN for escape in report.escapes)
+    is_new = any(escape.packet != FROM_HOST for escape in report.escapes)
     event(f"some only as connections: {is_new}")
     for address in escaping:
         assert any(escape.first <= address <= escape.last for escape in report.escapes)

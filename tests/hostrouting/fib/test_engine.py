@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import Fib, Packet
+from hostrouting.fib.engine import Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -143,9 +143,9 @@ def test_a_rule_for_users() -> None:
     fib = Fib(host._replace(rules=(rule, *host.rules)), 4)
     source, address = Prefix.parse("10.0.0.4/32"), 0x08080808
     for packet, selecting in (
-        (Packet(), [rule]),
-        (Packet(source), [rule]),
-        (Packet(source, "eth1"), []),
+        (PacketKind(), [rule]),
+        (PacketKind(source), [rule]),
+        (PacketKind(source, "eth1"), []),
     ):
         _, others = fib.outcomes(address, packet)
         assert [other.rule for other in others] == selecting, packet

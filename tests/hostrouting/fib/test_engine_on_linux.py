@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 from hypothesis import HealthCheck, event, given, settings, strategies as st
 
-from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
+from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, ip_at
@@ -259,11 +259,11 @@ def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) ->
     own = {4: "10.0.0.4", 6: "fd00::4"}[family]
     sender = {4: "10.77.0.5", 6: "fd77::5"}[family]
     target = ip_at(family, BLOCK[family].first)
-    connected = Packet(Prefix.parse(own))
+    connected = PacketKind(Prefix.parse(own))
     packets = {
-        "own": PLAIN,
+        "own": FROM_HOST,
         "connected": connected,
-        **{dev: Packet(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")},
+        **{dev: PacketKind(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")},
     }
     with private_namespace() as namespace:
         namespace.batch(HOST)
