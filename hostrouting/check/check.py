@@ -20,6 +20,7 @@ from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
 from hostrouting.check.results import (
+    DEFAULT_ROUTES,
     CheckReport,
     Escape,
     FamilyReport,
@@ -206,7 +207,7 @@ def _doubts_about(part: Part) -> tuple[Opinion, ...] | None:
 
 def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opinion:
     """The doubt about a range; that about a default route names the node's own pods in it."""
-    if doubt.name != "default-routes":
+    if doubt.name != DEFAULT_ROUTES:
         return doubt
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
@@ -215,8 +216,7 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
         if not is_among or route.type != "unicast":
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            is_single = prefix.length == judge.fib.width
-            pods[str(prefix.ip if is_single else prefix)] = None
+            pods[str(prefix.ip if prefix.is_single else prefix)] = None
     if not pods:
         return doubt
     return doubt._replace(reason=OWN_PODS.format(reason=doubt.reason, pods=spoken(list(pods))))

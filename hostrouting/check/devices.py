@@ -107,7 +107,7 @@ class Devices:
         places = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
         own = {address.ip for address in self.addresses}
         for route in self._routes:
-            if route.type != "unicast" or route.prefix.length == 0:
+            if route.type != "unicast" or route.prefix.length < 2:  # a default route, or a half
                 continue
             if all(hop.gateway is None or hop.gateway in own for hop in route.next_hops):
                 places += [(dev, route.prefix) for dev in route.devs]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
+from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, pieces
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_between
@@ -140,7 +140,7 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
         is_right = decision.devs and judge.opinion(decision).grade is not Grade.ESCAPE
         if is_right and _is_by_own_source(judge, outcome):
             reason = ONLY_BY_SOURCE.format(rule=outcome.rule)
-            return Opinion(Grade.DOUBT, "doubtful-route", reason)
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
 
 

@@ -60,6 +60,15 @@ class Packets(str, Enum):
     """A rule has selected them by a CNI's device on which they arrive."""
 
 
+# Names of opinions: what makes packets fine, and the findings about doubts.
+EXPECTED = "expected"
+OWN = "own"
+DEFAULT_ROUTES = "default-routes"
+TWO_CNIS = "two-cnis"
+DOUBTFUL_ROUTE = "doubtful-route"
+OTHER_PACKETS = "other-packets"
+
+
 class Opinion(NamedTuple):
     """What is to be said of packets with one decision, or with one other outcome."""
 
@@ -81,8 +90,8 @@ class Opinion(NamedTuple):
         the network of a hidden card, or refused as no pod's.
         """
         if self.grade is Grade.FINE:
-            return self.name not in {"expected", "own"}
-        return self.name == "two-cnis"
+            return self.name not in {EXPECTED, OWN}
+        return self.name == TWO_CNIS
 
 
 def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
@@ -94,7 +103,7 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
     raise LookupError(subject)
 
 
-OWN_ADDRESS = Opinion(Grade.FINE, "own")
+OWN_ADDRESS = Opinion(Grade.FINE, OWN)
 """The addresses of this host itself, and those of every host."""
 
 

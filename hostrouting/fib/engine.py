@@ -552,7 +552,7 @@ def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     that of table main. Then it looks up table local alone, and uses its route. A snapshot does not
     show whether a rule was ever there, so neither is the decision here.
     """
-    wide = [route.prefix for route in local if route.prefix.length < width_of(IPV4)]
+    wide = [route.prefix for route in local if not route.prefix.is_single]
     around = [prefix for prefix in wide if prefix != _LOOPBACK]
     for route in main if around else ():
         if any(route.prefix in prefix and route.prefix != prefix for prefix in around):

@@ -89,6 +89,11 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         return self.first | ((1 << (_WIDTH[self.family] - self.length)) - 1)
 
     @property
+    def is_single(self) -> bool:
+        """Whether the block is one address."""
+        return self.length == _WIDTH[self.family]
+
+    @property
     def ip(self) -> IP:
         """The first address."""
         return ip_at(self.family, self.first)

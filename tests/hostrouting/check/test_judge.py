@@ -200,6 +200,14 @@ class TestTunnels:
         host = host._replace(addresses=(address("172.16.0.4/16", "dev1"),))
         assert checked(host, "172.16.5.0/24").verdict == verdict
 
+    def test_the_card_that_may_be_meant_can_be_named(self) -> None:
+        """The doubt has a command for the tunnel, and one for the card."""
+        network = Route.to(CIDR, dev="eth1", gateway="10.1.0.1")
+        host = with_only_default(node(BY_WG1, network, links=(WG1, ETH1)), "wg1")
+        [doubt] = checked(host).families[0].doubts
+        assert doubt.facts["candidates"] == ["eth1", "wg1"]
+        assert "hostrouting repair 172.16.0.0/16 --dev eth1" in str(doubt)
+
     @pytest.mark.parametrize(
         ("ports", "verdict"),
         [
