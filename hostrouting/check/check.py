@@ -34,7 +34,6 @@ from hostrouting.check.unrepairable import not_repaired
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IP, Prefix, ip_at
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.kernel.base import Answer, RouteBackend
-    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 _READINGS = 3
@@ -133,12 +131,12 @@ def check_family(judge: Judge) -> FamilyReport:
         for packet, parts in find_all_parts(judge, block):
             if packet == FROM_HOST:
                 plain += parts
-            for escape in _escapes_in(judge, parts, block):
+            for escape in _escapes_in(parts, block):
                 # Where plain packets escape in the same way, others are not named.
                 if packet == FROM_HOST:
                     escapes[escape] = None
                 elif escape not in escapes:
-                    escapes[escape._replace(packet=packet, thrown=())] = None
+                    escapes[escape._replace(packet=packet)] = None
             doubts += _doubts_in(judge, parts)
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
@@ -169,24 +167,14 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
     return blocks
 
 
-def _escapes_in(judge: Judge, parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
+def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
     """The ranges that escape in the same way, as the host's own packets would."""
 
     def escaping(part: Part) -> tuple[Opinion, Decision] | None:
         return (part.opinion, part.decision) if part.opinion.grade is Grade.ESCAPE else None
 
     for (opinion, decision), first, last in ranges_of(parts, escaping):
-        thrown: tuple[Route, ...] = ()
-        if opinion.name == "no-route":
-            thrown = tuple(_thrown(judge.fib, first))
-        yield Escape(block, first, last, opinion.name, decision, opinion.devs, thrown=thrown)
-
-
-def _thrown(fib: Fib, address: int) -> Iterator[Route]:
-    """The routes of type throw that a plain packet meets."""
-    for tried in trace_rules(fib, ip_at(fib.family, address)):
-        if tried.result == "thrown" and tried.route is not None:
-            yield tried.route
+        yield Escape(block, first, last, opinion.name, decision, opinion.devs)
 
 
 def _doubts_in(judge: Judge, parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:

@@ -156,8 +156,6 @@ class Escape(NamedTuple):
     devs: tuple[str, ...] = ()
     packet: PacketKind = FROM_HOST
     """Whose packets: the host's own, or those of pods."""
-    thrown: tuple[Route, ...] = ()
-    """If there is no route: the routes of type throw that the host's own packets meet."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:

@@ -204,12 +204,11 @@ def _of_escape(
     escape: Escape, family: FamilyReport, severity: Severity, hiding: Sequence[Route]
 ) -> Finding:
     where = extent(family.family, escape.first, escape.last)
-    thrown = "".join(f" [{route}]" for route in escape.thrown)
     expected = spoken(family.expected_devs, last="or")
     remedy = None
     if not _hides_others(escape, hiding):
         remedy = _remedy_of_escape(escape, family)
-    sentence = f"{escape}{thrown}; expected: {expected}"
+    sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
 
 
