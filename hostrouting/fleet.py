@@ -28,7 +28,7 @@ from hostrouting.check.check import check_snapshot, require_cidrs
 from hostrouting.check.results import CheckReport, Escape, phrase_of
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
-from hostrouting.fib.engine import PLAIN
+from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import in_plural, spoken
@@ -232,7 +232,7 @@ def _problem(report: CheckReport) -> str:
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
     way = f"{escape.verb} {devs}".rstrip()
-    return way if escape.packet == PLAIN else f"{way} for {phrase_of(escape.packet)}"
+    return way if escape.packet == FROM_HOST else f"{way} for {phrase_of(escape.packet)}"
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:

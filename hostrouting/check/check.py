@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
-from hostrouting.check.repair import not_repaired, propose_repair
+from hostrouting.check.repair import propose_repair
 from hostrouting.check.results import (
+    DEFAULT_ROUTES,
     CheckReport,
     Escape,
     FamilyReport,
@@ -29,10 +30,10 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sentences import OWN_PODS, find_doubts
 from hostrouting.check.sources import node_ip, node_sources
+from hostrouting.check.unrepairable import not_repaired
 from hostrouting.errors import ConfigError, Fault, NotReady
-from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib
+from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, ip_at
 from hostrouting.text import spoken
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.kernel.base import Answer, RouteBackend
-    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 _READINGS = 3
@@ -130,20 +130,20 @@ def check_family(judge: Judge) -> FamilyReport:
     doubts: list[tuple[Opinion, int, int]] = []
     for block in blocks:
         for packet, parts in find_all_parts(judge, block):
-            if packet == PLAIN:
+            if packet == FROM_HOST:
                 plain += parts
-            for escape in _escapes_in(judge, parts, block):
+            for escape in _escapes_in(parts, block):
                 # Where plain packets escape in the same way, others are not named.
-                if packet == PLAIN:
+                if packet == FROM_HOST:
                     escapes[escape] = None
                 elif escape not in escapes:
-                    escapes[escape._replace(packet=packet, thrown=())] = None
+                    escapes[escape._replace(packet=packet)] = None
             doubts += _doubts_in(judge, parts)
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
-        if escape.packet != PLAIN:
+        if escape.packet != FROM_HOST:
             unrepairable += not_repaired(judge.fib, escape, repair.resolved)
     return FamilyReport(
         family,
@@ -168,24 +168,14 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
     return blocks
 
 
-def _escapes_in(judge: Judge, parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
+def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
     """The ranges that escape in the same way, as the host's own packets would."""
 
     def escaping(part: Part) -> tuple[Opinion, Decision] | None:
         return (part.opinion, part.decision) if part.opinion.grade is Grade.ESCAPE else None
 
     for (opinion, decision), first, last in ranges_of(parts, escaping):
-        thrown: tuple[Route, ...] = ()
-        if opinion.name == "no-route":
-            thrown = tuple(_thrown(judge.fib, first))
-        yield Escape(block, first, last, opinion.name, decision, opinion.devs, thrown=thrown)
-
-
-def _thrown(fib: Fib, address: int) -> Iterator[Route]:
-    """The routes of type throw that a plain packet meets."""
-    for tried in trace_rules(fib, ip_at(fib.family, address)):
-        if tried.result == "thrown" and tried.route is not None:
-            yield tried.route
+        yield Escape(block, first, last, opinion.name, decision, opinion.devs)
 
 
 def _doubts_in(judge: Judge, parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:
@@ -206,7 +196,7 @@ def _doubts_about(part: Part) -> tuple[Opinion, ...] | None:
 
 def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opinion:
     """The doubt about a range; that about a default route names the node's own pods in it."""
-    if doubt.name != "default-routes":
+    if doubt.name != DEFAULT_ROUTES:
         return doubt
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
@@ -215,8 +205,7 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
         if not is_among or route.type != "unicast":
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            is_single = prefix.length == judge.fib.width
-            pods[str(prefix.ip if is_single else prefix)] = None
+            pods[str(prefix.ip if prefix.is_single else prefix)] = None
     if not pods:
         return doubt
     return doubt._replace(reason=OWN_PODS.format(reason=doubt.reason, pods=spoken(list(pods))))
@@ -228,8 +217,8 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion,
     A default route always counts: without another one, it matters whether there is one that is not
     judged.
     """
-    for name, prefix in not_judged(judge.fib, [PLAIN, *packets_of_pods(judge)]):
-        is_about = any(prefix in block or block in prefix for block in blocks)
+    for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
+        is_about = any(prefix.overlaps(block) for block in blocks)
         if is_about or prefix.length == 0:
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last
@@ -285,4 +274,4 @@ def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
         # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    return set(answer.route.usable_devs).issubset(judge.possible_devs(decision))
+    return set(answer.route.usable_devs).issubset(judge.fib.possible_devs(decision))

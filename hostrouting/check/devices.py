@@ -99,12 +99,17 @@ class Devices:
 
     @cached_property
     def places_of_pods(self) -> list[tuple[str, Prefix]]:
-        """The devices of CNIs, each with its addresses and with its routes without a gateway: there
-        this node's pods have their addresses.
+        """The devices of CNIs, each with its addresses and with the blocks that it leads to without
+        a router: there this node's pods have their addresses.
+
+        Cilium names an address of this host as the gateway to them.
         """
         places = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
+        own = {address.ip for address in self.addresses}
         for route in self._routes:
-            if route.type == "unicast" and not route.has_gateway:
+            if route.type != "unicast" or route.prefix.length < 2:  # a default route, or a half
+                continue
+            if all(hop.gateway is None or hop.gateway in own for hop in route.next_hops):
                 places += [(dev, route.prefix) for dev in route.devs]
         return [(dev, place) for dev, place in places if self.cni_rows(dev)]
 

@@ -33,6 +33,7 @@ from hostrouting.routes.uplink import (
     has_tunnel,
     is_line,
     leads_out,
+    routes_ranked_like,
 )
 
 _NONE: frozenset[str] = frozenset()
@@ -92,7 +93,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         hidden_card = card_below_tunnel
     doubtful = _NONE
     if not configured:
-        doubtful = _devs_that_compete(fib, leading, devs, below, devices)
+        doubtful = _devs_that_compete(leading, devs, below, devices)
         doubtful |= _devs_that_may_be_passed_over(fib, leading)
     devs |= doubtful
     are_without_card = False
@@ -186,11 +187,7 @@ def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: D
 
 
 def _devs_that_compete(
-    fib: Fib,
-    leading: Leading,
-    devs: frozenset[str],
-    hidden: frozenset[str],
-    devices: Devices,
+    leading: Leading, devs: frozenset[str], hidden: frozenset[str], devices: Devices
 ) -> frozenset[str]:
     """The devices of equal default routes, and of a tunnel's and the one that it hides.
 
@@ -199,7 +196,7 @@ def _devs_that_compete(
     used = leading.used
     if used is None:
         return _NONE
-    rivals = leading.devs & devs_of(fib.equal_default_routes(used))
+    rivals = leading.devs & devs_of(routes_ranked_like(used, leading.routes))
     is_only = _may_be_the_only_way_out(leading, devs, devices)
     through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_only_way_out=is_only)
     return devs_of_equal_routes(used, devs, rivals) | through_tunnel

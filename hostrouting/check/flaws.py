@@ -28,7 +28,6 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family, the worst first."""
     return (
         *_hosts_in_services(judge),
-        *_nodes_in_pod_networks(judge),
         *_missing_main(judge),
         *_competing_defaults(judge),
         *_several_node_ips(judge),
@@ -110,29 +109,6 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
         if not judge.devices.is_dummy(address.dev):
             known[address.ip] = f"the address of {address.dev}"
     return known
-
-
-def _nodes_in_pod_networks(judge: Judge) -> Iterator[Finding]:
-    """Addresses of the expected devices inside a network of pods.
-
-    That is right where pods share the host's network, so it is a note.
-    """
-    for address in judge.devices.addresses:
-        if judge.devices.is_dummy(address.dev) or address.dev not in judge.uplinks.devs:
-            continue
-        for pods in judge.pods:
-            if address.ip in pods:
-                yield Finding(
-                    "service-network-holds-host",
-                    "note",
-                    f"{address.ip}, the address of {address.dev}, lies in the network of pods "
-                    f"{pods}",
-                    str(address.ip),
-                    Remedy(
-                        "this is right where pods share the host's network; "
-                        "else give pods another one"
-                    ),
-                )
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:

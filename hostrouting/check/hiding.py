@@ -1,8 +1,9 @@
-"""What would be fine elsewhere than at the uplink, if the route that hides it were gone.
+"""What would be fine elsewhere than at the uplink, if the routes that hide it were gone.
 
-Packets to pods belong at a CNI's device. If a stale blackhole or another bridge catches them, a
-route by the uplink would only lose them in another way. So what catches packets is taken out of the
-tables, to see where they would go. Such a range has to be repaired by a deletion.
+For example, Flannel leads to all pods by [10.244.0.0/16 dev flannel.1], and a stale [10.244.2.0/24
+dev ib0] catches the packets to some of them. This hiding route makes 10.244.2.0/24 a hidden part: a
+route by the uplink would only lose its packets in another way. So the hiding routes are taken out
+of the tables, to see where the packets would go. A hidden part has to be repaired by a deletion.
 """
 
 from __future__ import annotations
@@ -20,36 +21,37 @@ if TYPE_CHECKING:
 
 
 class Hidden(NamedTuple):
-    """An escaping part that would be fine without the routes that catch its packets."""
+    """Why an escaping part is hidden."""
 
-    part: Part
-    """The part as it would be then."""
-    catching: tuple[Route, ...]
-    """The routes that have to go, in the order in which they decide."""
+    route: Route | None
+    """The route that its packets would take without the hiding routes."""
+    hiding: tuple[Route, ...]
+    """The hiding routes, in the order in which they decide: the first decides now."""
 
     @property
     def cause(self) -> str:
         """Why no route by the uplink is right, in words that follow a colon."""
-        hidden = self.part.decision.route
-        return f"[{self.catching[0]}] hides [{hidden}], which these packets would take without it"
+        first = self.hiding[0]
+        return f"[{first}] hides [{self.route}], which these packets would take without it"
 
 
-class Uncovered(NamedTuple):
-    """The host without all that catches packets."""
+class HiddenParts(NamedTuple):
+    """The hidden parts of a host."""
 
-    without_catching: Fib
-    hidden: dict[int, Hidden]
-    """By their first address: the parts that belong elsewhere than at the uplink."""
+    by_first: dict[int, Hidden]
+    """By their first addresses."""
+    fib_without: Fib
+    """The tables without the routes by which something escapes."""
 
 
-def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
+def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     """Take the routes of these escapes out of the tables, then those that catch the packets next.
 
     An escape is judged by its route alone: a route by which some packets escape is right for no
     others, so all such routes can go at once. What is expected stays what the whole host expects.
     """
     if not _may_hide(judge, escapes):
-        return Uncovered(judge.fib, {})
+        return HiddenParts({}, judge.fib)
     fib = judge.fib
     decisions = {part.first: part.decision for part in escapes}
     catching: dict[int, list[Route]] = {part.first: [] for part in escapes}
@@ -63,14 +65,11 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
             break
         fib = fib.without_routes(removed)
         decisions = {first: fib.outcomes(first)[0] for first in decisions}
-    hidden: dict[int, Hidden] = {}
-    for part in escapes:
-        decision = decisions[part.first]
-        opinion = judge.opinion(decision)
-        if catching[part.first] and opinion.belongs_elsewhere:
-            then = part._replace(decision=decision, opinion=opinion)
-            hidden[part.first] = Hidden(then, tuple(catching[part.first]))
-    return Uncovered(fib, hidden)
+    by_first: dict[int, Hidden] = {}
+    for first, decision in decisions.items():
+        if catching[first] and judge.opinion(decision).belongs_elsewhere:
+            by_first[first] = Hidden(decision.route, tuple(catching[first]))
+    return HiddenParts(by_first, fib)
 
 
 def _escaping_routes(judge: Judge, fib: Fib, decision: Decision) -> list[Route]:

@@ -2,7 +2,10 @@
 
 - A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
 - An `Outcome` is a decision for packets that a rule treats differently from plain ones.
-- An `Opinion` is what this package says about one of these: a grade, and the reason.
+- An `Opinion` is what this package says about one of these: a grade (fine, in doubt, or an
+  escape), a name, and the thing that it is about, such as a device. An escape has the devices by
+  which packets escape, and a doubt about the default route those that may be the intended one. Of
+  what is fine, some packets belong elsewhere than at the uplink (`belongs_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -45,16 +48,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
-from hostrouting.check.results import OWN_ADDRESS, Grade, Opinion, Packets, first_opinion, grouped
+from hostrouting.check.results import (
+    DEFAULT_ROUTES,
+    DOUBTFUL_ROUTE,
+    EXPECTED,
+    OWN_ADDRESS,
+    TWO_CNIS,
+    Grade,
+    Opinion,
+    Packets,
+    first_opinion,
+    grouped,
+)
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix, width_of
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
@@ -90,14 +105,13 @@ class RouteAndPackets(NamedTuple):
 
     route: Route
     devs: tuple[str, ...]
-    """The devices by which they may leave (`Judge.possible_devs`)."""
+    """The devices by which they may leave (`Fib.possible_devs`)."""
     packets: Packets
 
     @property
     def is_wide(self) -> bool:
         """Whether the route is for more than one address."""
-        prefix = self.route.prefix
-        return prefix.length < width_of(prefix.family)
+        return not self.route.prefix.is_single
 
 
 class Judge:
@@ -127,20 +141,9 @@ class Judge:
         # Each address in table local splits a range: the same route is judged on both sides of it.
         key = (id(route), packets)
         if key not in self._opinions:
-            taken = RouteAndPackets(route, self.possible_devs(decision), packets)
+            taken = RouteAndPackets(route, self.fib.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
-
-    def possible_devs(self, decision: Decision) -> tuple[str, ...]:
-        """The devices by which packets may leave: of equal default routes, Linux may use any."""
-        route = decision.route
-        if route is None or route.prefix.length:
-            return decision.devs
-        devs = dict.fromkeys(decision.devs)
-        if devs:
-            for equal in self.fib.equal_default_routes(route):
-                devs |= dict.fromkeys(equal.usable_devs)
-        return tuple(devs)
 
     def is_intended(self, rule: Rule | None) -> bool:
         """Whether the configuration says that the rule is right (`intendedRules`)."""
@@ -195,8 +198,9 @@ def own_range(_: Judge, taken: RouteAndPackets) -> Opinion | None:
 def own_broadcast(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     """The broadcast address of a network, and an anycast address, belong to an address of the host.
 
-    Linux adds these routes itself, for single addresses. If the prefix of the address is longer
-    than that of its network, this is the address of a neighbour. That is not noticed.
+    Linux adds these routes itself, for single addresses. With a prefix that is longer than that of
+    its network, this can be the address of a neighbour, which is not noticed: 10.0.0.5/30 has the
+    broadcast address 10.0.0.7, and in 10.0.0.0/24, that is another host.
 
     Field states: azure-nd-one-subnet, calico-ipip.
     """
@@ -223,7 +227,7 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     It is at least a doubt if TCP does not connect by the route.
 
     Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops: one alone may be what a rule hides.
+    order of the next hops. `other_packets.hides_pods_from_plain_packets` asks for these.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
     """
@@ -231,26 +235,21 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     if _is_refused_by_tcp(judge, taken.route):
         # First, because it is certain, and of equal opinions the first decides.
         reason = f"TCP does not connect by [{taken.route}]"
-        opinions.insert(0, Opinion(Grade.DOUBT, "doubtful-route", reason))
+        opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     if len(opinions) == 1:
         return opinions[0]
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
-    return _naming_all(worst, opinions)
+    if worst.grade is Grade.FINE:
+        return _with_all_reasons(worst, opinions)
+    return worst._replace(devs=tuple(chain.from_iterable(opinion.devs for opinion in opinions)))
 
 
-def _naming_all(worst: Opinion, opinions: Iterable[Opinion]) -> Opinion:
-    """The worst of these opinions, with all devices by which packets escape; or if packets belong
-    elsewhere than at the uplink, with all that allows that.
-    """
-    escaping: list[str] = []
-    allowances: set[str] = set()
-    for opinion in opinions:
-        escaping += opinion.devs
-        if opinion.belongs_elsewhere:
-            allowances.add(opinion.reason)
-    if worst.grade is Grade.FINE and allowances:
-        return worst._replace(reason=spoken(sorted(allowances), last="or"))
-    return worst._replace(devs=tuple(escaping))
+def _with_all_reasons(fine: Opinion, opinions: Iterable[Opinion]) -> Opinion:
+    """If packets belong elsewhere than at the uplink: with everything that allows that."""
+    if not fine.belongs_elsewhere:
+        return fine
+    allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
+    return fine._replace(reason=spoken(sorted(allowances), last="or"))
 
 
 def _is_refused_by_tcp(judge: Judge, route: Route) -> bool:
@@ -262,9 +261,11 @@ def _is_refused_by_tcp(judge: Judge, route: Route) -> bool:
 
 
 RULES_FOR_ROUTES: tuple[Callable[[Judge, RouteAndPackets], Opinion | None], ...] = (
+    # What a route does decides, whatever its devices; it does only one of these things.
     refused,
     own_range,
     own_broadcast,
+    # Before the next one, because its devices say nothing.
     route_not_judged,
     by_its_devices,
 )
@@ -302,20 +303,18 @@ def by_a_doubtful_device(judge: Judge, dev: str, taken: RouteAndPackets) -> Opin
     if dev not in doubtful:
         return None
     if len(doubtful) == 1:  # a tunnel alone (`Uplinks.doubtful`)
-        return _doubt_between(f"{dev}, a tunnel", taken, candidates=(dev,))
-    devs = tuple(sorted(doubtful))
-    return _doubt_between(spoken(devs, last="or"), taken, candidates=devs)
+        return _doubt_between(f"{dev}, a tunnel", taken, (dev,))
+    candidates = tuple(sorted(doubtful))
+    return _doubt_between(spoken(candidates, last="or"), taken, candidates)
 
 
-def _doubt_between(
-    choice: str, taken: RouteAndPackets, *, candidates: tuple[str, ...] = ()
-) -> Opinion:
-    """The doubt about a choice between devices, and those that a configuration could name. It also
-    says by which packets leave now.
+def _doubt_between(choice: str, taken: RouteAndPackets, candidates: tuple[str, ...]) -> Opinion:
+    """The doubt by which of these candidates packets should leave. It also says by which they leave
+    now.
     """
     now = spoken(sorted(taken.devs), last="or")
     reason = f"{choice}; they leave through {now} now"
-    return Opinion(Grade.DOUBT, "default-routes", reason, candidates=candidates)
+    return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
 
 
 def uplink_route_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
@@ -347,31 +346,25 @@ def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: RouteAndPackets) -> 
 
 
 def _doubt_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """The doubt whether addresses are on the link of the device, if a next hop has no gateway.
-
-    There is no doubt
-
-    - about a single address, or a network of the device: these may be neighbours;
-    - about a default route, which is not for neighbours;
-    - if whoever made the route knows the link;
-    - if `allowedDevs` has the device, because that says that all addresses are neighbours.
-    """
+    """The doubt whether addresses are on the link of the device, if a next hop has no gateway."""
     route = taken.route
+    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
+        return None
+    # A single address may be a neighbour; a default route is not for neighbours.
     if not taken.is_wide or route.prefix.length == 0:
         return None
+    # Whoever made the route knows the link; or `allowedDevs` says that all are neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
-        return None
-    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
     if dev in judge.devices.devs_with_network_over(route.prefix):
         return None
-    return Opinion(Grade.DOUBT, "doubtful-route", NO_GATEWAY.format(route=route, dev=dev))
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
 
 
 def expected(judge: Judge, dev: str, _: RouteAndPackets) -> Opinion | None:
     """Packets leave by an expected device, as on every healthy node (aks-secondary-cards)."""
     if dev in judge.uplinks.devs:
-        return Opinion(Grade.FINE, "expected", dev)
+        return Opinion(Grade.FINE, EXPECTED, dev)
     return None
 
 
@@ -404,8 +397,9 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
         return None
     if not has_gateway(taken.route, dev) and not judge.devices.is_connected(dev, taken.route):
         return None
-    candidates = {*judge.uplinks.devs, dev}  # the tunnel or the dummy, and this card
-    return _doubt_between(spoken(sorted(candidates), last="or"), taken)
+    # The tunnel or the dummy, and this card.
+    candidates = tuple(sorted({*judge.uplinks.devs, dev}))
+    return _doubt_between(spoken(candidates, last="or"), taken, candidates)
 
 
 def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
@@ -414,13 +408,17 @@ def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
 
 
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None], ...] = (
-    neighbours_of_the_hidden_card,  # they are fine, although the card is doubtful
+    # Before the next one, because the hidden card may be in doubt.
+    neighbours_of_the_hidden_card,
+    # These three before those that say fine, because they doubt what would be fine.
     by_a_doubtful_device,
     uplink_route_without_gateway,
     bridge_to_pods_elsewhere,
     expected,
+    # Before the next one, which doubts some devices of CNIs: the operator knows better.
     allowed_by_configuration,
     device_of_a_cni,
+    # What no rule has found fine.
     card_that_may_be_meant,
     escapes_by_the_device,
 )
@@ -441,7 +439,7 @@ def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> CniRows:
     for cni, row in judge.devices.cni_rows(dev):
         if row.use == "pod" and taken.is_wide:
             continue
-        if row.use == "marked" and taken.packets == "plain":
+        if row.use == "marked" and taken.packets == "plain":  # neither a mark nor a device
             continue
         rows.append((cni, row))
     return rows
@@ -457,7 +455,7 @@ def bridge_with_a_card(judge: Judge, dev: str, _: RouteAndPackets, __: CniRows) 
     if card is None:
         return None
     reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
-    return Opinion(Grade.DOUBT, "doubtful-route", reason)
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
 
 
 def inside_another_network(
@@ -477,7 +475,7 @@ def inside_another_network(
         is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
         if is_rival and owner != dev:
             reason = f"{dev} beside the network of {owner}"
-            return Opinion(Grade.DOUBT, "two-cnis", reason)
+            return Opinion(Grade.DOUBT, TWO_CNIS, reason)
     return None
 
 
@@ -495,7 +493,7 @@ def beside_another_cni(judge: Judge, dev: str, _: RouteAndPackets, rows: CniRows
     for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
         if not any(_leads_to_pods_of(pods_cni, cni, row) for cni, row in makers):
             reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
-            return Opinion(Grade.DOUBT, "two-cnis", reason)
+            return Opinion(Grade.DOUBT, TWO_CNIS, reason)
     return None
 
 

@@ -8,21 +8,27 @@ would be fine for plain packets, or if it is known what packets these are. Of `R
 with an opinion decides. The last one says that the outcome is opaque: the doubt `other-packets`,
 with the selectors to write into `intendedRules`. It replaces any doubt about the route itself.
 
-What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then the packets
-of this node's pods are judged like the host's own, with the source and the device that they have,
-if rules look at these. Such a packet can have a mark, too, and is one of the other packets then. In
-any case, a rule for the device of a CNI (`iif cni0`), or for several addresses where pods are, is
-known to select packets of pods: such an outcome is opaque if it would escape.
+Nothing is expected of what a node forwards, unless `podCidrs` names the addresses of pods. Then the
+packets of this node's pods are judged like the host's own, with the source and the device that they
+have, if rules look at these. Such a packet can have a mark, too, and is one of the other packets
+then. In any case, a rule for the device of a CNI (`iif cni0`), or for several addresses where pods
+are, is known to select packets of pods: such an outcome is opaque if it would escape.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.results import Grade, Opinion, Packets, first_opinion
+from hostrouting.check.results import (
+    DOUBTFUL_ROUTE,
+    OTHER_PACKETS,
+    Grade,
+    Opinion,
+    Packets,
+    first_opinion,
+)
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import Decision, Outcome, selects_all_forwarded
-from hostrouting.model.prefix import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 
 FINE = Opinion(Grade.FINE)
 """Without a name: of packets that are not plain, only what is wrong is shown."""
+NOTHING_EXPECTED = FINE
+"""Of packets that are forwarded, and not for pods of this node."""
 
 
 class OtherPackets(NamedTuple):
@@ -52,14 +60,17 @@ class OtherPackets(NamedTuple):
             return self.outcome.rule.src
         return None
 
+    @property
+    def is_selected_by_mark_alone(self) -> bool:
+        """Whether the mark says whose packets these are: the rule selects by nothing else."""
+        return self.met.keys() == {"fwmark"}
+
     def opinion_on_route(self, judge: Judge) -> Opinion:
         """What the judge says of their route."""
         packets: Packets = "plain"
-        # A mark says whose packets these are only if the rule selects by nothing else. What a CNI's
-        # device brings is from pods in any case; what other devices bring is fine before that.
-        if self.met.keys() == {"fwmark"}:
+        if self.is_selected_by_mark_alone:
             packets = "marked"
-        elif "iif" in self.met:
+        elif "iif" in self.met:  # a CNI's device: `forwarded_from_a_device` has had all others
             packets = "of pods"
         return judge.opinion(self.outcome.decision, packets)
 
@@ -80,8 +91,8 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """All that this host forwards, which is what `not iif lo` selects, is not judged; but it is if
-    a CNI's device brings packets of pods.
+    """`not iif lo` selects all that this host forwards. Nothing is expected of that, unless a CNI's
+    device brings packets of pods.
 
     Field state: not-iif-lo-on-a-node-with-pods.
     """
@@ -89,11 +100,11 @@ def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None
-    return FINE
+    return NOTHING_EXPECTED
 
 
 def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """What arrives on a device that is not a CNI's is not judged.
+    """Nothing is expected of what arrives on a device that is not a CNI's.
 
     Some of it may be the cluster's: with native routing, or for a NodePort, packets of other nodes'
     pods arrive on a card.
@@ -103,7 +114,17 @@ def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None
     dev = other.met.get("iif")
     if dev is None or _brings_pods_packets(judge, dev):
         return None
-    return FINE
+    return NOTHING_EXPECTED
+
+
+def _brings_pods_packets(judge: Judge, dev: str) -> bool:
+    """Whether packets of pods arrive on this device: from this node's, or by a tunnel from others.
+
+    With `podCidrs`, the packets of this node's pods are judged on their own, source by source.
+    """
+    if "network" in judge.devices.uses(dev):
+        return True
+    return judge.devices.leads_to_own_pods(dev) and not judge.pods
 
 
 def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -112,9 +133,9 @@ def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion 
 
     Field state: policy-routing-hides-pods.
     """
-    if not judge.opinion(other.plain).belongs_elsewhere:
-        return None
-    return captures_a_plain_source(judge, other)
+    if judge.opinion(other.plain).belongs_elsewhere and _captures_a_plain_source(judge, other):
+        return _opaque(other)
+    return None
 
 
 def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -131,28 +152,36 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
     """A source that Linux may choose for plain packets leads to another device than these take. So
     it is not enough that this is the device of the source.
 
-    IPv4 looks up with the source at once for a connected socket; if the source is certain, `parts`
-    judges these connections. IPv6 keeps the first route, and looks up again as soon as any route
-    changes. No field state needs the rule, since the route of two-uplinks-by-source is fine.
+    Without this rule, OK would be wrong for connections where Linux may choose one of several
+    sources; if the source is certain, `parts` judges them.
     """
-    block = other.source
-    if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
-        return None
-    if any(source in block for source in sources_of(judge, other.plain)):
-        return opaque(judge, other)
+    if _captures_a_plain_source(judge, other):
+        return _opaque(other)
     return None
 
 
+def _captures_a_plain_source(judge: Judge, other: OtherPackets) -> bool:
+    """Whether plain packets may leave by another device once Linux looks up with their source.
+
+    IPv4 does so at once for a connected socket. IPv6 keeps the first route, and looks up again as
+    soon as any route changes.
+    """
+    block = other.source
+    if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
+        return False
+    return any(source in block for source in sources_of(judge, other.plain))
+
+
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets with a source that this host does not have are forwarded, and not judged; but they
-    are if this node's pods have addresses in the block.
+    """Packets with a source that this host does not have are forwarded. Nothing is expected of
+    them, unless this node's pods have addresses in the block.
 
     Field states: cilium-eni, aws-vpc-cni-second-interface.
     """
     block = other.source
     if block is None or _devs_with_a_source_in(judge, block) or _has_pods(judge, block):
         return None
-    return FINE
+    return NOTHING_EXPECTED
 
 
 def _has_pods(judge: Judge, block: Prefix) -> bool:
@@ -161,23 +190,24 @@ def _has_pods(judge: Judge, block: Prefix) -> bool:
     A rule for a single one is its CNI's own. With `podCidrs`, packets of pods are judged source by
     source.
     """
-    if judge.pods or block.length == width_of(block.family):
+    if judge.pods or block.is_single:
         return False
     for dev, place in judge.devices.places_of_pods:
-        if place in block and dev not in judge.uplinks.devs:
+        if place.overlaps(block) and dev not in judge.uplinks.devs:
             return True
     return False
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The route keeps or loses packets, whatever its device: by its type, or without a gateway.
+    """The route keeps or loses packets, whatever its device: by its type, or without a gateway. The
+    later rules only know that its device is right.
 
-    The later rules only know that its device is right.
+    A route that `fib.not_judged` names is none of these: the verdict is in doubt without this rule.
     """
     if other.outcome.decision.kind != "unicast":  # the type of the route
-        return opaque(judge, other)
-    if other.opinion_on_route(judge).name == "doubtful-route":
-        return opaque(judge, other)
+        return _opaque(other)
+    if other.opinion_on_route(judge).name == DOUBTFUL_ROUTE:
+        return _opaque(other)
     return None
 
 
@@ -192,35 +222,37 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     if block is None:
         return None
     owners = _devs_with_a_source_in(judge, block)
-    if len(owners) == 1 and owners == set(judge.possible_devs(other.outcome.decision)):
+    if len(owners) == 1 and owners == set(judge.fib.possible_devs(other.outcome.decision)):
         return FINE
     return None
 
 
 def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
-    """The devices with an address of this host in the block.
-
-    The address of a CNI's device stands for the pods behind it, unless the device is the uplink, or
-    the block is the address of a bridge and no more. Cilium has a rule for that of cilium_host.
-
-    Field state: cilium-eni-host-address.
-    """
-    is_single = block.length == width_of(block.family)
+    """The devices with an address of this host in the block."""
     owners: set[str] = set()
     for address in judge.devices.addresses:
         if address.ip not in block or address.ip.is_loopback:
             continue
-        is_bridge_alone = is_single and judge.devices.is_bridge_of_pods(address.dev)
-        is_of_pods = judge.devices.cni_rows(address.dev) and address.dev not in judge.uplinks.devs
-        if is_bridge_alone or not is_of_pods:
+        if _is_its_own(judge, address.dev, block):
             owners.add(address.dev)
     return owners
+
+
+def _is_its_own(judge: Judge, dev: str, block: Prefix) -> bool:
+    """Whether an address of the device in the block is a source of this host, and does not stand
+    for the pods behind the device.
+
+    Cilium has a rule for the address of cilium_host alone. Field state: cilium-eni-host-address.
+    """
+    if dev in judge.uplinks.devs or not judge.devices.cni_rows(dev):
+        return True
+    return block.is_single and judge.devices.is_bridge_of_pods(dev)
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
     """A socket that is bound to a device sends by that device: Linux passes over routes by others.
 
-    No field state needs it; policy routing for several uplinks is full of such rules.
+    Policy routing for several uplinks is full of such rules, which would all be in doubt.
     """
     if "oif" in other.met:
         return FINE
@@ -233,45 +265,42 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
     card = judge.uplinks.card_below_tunnel
-    if card is None or other.met.keys() != {"fwmark"}:
+    if card is None or not other.is_selected_by_mark_alone:
         return None
-    if judge.possible_devs(other.outcome.decision) == (card,):
+    if judge.fib.possible_devs(other.outcome.decision) == (card,):
         return FINE
     return None
 
 
-def opaque(_: Judge, other: OtherPackets) -> Opinion:
+def anything_else(_: Judge, other: OtherPackets) -> Opinion:
     """Nothing else is known about these packets. A rule that is not judged is named here, too.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
+    return _opaque(other)
+
+
+def _opaque(other: OtherPackets) -> Opinion:
     rule = other.outcome.rule
-    return Opinion(Grade.DOUBT, "other-packets", f"rule {rule}", selection=rule.selection)
+    return Opinion(Grade.DOUBT, OTHER_PACKETS, f"rule {rule}", selection=rule.selection)
 
 
 RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     intended,
+    # Nothing is expected of these packets, whatever their route.
     everything_forwarded,
     forwarded_from_a_device,
+    # Before the next one, because an expected device is fine for it.
     hides_pods_from_plain_packets,
     fine_by_its_route,
+    # Before the rules for a source, to which the device of the source is right.
     captures_a_plain_source,
     from_a_foreign_source,
+    # The three after it ask only for the device.
     wrong_by_any_device,
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
-    opaque,
+    anything_else,
 )
 """In the order in which they are asked; the last always has an opinion."""
-
-
-def _brings_pods_packets(judge: Judge, dev: str) -> bool:
-    """Whether packets of pods arrive on this device: from this node's, or by a tunnel from others.
-
-    With `podCidrs`, the packets of this node's pods are judged on their own, source by source.
-    """
-    uses = judge.devices.uses(dev) - {"marked"}
-    if judge.pods:
-        uses -= {"pod", "bridge"}
-    return bool(uses)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
+from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
+from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, pieces
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ _EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.i
 """By family: where these begin and end, in turn."""
 
 
-def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[Packet, list[Part]]]:
+def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, list[Part]]]:
     """The ranges of a block as plain packets have them, then as others that this host sends or
     forwards, by the kind of packets.
     """
     plain = list(find_parts(judge, block.first, block.last))
-    yield PLAIN, plain
+    yield FROM_HOST, plain
     yield from find_connections(judge, plain).items()
     for packet in packets_of_pods(judge):
         yield packet, list(find_parts(judge, block.first, block.last, packet))
 
 
-def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[Part]]:
+def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:
     """The parts that are worse for connected sockets, by the kind of packets; and the own ones.
 
     IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
@@ -54,7 +54,7 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[P
 
     Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
     """
-    connections: dict[Packet, list[Part]] = {}
+    connections: dict[PacketKind, list[Part]] = {}
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
         return connections
     for part in parts:
@@ -70,17 +70,17 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[P
     return {packet: sorted([*own, *worse]) for packet, worse in connections.items()}
 
 
-def _connection_by(judge: Judge, decision: Decision) -> Packet | None:
+def _connection_by(judge: Judge, decision: Decision) -> PacketKind | None:
     """The connections that begin with a plain packet with this decision; None if their source is
     not certain, or if the rule is intended.
     """
     sources = set(sources_of(judge, decision))
     if len(sources) != 1 or judge.is_intended(decision.rule):
         return None
-    return Packet(Prefix.of(sources.pop()))
+    return PacketKind(Prefix.of(sources.pop()))
 
 
-def packets_of_pods(judge: Judge) -> Iterator[Packet]:
+def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
     """A packet of each kind that pods send (`podCidrs`).
 
     Sources differ only where a `from` selector begins or ends, and devices only where a rule names
@@ -98,10 +98,12 @@ def packets_of_pods(judge: Judge) -> Iterator[Packet]:
         for first, last in pieces(cidr.first, cidr.last, borders):
             for source in prefixes_between(family, first, last):
                 for dev in devs:
-                    yield Packet(source, dev)
+                    yield PacketKind(source, dev)
 
 
-def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
+def find_parts(
+    judge: Judge, first: int, last: int, packet: PacketKind = FROM_HOST
+) -> Iterator[Part]:
     """The ranges of these addresses, in order."""
     everywhere = _EVERYWHERE[judge.fib.family]
     for low, high in pieces(first, last, everywhere):
@@ -113,11 +115,11 @@ def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> I
                 yield _judged(judge, cell, packet)
 
 
-def _judged(judge: Judge, cell: Cell, packet: Packet) -> Part:
+def _judged(judge: Judge, cell: Cell, packet: PacketKind) -> Part:
     decision = cell.decision
     opinion = judge.opinion(decision)
     # An entry of intendedRules is about the packets of pods that take the rule, too.
-    if packet != PLAIN and judge.is_intended(decision.rule):
+    if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
     others: tuple[Opinion, ...] = ()
     if cell.others:
@@ -140,7 +142,7 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
         is_right = decision.devs and judge.opinion(decision).grade is not Grade.ESCAPE
         if is_right and _is_by_own_source(judge, outcome):
             reason = ONLY_BY_SOURCE.format(rule=outcome.rule)
-            return Opinion(Grade.DOUBT, "doubtful-route", reason)
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
 
 

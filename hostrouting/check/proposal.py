@@ -197,8 +197,8 @@ def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
         if not is_in_main or route.type != "unicast" or route.prefix.length == 0:
             continue
         is_expected = set(report.expected_devs).issuperset(route.devs)
-        is_inside = any(route.prefix in cidr for cidr in report.cidrs)
-        if is_expected and is_inside and route.way in ways:
+        is_about = any(route.prefix.overlaps(cidr) for cidr in report.cidrs)
+        if is_expected and is_about and route.way in ways:
             yield route
 
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from hostrouting.check.devices import Devices
-from hostrouting.check.results import Grade, Opinion
+from hostrouting.check.results import DOUBTFUL_ROUTE, Grade, Opinion
 from hostrouting.config.cni import CNIS, Cni, Refusal
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix
@@ -65,10 +65,10 @@ class Refusals:
                 return Opinion(Grade.FINE, "pod-block", f"{route.prefix} ({cni.name})")
             if self._has_trace(cni, row, route):
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
-                return Opinion(Grade.DOUBT, "doubtful-route", reason)
+                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         if self._holds_pods(route.prefix, inside):
             reason = f"[{route}] refuses them, but holds pods"
-            return Opinion(Grade.DOUBT, "doubtful-route", reason)
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         return escape
 
     def _overlaps_services(self, prefix: Prefix) -> bool:
@@ -76,7 +76,7 @@ class Refusals:
 
         Field states: calico-services-refused-and-named, refused-by-configured-services.
         """
-        return any(prefix in services or services in prefix for services in self._services)
+        return any(prefix.overlaps(services) for services in self._services)
 
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
         """Whether the range is this CNI's: it has a device, and one of three things shows the rest.
@@ -123,7 +123,7 @@ class Refusals:
                 continue
             for dev in route.devs:
                 if dev not in self._uplinks:
-                    yield Inside(dev, is_single=route.prefix.length == self._fib.width)
+                    yield Inside(dev, is_single=route.prefix.is_single)
         for address in self._devices.addresses:
             if address.ip in refused.prefix:
                 yield Inside(address.dev, is_single=True)

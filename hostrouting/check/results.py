@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.config.settings import StaticRoute
-from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Packet
+from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import Route
@@ -56,6 +56,15 @@ device on which they arrive; or nothing.
 """
 
 
+# Names of opinions: what makes packets fine, and the findings about doubts.
+EXPECTED = "expected"
+OWN = "own"
+DEFAULT_ROUTES = "default-routes"
+TWO_CNIS = "two-cnis"
+DOUBTFUL_ROUTE = "doubtful-route"
+OTHER_PACKETS = "other-packets"
+
+
 class Opinion(NamedTuple):
     """What is to be said of packets with one decision, or with one other outcome."""
 
@@ -77,8 +86,8 @@ class Opinion(NamedTuple):
         the network of a hidden card, or refused as no pod's.
         """
         if self.grade is Grade.FINE:
-            return self.name not in {"expected", "own"}
-        return self.name == "two-cnis"
+            return self.name not in {EXPECTED, OWN}
+        return self.name == TWO_CNIS
 
 
 def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
@@ -90,7 +99,7 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
     raise LookupError(subject)
 
 
-OWN_ADDRESS = Opinion(Grade.FINE, "own")
+OWN_ADDRESS = Opinion(Grade.FINE, OWN)
 """The addresses of this host itself, and those of every host."""
 
 
@@ -141,10 +150,8 @@ class Escape(NamedTuple):
     """
     decision: Decision
     devs: tuple[str, ...] = ()
-    packet: Packet = PLAIN
+    packet: PacketKind = FROM_HOST
     """Whose packets: the host's own, or those of pods."""
-    thrown: tuple[Route, ...] = ()
-    """If there is no route: the routes of type throw that the host's own packets meet."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -162,7 +169,7 @@ class Escape(NamedTuple):
     def __str__(self) -> str:
         """What happens to the packets, and the route or the rule that causes it."""
         words = [extent(self.cidr.family, self.first, self.last)]
-        is_plain = self.packet == PLAIN
+        is_plain = self.packet == FROM_HOST
         if not is_plain:
             words[0] += f", for {phrase_of(self.packet)},"
         words.append(self.verb)
@@ -182,7 +189,7 @@ class Escape(NamedTuple):
         return " ".join(words)
 
 
-def phrase_of(packet: Packet) -> str:
+def phrase_of(packet: PacketKind) -> str:
     """These packets, as a phrase that follows "for"."""
     if packet.iif == "lo" and packet.source is not None:
         return f"connections from {packet.source.ip}"
@@ -198,7 +205,7 @@ class Why(NamedTuple):
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
-    catching: tuple[Route, ...] = ()
+    hiding: tuple[Route, ...] = ()
     """The routes to delete instead, in the order in which they decide."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""
@@ -375,7 +382,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
     It is about plain packets; if none of these escapes, about connections; else about packets of
     pods.
     """
-    plain = [escape for escape in report.escapes if escape.packet == PLAIN]
+    plain = [escape for escape in report.escapes if escape.packet == FROM_HOST]
     of_host = [escape for escape in report.escapes if escape.packet.iif == "lo"]
     escapes: Sequence[Escape] = report.escapes
     whose = ", for packets of pods,"

@@ -99,15 +99,15 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
-    catching: list[Route] = []
+    hiding: list[Route] = []
     for family in report.families:
         for unrepairable in family.repair.unrepairable:
-            catching += unrepairable.why.catching
+            hiding += unrepairable.why.hiding
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
             findings.append(_of_no_default_route(family, severity, wait))
-        findings += (_of_escape(escape, family, severity, catching) for escape in family.escapes)
+        findings += (_of_escape(escape, family, severity, hiding) for escape in family.escapes)
     findings += _of_routes(report)
     for family in report.families:
         findings += _of_unrepairable(family, severity)
@@ -229,15 +229,14 @@ def _candidates(family: FamilyReport) -> list[str]:
 
 
 def _of_escape(
-    escape: Escape, family: FamilyReport, severity: Severity, catching: Sequence[Route]
+    escape: Escape, family: FamilyReport, severity: Severity, hiding: Sequence[Route]
 ) -> Finding:
     where = extent(family.family, escape.first, escape.last)
-    thrown = "".join(f" [{route}]" for route in escape.thrown)
     expected = spoken(family.expected_devs, last="or")
     remedy = None
-    if not _hides_others(escape, catching):
+    if not _hides_others(escape, hiding):
         remedy = _remedy_of_escape(escape, family)
-    sentence = f"{escape}{thrown}; expected: {expected}"
+    sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
 
 
@@ -246,15 +245,15 @@ def finding_name(escape: Escape) -> Name:
     return escape.kind if escape.kind in NAMES else "refused"
 
 
-def _hides_others(escape: Escape, catching: Sequence[Route]) -> bool:
+def _hides_others(escape: Escape, hiding: Sequence[Route]) -> bool:
     """Whether the finding "unsafe" says what to do about this escape.
 
     It also does where the device could be allowed: the pods that the device hides would be lost
     without a word.
     """
-    if escape.decision.route in catching:
+    if escape.decision.route in hiding:
         return True
-    return not devs_of(catching).isdisjoint(escape.devs)
+    return not devs_of(hiding).isdisjoint(escape.devs)
 
 
 def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
@@ -378,11 +377,11 @@ def _remedy_of_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
             if lost:
                 known[dev].append(f"then {spoken(lost)}")
         return _remedy_by_name(family.snapshot, known, family.cidrs)
-    if not why.catching:
+    if not why.hiding:
         return None
-    commands = " && ".join(map(deletion_command, why.catching))
+    commands = " && ".join(map(deletion_command, why.hiding))
     connected: dict[str, None] = {}
-    for route in why.catching:
+    for route in why.hiding:
         if route.protocol == PROTOCOL_KERNEL:
             connected |= dict.fromkeys(route.devs)
     if not connected:

@@ -10,13 +10,11 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.sources import sources_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
-from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
-from hostrouting.routes.uplink import Need, Uplink, bare_hop, is_tap, is_tunnel
+from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -63,21 +61,6 @@ def find_way_out(judge: Judge) -> WayOut | Need:
             return WayOut(dev, route, uplink)
         last_need = route
     return last_need
-
-
-def attributes_lost(judge: Judge, route: Route) -> str:
-    """What the default route with these next hops says about packets, in the words of `ip`, and a
-    static route cannot say. A `src` is lost only if Linux would choose another one without it.
-    """
-    for default in judge.uplinks.defaults:
-        hops = {bare_hop(hop) for hop in default.next_hops}
-        if not hops.issuperset(route.next_hops):
-            continue
-        lost = {"src": default.prefsrc, "mtu": default.mtu, "advmss": default.advmss}
-        if sources_of(judge, Decision("unicast", route))[:1] == (default.prefsrc,):
-            lost["src"] = None
-        return " ".join(f"{name} {value}" for name, value in lost.items() if value is not None)
-    return ""
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hostrouting.check.results import CheckReport, Grade
-from hostrouting.fib.engine import PLAIN
+from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
 
@@ -76,7 +76,7 @@ def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
                 way = spoken(devs) or part.decision.kind
                 strip.add(part.first, part.last, part.worst_grade, way)
             for escape in family.escapes:
-                if escape.cidr == cidr and escape.packet != PLAIN:
+                if escape.cidr == cidr and escape.packet != FROM_HOST:
                     way = spoken(escape.devs) or escape.kind
                     strip.add(escape.first, escape.last, Grade.ESCAPE, way)
             yield strip.text(cells)

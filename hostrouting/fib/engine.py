@@ -14,11 +14,11 @@ of a route, or the `to` of a rule, begins or ends. These places are the borders.
 between two neighbouring borders (a cell) have the same decision, so one lookup in each cell of a
 prefix says what happens to every address of the prefix.
 
-Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
-this host sends (`PLAIN`), all that its connections send from one source, or all that it forwards
-from a block of sources and an incoming device. One of each kind is the plain packet: it has no
-mark, user 0, no protocol or port that a rule selects and, if this host sends it, no device or
-source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no `from`
+Every packet. Rules select by more than the destination. A `PacketKind` is all that this host sends
+(`FROM_HOST`), all that its connections send from one source, or all that it forwards from a block
+of sources and an incoming device. One packet of each kind is the plain packet: it has no mark, user
+0, no protocol or port that a rule selects and, if this host sends it, no device or source that it
+is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no `from`
 matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
 conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
 
@@ -53,7 +53,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
@@ -62,7 +62,7 @@ Condition: TypeAlias = tuple[str, str]
 """A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
 
 
-class Packet(NamedTuple):
+class PacketKind(NamedTuple):
     """A kind of packets: what is known about each of them, except its destination. The default is
     any packet that this host sends.
     """
@@ -74,10 +74,8 @@ class Packet(NamedTuple):
     iif: str = "lo"
 
 
-PLAIN = Packet()
-"""The kind of all packets that this host sends. Its name is that of the plain packet, which most of
-them are.
-"""
+FROM_HOST = PacketKind()
+"""All packets that this host sends."""
 
 
 class Decision(NamedTuple):
@@ -130,7 +128,9 @@ class Cell(NamedTuple):
 
 
 class Table:
-    """One routing table: the routes that Linux may use for plain packets."""
+    """One routing table: the routes that Linux may use for plain packets. Those for a type of
+    service, and those that it passes over because they are dead or have expired, are left out.
+    """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
         """Sort these routes, which are in the kernel's order."""
@@ -188,19 +188,22 @@ class Selection(NamedTuple):
     met: tuple[Condition, ...]
     """The conditions that these packets meet, and others of their kind do not."""
     unmet: tuple[Condition, ...]
-    """The conditions that these packets do not meet, but others of their kind do: by `not`."""
+    """The conditions that these packets do not meet, but others of their kind do: by `not`. In
+    `FORWARDED`, all packets of the kind meet it.
+    """
     has_plain: bool
     """Whether the plain packet is one of them."""
 
 
 ALL = Selection((), (), has_plain=True)
 NONE = Selection((), (), has_plain=False)
-FORWARDED = Selection((), (("iif", "lo"),), has_plain=False)
+_SENT_BY_THIS_HOST: Condition = ("iif", "lo")
+FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 """An exception, for the rule `not iif lo` alone, which selects everything that this host forwards.
 
-The pass for `PLAIN` is about what this host sends, and of that, the rule selects nothing. But there
-may be no other pass that follows what is forwarded, for pods or for others. So this pass has an
-outcome for it, as it has one for what arrives on a device that a rule names (`iif cni0`).
+The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing. But
+there may be no other pass that follows what is forwarded, for pods or for others. So this pass has
+an outcome for it, as it has one for what arrives on a device that a rule names (`iif cni0`).
 """
 
 
@@ -211,7 +214,7 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 def selects_all_forwarded(rule: Rule) -> bool:
     """Whether the rule is `not iif lo`, and selects by nothing else."""
-    return rule.invert and conditions_of(rule) == FORWARDED.unmet
+    return rule.invert and conditions_of(rule) == (_SENT_BY_THIS_HOST,)
 
 
 class Selections(NamedTuple):
@@ -223,13 +226,13 @@ class Selections(NamedTuple):
     """Of those to any other address."""
 
 
-def select(rule: Rule, packet: Packet) -> Selections:
+_BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
+"""By `Rule.invert`: what a rule selects of packets that meet its conditions, and of all others."""
+
+
+def select(rule: Rule, packet: PacketKind) -> Selections:
     """What the rule selects of packets of this kind."""
-    if_met = ALL
-    if_unmet = NONE
-    if rule.invert:
-        if_met = NONE
-        if_unmet = ALL
+    if_met, if_unmet = _BY_INVERT[rule.invert]
     if packet.source is None and selects_all_forwarded(rule):
         return Selections(FORWARDED, if_unmet)
     met_by_some: list[Condition] = []
@@ -248,14 +251,14 @@ def select(rule: Rule, packet: Packet) -> Selections:
     return Selections(Selection(some, (), plain_meets), if_unmet)
 
 
-def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
+def _is_met(rule: Rule, condition: Condition, packet: PacketKind) -> bool | None:
     """Whether every packet of this kind meets the condition; None if some do and others do not."""
     name, value = condition
     if packet.source is None:
-        if condition == ("iif", "lo"):
+        if condition == _SENT_BY_THIS_HOST:
             return True
         return None
-    if name == "from" and rule.src is not None:
+    if name == "from" and rule.src is not None:  # which it is not then
         return packet.source in rule.src
     if name == "iif":
         return value == packet.iif
@@ -274,7 +277,7 @@ def _has_user_0(uidrange: str) -> bool:
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
     """Whether the plain packet, which has user 0 and neither mark, source nor device, meets this
-    condition.
+    condition: no `oif`, and no `iif` except lo, protocol or port.
 
     While a packet has no source, IPv4 compares `from` with 0.0.0.0. In IPv6 it meets no `from`.
     """
@@ -297,6 +300,8 @@ Effect: TypeAlias = Literal[
 because the route is passed over (thrown, suppressed). Or the lookup ends, with the route (decides)
 or with the rule itself (refuses). Or nobody knows here (not-judged).
 """
+GOES_ON: frozenset[Effect] = frozenset({"skipped", "no-route", "thrown", "suppressed"})
+"""The effects with which the lookup goes on."""
 
 _EFFECT_OF_ACTION: dict[str, Effect] = {
     "nop": "skipped",
@@ -316,7 +321,9 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
         return _EFFECT_OF_ACTION[rule.action]
     if route is None:
         return "no-route"
-    if route.source is not None or route.table != rule.table:  # `Fib.mixed` is of another table
+    if route.source is not None:
+        return "not-judged"
+    if route.table != rule.table:  # `Fib.mixed`
         return "not-judged"
     if route.type == "throw":
         return "thrown"
@@ -367,13 +374,13 @@ class AppliedRule(NamedTuple):
         if self.table is not None:
             route = self.table.best(address)
         effect = effect_of(self.rule, route)
-        if effect == "decides" and route is not None:
-            return Decision(route.type, route, self.rule)
+        if effect in GOES_ON:
+            return None
         if effect == "refuses":
             return Decision(self.rule.action, None, self.rule)
-        if effect == "not-judged":
+        if effect == "not-judged" or route is None:  # a rule that decides has a route
             return Decision(NOT_JUDGED, None, self.rule)
-        return None
+        return Decision(route.type, route, self.rule)
 
 
 # All rules.
@@ -409,12 +416,12 @@ class Fib:
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
         if family == IPV4 and tuple(rules) == default_rules(IPV4):
-            self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
-            by_table[TABLE_LOCAL] += self.mixed
+            self.mixed = list(_mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN]))
+            by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
-        self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
+        self._applied: dict[PacketKind, tuple[AppliedRule, ...]] = {}
 
-    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
+    def lookup(self, destination: IP | str, packet: PacketKind = FROM_HOST) -> Decision:
         """What happens to this packet. Raises ValueError for an address of the other family."""
         decision, _ = self.outcomes(self.number_of(destination), packet)
         return decision
@@ -426,7 +433,7 @@ class Fib:
             raise ValueError(f"{address} is not an IPv{self.family} address")
         return int(address)
 
-    def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
+    def cells(self, first: int, last: int, packet: PacketKind = FROM_HOST) -> Iterator[Cell]:
         """The cells that these addresses consist of, in order."""
         for low, high in pieces(first, last, self.borders):
             decision, others = self.outcomes(low, packet)
@@ -442,18 +449,26 @@ class Fib:
         return borders_of(prefixes)
 
     def outcomes(
-        self, address: int, packet: Packet = PLAIN
+        self, address: int, packet: PacketKind = FROM_HOST
     ) -> tuple[Decision, tuple[Outcome, ...]]:
         """The decision for the plain packet to this address, and the outcomes of other packets of
         this kind, from one pass over the rules.
+
+        For example, wg-quick has these rules, and both tables have a default route:
+
+            50: lookup main suppress_prefixlength 0   passes over it: all packets go on
+            51: not fwmark 51820 lookup 51820         captures the plain packet, and leaves the
+                                                      packets with the mark
+            32766: lookup main                        captures all packets that are left
+
+        So the decision is that of rule 51. The packets with the mark differ there, and have the
+        decision of rule 32766: the only other outcome.
         """
         others: list[Outcome] = []
         # The selections of which no packet is left.
         exhausted = {NONE}
-        # The rule that captures the plain packet, and what the packets meet that it leaves.
-        plain_rule: Rule | None = None
-        plain_decision = NO_ROUTE
-        left: tuple[Condition, ...] = ()
+        # Where the plain packet is captured, with what the packets meet that are left there.
+        plain: Outcome | None = None
         # The decision for the packets that are left in the end.
         rest = NO_ROUTE
         for applied in self.applied_rules(packet):
@@ -467,25 +482,22 @@ class Fib:
                 rest = decision
                 break
             exhausted.add(selection)
-            if plain_rule is None and selection.has_plain:
-                plain_rule = applied.rule
-                plain_decision = decision
-                left = selection.unmet
+            if plain is None and selection.has_plain:
+                plain = Outcome(applied.rule, decision, selection.unmet)
             else:
                 others.append(Outcome(applied.rule, decision, selection.met))
-        if plain_rule is None:
+        if plain is None:
             return rest, tuple(others)
-        # The packets that this rule left differ from the plain packet there, and end like the rest.
-        others.append(Outcome(plain_rule, rest, left))
-        return plain_decision, tuple(others)
+        others.append(plain._replace(decision=rest))
+        return plain.decision, tuple(others)
 
-    def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
+    def applied_rules(self, packet: PacketKind = FROM_HOST) -> tuple[AppliedRule, ...]:
         """The rules, as they are for this kind of packet."""
         if packet not in self._applied:
             self._applied[packet] = tuple(self._apply(rule, packet) for rule in self.rules)
         return self._applied[packet]
 
-    def _apply(self, rule: Rule, packet: Packet) -> AppliedRule:
+    def _apply(self, rule: Rule, packet: PacketKind) -> AppliedRule:
         first = 0
         last = (1 << self.width) - 1
         if rule.dst is not None:
@@ -496,27 +508,34 @@ class Fib:
             table = self.tables[rule.table]
         return AppliedRule(rule, first, last, select(rule, packet), table)
 
-    def equal_default_routes(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, any.
+    def possible_devs(self, decision: Decision) -> tuple[str, ...]:
+        """The devices by which packets may leave: those of the route and, while the gateway of a
+        default route does not answer, those of equal ones.
 
-        Which of them are by lo alone, `fib.not_judged` names.
+        Linux stays with a route without a gateway. IPv4 goes over only to routes with a gateway,
+        and not away from several next hops (`fib_select_path` in Linux). IPv6 goes over to any.
         """
-        routes = [route]
-        if route.prefix.length or route.table not in self.tables:
-            return routes
+        route = decision.route
+        if route is None or route.prefix.length or not route.has_gateway:
+            return decision.devs
+        if self.family == IPV4 and len(route.next_hops) > 1:
+            return decision.devs
+        devs = dict.fromkeys(decision.devs)
         for other in self.tables[route.table].routes_to(route.prefix):
-            if other == route or other.type != "unicast":
+            if other.type != "unicast" or other.rank != route.rank:
                 continue
-            if other.rank == route.rank and other.devs != ("lo",):
-                routes.append(other)
-        return routes
+            if self.family == IPV6 or other.has_gateway:
+                devs |= dict.fromkeys(other.usable_devs)
+        return tuple(devs)
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
         """The same host with more routes."""
         return Fib(self.snapshot.with_routes(added), self.family)
 
     def without_routes(self, removed: Iterable[Route]) -> "Fib":
-        """The same host without these routes, which it has. One that equals such a route stays."""
+        """The same host without these routes, which it has. One that equals such a route stays: of
+        two equal ones, perhaps only the first is to go.
+        """
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
         return Fib(self.snapshot._replace(routes=kept), self.family)
@@ -529,11 +548,11 @@ _LOOPBACK = Prefix.parse("127.0.0.0/8")
 def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """The routes of table main that are longer than a route of table local around them.
 
-    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest. A
-    snapshot does not show whether a rule was ever there.
+    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest, which is
+    that of table main. Then it looks up table local alone, and uses its route. A snapshot does not
+    show whether a rule was ever there, so neither is the decision here.
     """
-    width = width_of(IPV4)
-    wide = [route.prefix for route in local if route.prefix.length < width]
+    wide = [route.prefix for route in local if not route.prefix.is_single]
     around = [prefix for prefix in wide if prefix != _LOOPBACK]
     for route in main if around else ():
         if any(route.prefix in prefix and route.prefix != prefix for prefix in around):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.engine import PLAIN
+from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.prefix import IPV6, Prefix
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Fib, Packet
+    from hostrouting.fib.engine import AppliedRule, Fib, PacketKind
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
 
@@ -23,10 +23,11 @@ NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
 MIXED = "until a rule is added, it comes before a route of table local"
 RIVAL = "while its gateway does not answer, an equal route through another device is used"
-BY_LO = "an equal default route is by lo"
 
 
-def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple[str, Prefix]]:
+def not_judged(
+    fib: Fib, packets: Iterable[PacketKind] = (FROM_HOST,)
+) -> Iterator[tuple[str, Prefix]]:
     """Each rule and route that the engine does not look at, and the addresses that it is about.
 
     A rule counts if it selects one of these packets. Where it selects only others, such as marked
@@ -46,13 +47,11 @@ def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple
         reason = _reason(route)
         if not reason and _has_rival(fib, route):
             reason = RIVAL
-        if not reason and _has_equal_by_lo(fib, route):
-            reason = BY_LO
         if reason:
             yield f"route {route} ({reason})", route.prefix
 
 
-def unjudged_rules(fib: Fib, packet: Packet = PLAIN) -> Iterator[AppliedRule]:
+def unjudged_rules(fib: Fib, packet: PacketKind = FROM_HOST) -> Iterator[AppliedRule]:
     """The rules that the engine does not look at, and that select this packet, at least to some
     addresses.
     """
@@ -93,16 +92,6 @@ def _has_rival(fib: Fib, route: Route) -> bool:
         if other.metric == route.metric and is_elsewhere:
             return True
     return False
-
-
-def _has_equal_by_lo(fib: Fib, route: Route) -> bool:
-    """Whether an equal default route leads to this host; Linux seems to use the one that it lists
-    first.
-    """
-    if route.prefix.length or route.type != "unicast" or route.devs == ("lo",):
-        return False
-    alike = fib.tables[route.table].routes_to(route.prefix)
-    return any(other.devs == ("lo",) and other.rank == route.rank for other in alike)
 
 
 def may_change_destination(route: Route) -> bool:

@@ -5,7 +5,7 @@ does.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hostrouting.fib.engine import AppliedRule, Effect, Fib, effect_of
+from hostrouting.fib.engine import GOES_ON, AppliedRule, Effect, Fib, effect_of
 from hostrouting.model.prefix import IP
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -28,7 +28,7 @@ def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
     for applied in fib.applied_rules():
         tried = _try(applied, number)
         yield tried
-        if tried.result in {"refuses", "decides", "not-judged"}:
+        if tried.result not in GOES_ON:
             return
 
 

@@ -123,7 +123,7 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
     for step in plan.routes.changes:
         prefix = step.route.prefix
         is_typed = step.action == "delete" and step.route.key not in wanted.former_keys
-        if is_typed and any(prefix in cidr or cidr in prefix for cidr in cidrs):
+        if is_typed and any(map(prefix.overlaps, cidrs)):
             typed.append(str(prefix))
     if not typed:
         return

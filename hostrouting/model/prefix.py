@@ -89,6 +89,11 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         return self.first | ((1 << (_WIDTH[self.family] - self.length)) - 1)
 
     @property
+    def is_single(self) -> bool:
+        """Whether the block is one address."""
+        return self.length == _WIDTH[self.family]
+
+    @property
     def ip(self) -> IP:
         """The first address."""
         return ip_at(self.family, self.first)
@@ -100,6 +105,10 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
             return False
         free = _WIDTH[self.family] - self.length
         return block.first >> free == self.first >> free
+
+    def overlaps(self, other: "Prefix") -> bool:
+        """Whether the blocks have an address in common: then one contains the other."""
+        return other in self or self in other
 
     def halves(self) -> "tuple[Prefix, Prefix]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
@@ -166,12 +175,13 @@ def as_ipv4(block: Prefix) -> Prefix | None:
 
 
 _RANGES = "0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0.0.0.0/96 fe80::/10 ff00::/8"
-_RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
+RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
+"""The blocks of which no address can have a static route or be a router's address."""
 
 
 def is_reserved(block: Prefix) -> bool:
-    """Whether no address of this block can have a static route or be a router's address."""
-    return any(block in reserved for reserved in _RESERVED)
+    """Whether the block lies in a reserved one."""
+    return any(block in reserved for reserved in RESERVED)
 
 
 # How they are read from JSON.

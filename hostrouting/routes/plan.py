@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
@@ -91,7 +91,7 @@ class Step(NamedTuple):
         if edit:
             words.append(edit)
             return Remedy("; ".join(words), otherwise=delete)
-        if self.route.prefix.length == width_of(self.route.prefix.family):
+        if self.route.prefix.is_single:
             words.append(SENTENCES["single"])
         words.append(delete.words)
         return Remedy("; ".join(words), delete.command)
@@ -318,7 +318,7 @@ def _with_free_halves(
             taken.add(route.prefix)
     for step in steps:
         prefix = step.route.prefix
-        if step.rivals and prefix.length < width_of(prefix.family):
+        if step.rivals and not prefix.is_single:
             halves = prefix.halves()
             if taken.isdisjoint(halves):
                 yield step._replace(free_halves=halves)

@@ -181,6 +181,14 @@ def are_taps_without_a_card(
 # Which default route is in doubt
 
 
+def routes_ranked_like(used: Route, defaults: Iterable[Route]) -> list[Route]:
+    """Those of these default routes that are as good as the one that Linux uses, with it.
+
+    Which of them Linux uses is an accident: the first that was added.
+    """
+    return [route for route in defaults if _rank(route) == _rank(used)]
+
+
 def devs_of_equal_routes(
     used: Route, devs: frozenset[str], rivals: frozenset[str]
 ) -> frozenset[str]:
@@ -398,7 +406,8 @@ class Uplink:
             return None
         used = self._of_main[0]
         used_devs = frozenset(used.devs)
-        equal_devs = devs_of_equal_routes(used, used_devs, self._devs_ranked_like(used))
+        rivals = devs_of(routes_ranked_like(used, self._of_main))
+        equal_devs = devs_of_equal_routes(used, used_devs, rivals)
         hidden_devs = devs_behind_a_tunnel(used_devs, self._of_main, self._links)
         is_only = self._can_be_only_uplink(used_devs)
         tunnel_devs = devs_of_a_tunnel(used_devs, hidden_devs, self._links, is_only_way_out=is_only)
@@ -416,10 +425,6 @@ class Uplink:
         devs = [f'"{dev}"' for dev in listed if dev in doubtful_devs]
         remedy = Remedy(REMEDIES["choose"].format(devs=spoken(devs, last="or")))
         return Need(NEEDS[why].format(route=used), remedy)
-
-    def _devs_ranked_like(self, used: Route) -> frozenset[str]:
-        """The devices of all default routes that are as good as the one that Linux uses."""
-        return devs_of(route for route in self._of_main if _rank(route) == _rank(used))
 
     @cached_property
     def _only_expected_dev(self) -> str | None:

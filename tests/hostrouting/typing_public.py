@@ -14,7 +14,7 @@ import hostrouting as hr
 import phases
 from hostrouting import fleet
 from hostrouting.check import Escape, Repair, Verdict
-from hostrouting.fib import Decision, Fib, Packet, Tried, trace_rules
+from hostrouting.fib import Decision, Fib, PacketKind, Tried, trace_rules
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import Applied, apply_plan
@@ -66,7 +66,7 @@ hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 snapshot = hr.Snapshot.from_json("{}")
 fib = Fib(snapshot, 4)
 assert_type(fib.lookup(ip_address("172.16.0.1")), Decision)
-assert_type(fib.lookup(ip_address("172.16.0.1"), Packet(iif="eth0")), Decision)
+assert_type(fib.lookup(ip_address("172.16.0.1"), PacketKind(iif="eth0")), Decision)
 assert_type(trace_rules(fib, ip_address("172.16.0.1")), Iterator[Tried])
 hr.Route.to("10.0.0.0/8", metrc=7)  # type: ignore[call-arg]
 hr.Snapshot((), (), default_rules(4), (hr.Route(Prefix.parse("10.0.0.0/8"), (NextHop("eth0"),)),))

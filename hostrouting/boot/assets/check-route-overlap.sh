@@ -554,14 +554,16 @@ function protocol_to_ask() {
 #     routes               held_route, is_listed, routes_by, routes_with, devices_from, is_whole,
 #                          has_some_default, behind_router; and route_type, route_prefix,
 #                          route_first, route_last, route_table, route_protocol, route_metric,
-#                          route_preference, route_unclear, route_devices, route_text (routes,
+#                          route_preference, route_unclear, route_devices, route_hops,
+#                          route_has_gateway, route_text (routes,
 #                          is_kept). Lists of their numbers: default_route (defaults), near (nears),
 #                          network (networks), refusal (refusals), for_others (routes_for_others)
 #     addresses            address_dev, address_hex (addresses), numbered
 #     devices              class, kind_of, is_up; of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
 #                          cnis_of, runs, devices_of_cnis
 #     the lines themselves section, are_devices
-#   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_lacking
+#   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_fixed,
+#     is_lacking
 #   judge_leftovers: rival_of
 #   judge_refusals: answered, owner; cnis_inside, cnis_at_first, is_pod_inside
 #   judge_answers: grade, finding_at, reason_at, repairable; place, finding, reason, is_repairable,
@@ -874,6 +876,8 @@ function kept() {
   route_preference[routes] = preference
   route_unclear[routes] = unclear
   route_devices[routes] = devices
+  route_hops[routes] = hops
+  route_has_gateway[routes] = gateway != "-"
   route_text[routes] = "[" text "]"
   return routes
 }
@@ -1065,13 +1069,18 @@ function say_what_is_awaited(   n, dev, i) {
   if (uplink != NONE || has_some_default) return
   if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
-# Default routes of one rank are taken for one, by all of their devices.
+# Default routes of one rank are taken for one, by all devices that Linux may use: while the gateway
+# of the first one does not answer, IPv4 goes over to others with a gateway, and IPv6 to any. IPv4
+# does not go away from a route by several next hops.
 function find_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
     r = default_route[d]
     rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
-    if (!(rank in equal_devices)) equal_devices[rank] = NONE
-    equal_devices[rank] = union(equal_devices[rank], route_devices[r])
+    if (!(rank in equal_devices)) {
+      equal_devices[rank] = route_devices[r]
+      is_fixed[rank] = !route_has_gateway[r] || (family == 4 && route_hops[r] > 1)
+    } else if (!is_fixed[rank] && (family == 6 || route_has_gateway[r]))
+      equal_devices[rank] = union(equal_devices[rank], route_devices[r])
   }
 }
 '
@@ -1409,7 +1418,7 @@ function judge_rule(low, high,   c) {
 }
 # Adds to `sources` the devices with an address in this block, and those of routes that lead into it
 # without a gateway or name a source in it. Then expected ones without an address count, too: for
-# these, Linux takes any.
+# these, Linux takes any. The block may be a part of the network of pods.
 function find_sources(block,   i, k, hex) {
   read_prefix(block)
   for (i = 1; i <= addresses; i++)
@@ -1418,6 +1427,8 @@ function find_sources(block,   i, k, hex) {
   for (i = 1; i <= nears && first != last; i++) {
     k = near[i]
     if (first <= route_first[k] && route_last[k] <= last) sources = union(sources, route_devices[k])
+    if (route_prefix[k] == "default" || !is_around(k, first, last)) continue
+    if (without(route_devices[k], devices_of_cnis) == NONE) sources = union(sources, route_devices[k])
   }
   for (hex in devices_from)
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])

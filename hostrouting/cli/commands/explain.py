@@ -26,7 +26,7 @@ from hostrouting.cli.output import Answer, capped, finding_lines, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, typed_file
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, Packet
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import Finding
@@ -62,7 +62,7 @@ class _Explained(NamedTuple):
     """Where packets end that a rule tells from the plain one."""
     part: Part
     """The address as a part of what the check judges."""
-    connections: dict[Packet, list[Part]]
+    connections: dict[PacketKind, list[Part]]
     """The same for connections, if they fare worse."""
 
     @classmethod

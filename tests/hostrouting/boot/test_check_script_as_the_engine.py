@@ -428,6 +428,14 @@ the rule for VRFs before the one for table local
 a rule for the sources of pods, whose addresses are in no device of this host
   {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.0.0/16 lookup 100; route add default dev eth1 table 100
   undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.0.0/16 lookup 100;
+a rule for a part of the pods' network
+  link add cni0 type bridge; link set cni0 up; route add 172.20.64.0/18 dev cni0
+  rule add pref 9 from 172.20.96.0/20 lookup 100; route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.96.0/20 lookup 100;
+a rule for sources beside the pods' network
+  link add cni0 type bridge; link set cni0 up; route add 172.20.64.0/18 dev cni0; route add default dev cni0 metric 99
+  rule add pref 9 from 172.20.0.0/18 lookup 100; route add default dev eth1 table 100
+  ok
 a rule for the source of one pod, as a CNI adds it
   {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.1.5 lookup 100; route add default dev eth1 table 100
   ok
@@ -448,7 +456,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 38
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 40
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -577,19 +585,43 @@ def test_the_preference_of_a_router(
         namespace.batch([f"route del {route}" for route in listed], family=IPV6)
 
 
+BY_TWO_HOPS = "route replace default nexthop via 10.0.0.1 dev eth0 nexthop dev eth0"
+
+
 @pytest.mark.parametrize(
     ("family", "commands", "verdict"),
     [
         (IPV4, "route append default via 10.0.0.7 dev eth1 onlink", "overlap"),
-        (IPV6, "route append default dev eth0; route append default dev eth1", "overlap"),
-        (IPV6, "route append default dev eth0; route append default dev eth1 pref low", "ok"),
+        (IPV4, "route append default dev eth1", "ok"),
+        (
+            IPV4,
+            "route replace default dev eth0; route append default via 10.0.0.7 dev eth1 onlink",
+            "ok",
+        ),
+        (
+            IPV4,
+            f"{BY_TWO_HOPS}; route append default via 10.0.0.7 dev eth1 onlink",
+            "ok",
+        ),
+        (
+            IPV6,
+            "route append default via fe80::1 dev eth0; route append default dev eth1",
+            "overlap",
+        ),
+        (IPV6, "route append default dev eth0; route append default dev eth1", "ok"),
+        (IPV6, "route append default dev eth0; route append default via fe80::1 dev eth1", "ok"),
+        (
+            IPV6,
+            "route append default via fe80::1 dev eth0; route append default dev eth1 pref low",
+            "ok",
+        ),
     ],
 )
 def test_equal_default_routes_and_a_named_device(
     namespace: Namespace, tmp_path: Path, family: int, commands: str, verdict: str
 ) -> None:
-    """Linux uses any of equal default routes, so each has to be as expected; IPv6 has a preference
-    among them.
+    """While the gateway of the first one does not answer, Linux uses another one, so each has to be
+    as expected: in IPv4 each with a gateway. IPv6 has a preference among them.
     """
     namespace.batch(commands.split(";"), family=family)
     config = check("172.20.0.0/16" if family == IPV4 else "fd16::/64", expected_devs=["eth0"])

@@ -14,7 +14,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
-from hostrouting.fib.engine import PLAIN
+from hostrouting.fib.engine import FROM_HOST
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, Prefix
@@ -266,7 +266,7 @@ class TestPods:
             == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
         )
         [family] = report.families
-        own = family.escapes[0]._replace(packet=PLAIN, last=family.escapes[0].last - 1)
+        own = family.escapes[0]._replace(packet=FROM_HOST, last=family.escapes[0].last - 1)
         both = family._replace(
             escapes=(own, *family.escapes)
         )  # no kind of packet loses more than the line says

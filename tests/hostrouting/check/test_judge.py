@@ -121,17 +121,37 @@ class TestTheDefaultRoute:
         report = checked(node(*halves, rules=rules, links=(WG1,)), "10.0.0.0/24")
         assert "eth0, a tunnel" not in "".join(map(str, check_findings(report)))
 
+    @pytest.mark.parametrize(
+        ("first", "second", "verdict"),
+        [
+            pytest.param("10.0.0.1", "10.1.0.1", "overlap", id="two gateways"),
+            pytest.param("10.0.0.1", None, "ok", id="only the first has a gateway"),
+            pytest.param(None, "10.1.0.1", "ok", id="only the second has a gateway"),
+            pytest.param(None, None, "ok", id="no gateway"),
+        ],
+    )
+    def test_an_equal_default_route_by_a_device_that_is_not_named(
+        self, first: str | None, second: str | None, verdict: str
+    ) -> None:
+        """While its gateway does not answer, IPv4 goes over from a route to another one with a
+        gateway. Without a name, it is in doubt which of the two is meant.
+        """
+        host = node(links=(ETH1,))
+        others = [route for route in host.routes if route.prefix.length]
+        by_eth0 = Route.to("0.0.0.0/0", dev="eth0", gateway=first)
+        by_eth1 = Route.to("0.0.0.0/0", dev="eth1", gateway=second)
+        host = host._replace(routes=(by_eth0, by_eth1, *others))
+        assert checked(host, expected_devs=["eth0"]).verdict == verdict
+        assert checked(host).verdict == "undecided"
+
     @pytest.mark.parametrize("expected", [(), ("eth0",)])
     def test_an_equal_default_route_by_lo(self, expected: tuple[str, ...]) -> None:
-        """Whether Linux ever uses it is not judged; it does where it is the first."""
+        """Linux uses it where it is the first, and never instead of one with a gateway."""
         host = node()
         [default] = [route for route in host.routes if route.prefix.length == 0]
         by_lo = default._replace(next_hops=(NextHop("lo"),), scope=SCOPE_LINK)
-        behind = checked(host.with_routes([by_lo]), expected_devs=expected)
-        [doubt] = behind.families[0].doubts
-        assert doubt.sentence == (
-            f"hostrouting does not judge route {default} (an equal default route is by lo)"
-        )
+        behind = host.with_routes([by_lo])
+        assert checked(behind, expected_devs=expected).verdict == "ok"
         before = host._replace(routes=(by_lo, *host.routes))
         assert checked(before, expected_devs=expected).verdict == "overlap"
 
@@ -179,6 +199,14 @@ class TestTunnels:
         host = with_only_default(node(BY_WG1, network, links=links), "wg1")
         host = host._replace(addresses=(address("172.16.0.4/16", "dev1"),))
         assert checked(host, "172.16.5.0/24").verdict == verdict
+
+    def test_the_card_that_may_be_meant_can_be_named(self) -> None:
+        """The doubt has a command for the tunnel, and one for the card."""
+        network = Route.to(CIDR, dev="eth1", gateway="10.1.0.1")
+        host = with_only_default(node(BY_WG1, network, links=(WG1, ETH1)), "wg1")
+        [doubt] = checked(host).families[0].doubts
+        assert doubt.facts["candidates"] == ["eth1", "wg1"]
+        assert "hostrouting repair 172.16.0.0/16 --dev eth1" in str(doubt)
 
     @pytest.mark.parametrize(
         ("ports", "verdict"),

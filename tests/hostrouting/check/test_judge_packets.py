@@ -12,7 +12,7 @@ import pytest
 
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.fib.engine import PLAIN, Fib, Packet
+from hostrouting.fib.engine import FROM_HOST, Fib, PacketKind
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import default_rules
@@ -84,8 +84,8 @@ class TestSockets:
         host = node(ELSEWHERE, rules=(rule("127.0.0.0/8"),))
         judge = Judge(Fib(host, 4), expect(CIDR))
         block = Prefix.parse(CIDR)
-        parts = list(find_parts(judge, block.first, block.last, PLAIN))
-        assert list(find_parts(judge, block.first, block.last, Packet())) == parts
+        parts = list(find_parts(judge, block.first, block.last, FROM_HOST))
+        assert list(find_parts(judge, block.first, block.last, PacketKind())) == parts
 
 
 class TestMarks:
@@ -172,6 +172,31 @@ class TestSources:
         host = node(way, rules=(rule(**selectors),), addresses=(second,))
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize(
+        ("route", "verdict"),
+        [
+            pytest.param(Route.to("10.9.0.0/24", dev="cni0"), "undecided", id="pods here"),
+            pytest.param(
+                Route.to("10.9.0.0/24", dev="cni0", gateway="10.9.0.1"), "undecided", id="as Cilium"
+            ),
+            pytest.param(Route.to("10.9.0.0/25", dev="cni0"), "ok", id="beside them"),
+            pytest.param(
+                Route.to("10.9.0.0/24", dev="cni0", gateway="10.8.0.1"), "ok", id="a router"
+            ),
+            pytest.param(
+                Route.to("0.0.0.0/0", dev="cni0", table=100, metric=9), "ok", id="any address"
+            ),
+        ],
+    )
+    def test_a_rule_for_a_part_of_the_pods(self, route: Route, verdict: str) -> None:
+        """Pods of this node may have addresses in the part. Cilium names an address of its own as
+        the gateway to all of them.
+        """
+        own = address("10.9.0.1/32", "cni0")
+        rules = (rule("10.9.0.128/25"),)
+        host = node(ELSEWHERE, route, rules=rules, links=(IB0, CNI0), addresses=(own,))
+        assert checked(host).verdict == verdict
+
     @pytest.mark.parametrize("is_reversed", [False, True])
     def test_the_order_of_addresses_decides_nothing(self, *, is_reversed: bool) -> None:
         """If Linux may choose one of several sources, one that a rule selects leaves the verdict
@@ -226,15 +251,15 @@ class TestSources:
         assert checked(host).verdict == "undecided"
 
     def test_equal_default_routes_for_a_source(self) -> None:
-        """Linux may use either of two equal default routes: one by another device is not right for
-        packets with a source, as it is not for plain ones.
+        """Linux may use either of two equal default routes with a gateway: one by another device is
+        not right for packets with a source, as it is not for plain ones.
         """
         things: dict[str, Any] = {
             "rules": (rule("10.9.1.5/32"),),
-            "links": (self.RAIL, WG1),
+            "links": (self.RAIL, ETH1),
             "addresses": (address("10.9.1.5/24", "rail0"),),
         }
-        equal = Route.to("0.0.0.0/0", dev="wg1", table=100)
+        equal = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.2.1", table=100)
         assert checked(vm_with(self.BY_RAIL, **things)).verdict == "ok"
         assert checked(vm_with(self.BY_RAIL, equal, **things)).verdict == "undecided"
 

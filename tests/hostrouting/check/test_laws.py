@@ -12,7 +12,7 @@ from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.fib.engine import PLAIN, Decision, Fib
+from hostrouting.fib.engine import FROM_HOST, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import part_of
 from hostrouting.model.prefix import IPV4, Prefix, width_of
@@ -149,7 +149,7 @@ def test_a_connection_that_escapes_is_an_overlap(node: tuple[int, Snapshot], pla
     addresses = range(block.first, block.last + 1)
     escaping = [each for each in addresses if connection_escapes(judge, snapshot, each)]
     assume(escaping)
-    is_new = any(escape.packet != PLAIN for escape in report.escapes)
+    is_new = any(escape.packet != FROM_HOST for escape in report.escapes)
     event(f"some only as connections: {is_new}")
     for address in escaping:
         assert any(escape.first <= address <= escape.last for escape in report.escapes)
@@ -281,11 +281,9 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     """Every set of the prefixes in a block of four addresses is tried, if it has no key of another
     program.
 
-    Only what escapes may take another way by it. A repair does not count on rules that suppress
-    more than default routes.
+    Only what escapes may take another way by it.
     """
     family, snapshot = node
-    assume(not any(rule.suppress_prefixlength for rule in snapshot.rules))
     block = Prefix(family, block_of(family).first + 4 * place, width_of(family) - 2)
     [report] = checked(snapshot, [block]).families
     repair = report.repair.resolved

@@ -171,6 +171,12 @@ def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> 
     assert [*map(str, proposed.taken_over)] == [*TYPED]
 
 
+def test_a_typed_route_may_be_wider_than_the_expected_cidr() -> None:
+    """It is needed all the same."""
+    [finding] = by_hand(typed(), "10.130.0.0/16")
+    assert finding.facts["unconfigured"] == ["10.128.0.0/10"]
+
+
 def test_a_typed_route_that_no_configured_one_equals() -> None:
     """Static routes have no source address: apply would find another route in the place."""
     snapshot = typed()

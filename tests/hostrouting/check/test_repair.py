@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from hostrouting.check.hiding import Uncovered
+from hostrouting.check.hiding import HiddenParts
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.check.repair import prove
+from hostrouting.check.repair import Case, prove
 from hostrouting.check.results import Grade, Opinion, Repair
 from hostrouting.check.way_out import WayOut, find_way_out
 from hostrouting.config.settings import RouteOverlapConfig, StaticRoutesConfig
@@ -20,6 +20,7 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
+    CALI1,
     ETH1,
     IB0,
     WG1,
@@ -122,6 +123,21 @@ class TestRulesBesideTableMain:
         assert destinations(report) == ["10.1.0.0/16"]
         assert reasons(report) == []
 
+    def test_routes_longer_than_what_a_rule_suppresses(self) -> None:
+        """A rule for table main before the one that decides uses them."""
+        pod = Route.to("10.244.1.130/32", dev="cali1")
+        host = node(ELSEWHERE, pod, rules=(main_with(8), rule(priority=200)), links=(IB0, CALI1))
+        report = checked(host, "10.0.0.0/8", expected_devs=["eth0"])
+        assert destinations(report) == ["10.0.0.0/9", "10.128.0.0/9"]
+        assert reasons(report) == []
+
+    def test_a_refusal_and_what_a_rule_suppresses(self) -> None:
+        """A route that hides the refusal is used only if no rule suppresses it."""
+        refusal = Route.to("10.0.0.0/15", type="blackhole", protocol=4)
+        host = node(refusal, ELSEWHERE, rules=(main_with(16), rule(priority=200)))
+        quarters = ["10.0.0.0/17", "10.0.128.0/17", "10.1.0.0/17", "10.1.128.0/17"]
+        assert destinations(checked(host, "10.0.0.0/15")) == quarters
+
     def test_a_refusal_that_no_rule_suppresses(self) -> None:
         """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
         route.
@@ -218,15 +234,15 @@ class TestProof:
         for part in find_parts(judge, self.BLOCK.first, self.BLOCK.last):
             assert part.plain_grade == Grade.FINE
             parts.append(part._replace(others=(lost,)))
-        nothing_hidden = Uncovered(judge.fib, {})
-        repair = prove(judge, Repair((self.BAD,)), [self.BLOCK], parts, nothing_hidden, unmade={})
+        case = Case(judge, [self.BLOCK], parts, HiddenParts({}, judge.fib))
+        repair = prove(case, Repair((self.BAD,)), unmade={})
         assert repair.resolved == ()
 
     def test_packets_that_would_still_escape_are_not_called_doubtful(self) -> None:
         """The reason says what the proof has seen."""
         judge = Judge(Fib(node(Route.to(CIDR, dev="ib0")), 4), RouteOverlapConfig())
         parts = list(find_parts(judge, self.BLOCK.first, self.BLOCK.last))
-        nothing_hidden = Uncovered(judge.fib, {})
-        repair = prove(judge, Repair((self.BAD,)), [self.BLOCK], parts, nothing_hidden, unmade={})
+        case = Case(judge, [self.BLOCK], parts, HiddenParts({}, judge.fib))
+        repair = prove(case, Repair((self.BAD,)), unmade={})
         [unsafe] = repair.unrepairable
         assert unsafe.why.cause == "with these routes, packets there would still escape"

@@ -82,7 +82,6 @@ HOSTS = {
     ),
     "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
     "services that hold the host": HOLDER,
-    "pods that hold the host": HOLDER,  # for the uplink's address a note
     "no local rule": without(0),
     "no main rule": without(32766),
 }
@@ -90,7 +89,6 @@ EQUAL = {"expected_devs": ["eth0"]}
 SECTIONS = {
     "equal defaults": EQUAL,
     "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
-    "pods that hold the host": {"pod_cidrs": ["10.0.0.0/16"]},
 }
 
 

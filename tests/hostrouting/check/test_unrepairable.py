@@ -1,4 +1,4 @@
-"""hostrouting.check.repair: the reason why no route of ours repairs a range, on hosts where it was
+"""hostrouting.check.unrepairable: the reason why no route of ours repairs a range, on hosts where it was
 wrong.
 """
 
@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from hostrouting.check.sentences import check_findings
-from hostrouting.model.prefix import Prefix, as_ip, ip_at, prefixes_between
+from hostrouting.model.prefix import Prefix, as_ip, extent, ip_at, prefixes_between
 from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
@@ -43,36 +43,21 @@ def every_other_24(count: int) -> list[Route]:
 class TestRules:
     """A rule decides before table main, or does not use all of its routes."""
 
-    def test_a_rule_before_table_main(self) -> None:
-        """Nothing that table main has comes before its decision."""
-        refusal = Route.to("10.0.0.0/15", type="blackhole", protocol=4)
-        host = node(refusal, ELSEWHERE, rules=(main_with(16), rule(priority=200)))
-        report = checked(host, "10.0.0.0/15")
-        cause = f"[rule {main_with(16)}] does not use every route of table main"
-        assert destinations(report) == []
-        assert reasons(report) == ["earlier-rule"]
-        assert causes(report) == [cause]
-
-    def test_a_rule_that_suppresses_every_route(self) -> None:
-        """No route is too specific there."""
+    @pytest.mark.parametrize(
+        "way",
+        [
+            pytest.param(Route.to(CIDR, type="throw", table=253), id="no route"),
+            pytest.param(Route.to(CIDR, type="blackhole", protocol=4), id="refused"),
+        ],
+    )
+    def test_a_rule_that_suppresses_every_route(self, way: Route) -> None:
+        """No route is too specific there. Linux suppresses no refusal."""
         default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253)
-        throw = Route.to(CIDR, type="throw", table=253)
-        host = node(throw, default)
+        host = node(way, default)
         others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
         report = checked(host._replace(rules=(*others, main_with(32))))
         assert reasons(report) == ["earlier-rule"]
-        assert causes(report) == ["no rule uses every route of table main"]
-
-    def test_a_rule_that_may_suppress_the_route_for_an_own_network(self) -> None:
-        """A longer route of table main would repair it, and the rule does not use that one."""
-        local = "172.16.0.0/17"
-        host = node(Route.to(local, type="local", dev="lo"))
-        others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
-        main = main_with(16, priority=32766)
-        report = checked(host._replace(rules=(*others, main)), local, expected_devs=["eth0"])
-        assert destinations(report) == []
-        assert reasons(report) == ["earlier-rule"]
-        assert causes(report) == [f"[rule {main}] does not use every route of table main"]
+        assert causes(report) == ["no rule uses routes of table main"]
 
     @pytest.mark.parametrize(
         "first",
@@ -138,7 +123,7 @@ class TestKeys:
         report = checked(node(stale, suppressed, by_flannel, rules=rules, links=links))
         [unrepairable] = report.families[0].repair.unrepairable
         assert unrepairable.why.reason == "below-a-cni"
-        assert unrepairable.why.catching == (stale,)
+        assert unrepairable.why.hiding == (stale,)
 
 
 class TestTooMany:
@@ -247,6 +232,33 @@ class TestGateways:
         assert causes(report) == [
             "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
         ]
+
+
+class TestReserved:
+    """No static route leads to a reserved range, but one to a wider prefix can take it."""
+
+    def test_a_wider_route_could_take_it(self) -> None:
+        """The gateway is what is missing, also for the reserved addresses at the beginning."""
+        host = node(Route.to("0.0.0.0/1", dev="ib0"))
+        report = checked(host, "0.0.0.0/4", expected_devs=["eth1"])
+        assert destinations(report) == []
+        assert set(reasons(report)) == {"no-gateway"}
+
+    def test_only_a_route_inside_could_take_it(self) -> None:
+        """Such a route is refused."""
+        report = checked(node(Route.to("0.0.0.0/8", dev="ib0")), "0.0.0.0/4")
+        assert reasons(report) == ["host-route"]
+        assert causes(report) == ["the range is reserved"]
+
+    def test_a_range_of_which_a_half_is_reserved(self) -> None:
+        """Each half has its own reason."""
+        host = node(Route.to("0.0.0.0/7", dev="ib0"))
+        report = checked(host, "0.0.0.0/4", expected_devs=["eth1"])
+        reason_at: dict[str, str] = {}
+        for unsafe in report.families[0].repair.unrepairable:
+            reason_at[extent(4, unsafe.first, unsafe.last)] = unsafe.why.reason
+        assert reason_at["0.0.0.0/8"] == "host-route"
+        assert {*reason_at.values()} == {"host-route", "no-gateway"}
 
 
 class TestSeveralReasons:

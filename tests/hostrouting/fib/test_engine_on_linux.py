@@ -2,10 +2,12 @@
 route or refusal.
 """
 
+from itertools import permutations, product
+
 import pytest
 from hypothesis import HealthCheck, event, given, settings, strategies as st
 
-from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
+from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, ip_at
@@ -149,6 +151,68 @@ def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
     assert decision.devs == ("eth0",)
 
 
+# Three default routes of one metric, each by a device of its own. IPv6 has no next hop without a
+# gateway among several, does not list a route without one between two with one, and never uses the
+# second without one.
+BY_WHAT: dict[int, list[tuple[str, ...]]] = {
+    4: [
+        *product(["gateway", "device", "both"], repeat=3),
+        *dict.fromkeys(permutations(["gateway", "gateway", "lo"])),
+    ],
+    6: [
+        ("gateway", "gateway", "gateway"),
+        ("gateway", "gateway", "device"),
+        *product(["device"], ["gateway", "device"], ["gateway", "device"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_equal_default_routes_while_gateways_do_not_answer(family: int) -> None:
+    """Linux uses each that the engine names in some state of the gateways, and no other in any."""
+    destinations = [ip_at(family, BLOCK[family].first + number) for number in range(8)]
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        namespace.batch(HOST)
+        for kinds in BY_WHAT[family]:
+            routes = [default_route(family, *way) for way in zip(DEVS, kinds, strict=True)]
+            namespace.batch(routes, family=family)
+            fib = Fib(backend.snapshot(), family)
+            used: set[str] = set()
+            for states in product(["permanent", "failed"], repeat=len(DEVS)):
+                pairs = zip(DEVS, states, strict=True)
+                namespace.batch([neighbour(family, *pair) for pair in pairs], family=family)
+                for answer in backend.lookup(destinations):
+                    assert answer.route is not None
+                    used |= {*answer.route.devs}
+            possible = fib.possible_devs(fib.lookup(destinations[0]))
+            assert used == {*possible}, f"{kinds}: Linux {used}, the engine {possible}"
+            namespace.batch(["route del default"] * len(DEVS), force=True, family=family)
+
+
+def default_route(family: int, dev: str, kind: str) -> str:
+    """The command that appends a default route by the device."""
+    by_gateway = f"via {gateway_on(family, dev)} dev {dev} onlink"
+    ways = {
+        "gateway": by_gateway,
+        "device": f"dev {dev}",
+        "lo": "dev lo",
+        "both": f"nexthop {by_gateway} nexthop dev {dev}",
+    }
+    return f"route append default metric 7 {ways[kind]}"
+
+
+def neighbour(family: int, dev: str, state: str) -> str:
+    """The command that gives the gateway on the device this state."""
+    address = "lladdr 02:00:00:00:00:01 " if state == "permanent" else ""
+    return f"neigh replace {gateway_on(family, dev)} dev {dev} {address}nud {state}"
+
+
+def gateway_on(family: int, dev: str) -> str:
+    """The gateway on the device."""
+    place = DEVS.index(dev) + 1
+    return f"10.7.{place}.1" if family == 4 else f"fe80::{place}"
+
+
 def test_a_route_of_table_main_inside_one_of_table_local() -> None:
     """IPv4 has both tables in one until a rule is added, and the engine does not judge what differs."""
     address = ip_at(4, BLOCK[4].first)
@@ -195,11 +259,11 @@ def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) ->
     own = {4: "10.0.0.4", 6: "fd00::4"}[family]
     sender = {4: "10.77.0.5", 6: "fd77::5"}[family]
     target = ip_at(family, BLOCK[family].first)
-    connected = Packet(Prefix.parse(own))
+    connected = PacketKind(Prefix.parse(own))
     packets = {
-        "own": PLAIN,
+        "own": FROM_HOST,
         "connected": connected,
-        **{dev: Packet(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")},
+        **{dev: PacketKind(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")},
     }
     with private_namespace() as namespace:
         namespace.batch(HOST)

@@ -1,0 +1,72 @@
+"""What a repair costs: what its routes lack, and the networks that they take addresses from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.check.results import Cost
+from hostrouting.check.sources import sources_of
+from hostrouting.fib.engine import Decision
+from hostrouting.model.prefix import Prefix
+from hostrouting.routes.uplink import bare_hop, is_tunnel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hostrouting.check.judge import Judge
+    from hostrouting.check.results import Part
+    from hostrouting.model.route import Route
+
+
+def find_costs(judge: Judge, proposed: Sequence[Route], taken: Sequence[Part]) -> Iterator[Cost]:
+    """What these routes cost, some of it twice. `taken` are the parts that they take, as these were
+    judged without them.
+    """
+    if not proposed:
+        return
+    first = proposed[0]  # all have the same next hops
+    lost = attributes_lost(judge, first)
+    if lost:
+        yield Cost(first.devs[0], Prefix(judge.fib.family, 0, 0), lost)
+    for address in judge.devices.addresses:
+        # A network of a single address has no neighbours to lose.
+        if address.length < judge.fib.width and _is_taken(taken, address.dev, address.network):
+            yield Cost(address.dev, address.network)
+    yield from _costs_of_vpns(judge, taken)
+
+
+def attributes_lost(judge: Judge, route: Route) -> str:
+    """What the default route with these next hops says about packets, in the words of `ip`, and a
+    static route cannot say. A `src` is lost only if Linux would choose another one without it.
+    """
+    for default in judge.uplinks.defaults:
+        hops = {bare_hop(hop) for hop in default.next_hops}
+        if not hops.issuperset(route.next_hops):
+            continue
+        lost = {"src": default.prefsrc, "mtu": default.mtu, "advmss": default.advmss}
+        if sources_of(judge, Decision("unicast", route))[:1] == (default.prefsrc,):
+            lost["src"] = None
+        return " ".join(f"{name} {value}" for name, value in lost.items() if value is not None)
+    return ""
+
+
+def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
+    """Whether packets to addresses of the network left by the device before."""
+    for part in taken:
+        is_inside = part.first <= network.last and network.first <= part.last
+        if is_inside and dev in part.decision.devs:
+            return True
+    return False
+
+
+def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
+    """The networks to which a tunnel has a route; a default route leads to all."""
+    for part in taken:
+        route = part.decision.route
+        if route is None:
+            continue
+        for dev in part.opinion.devs:
+            if not is_tunnel(judge.devices.links.get(dev)):
+                continue
+            if not judge.devices.is_connected(dev, route):
+                yield Cost(dev, route.prefix)
