@@ -314,17 +314,21 @@ def prefixes_inside(block: Prefix) -> list[Prefix]:
 def escapes_left(
     judge: Judge, before: list[Part], block: Prefix, added: Collection[Route]
 ) -> int | None:
-    """How many addresses of the block still escape with these routes; None if they spoil one, or
-    lead it away from its CNI. Without the routes, the addresses are as they are in `before`.
+    """How many addresses of the block that escape are not fine with these routes; None if they
+    spoil one, or lead it away from its CNI. Without the routes, the addresses are as they are in
+    `before`.
     """
     with_added = judge.fib.snapshot.with_routes(added)
     after = by_address(judge_of(with_added, block.family), block)
+    left = 0
     for was, now in zip(before, after, strict=True):
         if is_spoilt(was, now, added):
             return None
+        if was.opinion.grade is Grade.ESCAPE and now.opinion.grade is not Grade.FINE:
+            left += 1
     if led_astray(judge, added, range(block.first, block.last + 1)):
         return None
-    return sum(now.opinion.grade is Grade.ESCAPE for now in after)
+    return left
 
 
 def by_address(judge: Judge, block: Prefix) -> list[Part]:
