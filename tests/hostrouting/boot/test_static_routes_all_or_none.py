@@ -129,7 +129,7 @@ class TestAllOrNothing:
     )
     WANTED = (*HALVES, static("fd00:16::/64"), static("fd00:17::/64"), static("fd00:18::/64"))
 
-    @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=scaled(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         done=st.integers(0, 9),
         fault=st.sampled_from(

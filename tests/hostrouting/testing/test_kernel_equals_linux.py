@@ -394,7 +394,7 @@ def test_every_event_has_the_same_effect() -> None:
     stateful.run_state_machine_as_test(
         TwoKernels,
         settings=settings(
-            max_examples=scaled(60),
+            max_examples=scaled(40),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[
