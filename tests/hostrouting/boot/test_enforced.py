@@ -51,7 +51,7 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
     ("line", "edited"),
     [
         ("  'mode STRICT'\n", "  'mode STRICT'\n  'mode WARN'\n"),
-        ("metric 0", "metric low"),
+        ("  'route 172.16.0.0/17 metric 0", "  'route 172.16.0.0/17 metric low"),
         ("  'route 172.16.0.0/17", "  'route '\n  'was 172.16.0.0/17"),
         ("  'cidr 172.16.0.0/16", "  'cidr 172.16.0.0/x"),
     ],
