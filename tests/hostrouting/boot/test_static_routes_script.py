@@ -115,7 +115,8 @@ def standing_routes(draw: st.DrawFn, block: Prefix, wanted: list[StaticRoute]) -
     ]
     for route in wanted:
         ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS[block.family]))
-        place = f"route append {route.destination} metric {route.metric or DEFAULT_METRIC[block.family]}"
+        metric = route.metric or DEFAULT_METRIC[block.family]
+        place = f"route append {route.destination} metric {metric}"
         drawn += [
             f"{place} proto {protocol} {way}" for protocol, way in draw(st.lists(ways, max_size=2))
         ]

@@ -148,7 +148,9 @@ def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
 
 
 def test_a_route_of_table_main_inside_one_of_table_local() -> None:
-    """IPv4 has both tables in one until a rule is added, and the engine does not judge what differs."""
+    """IPv4 has both tables in one until a rule is added, and the engine does not judge what
+    differs.
+    """
     address = ip_at(4, BLOCK[4].first)
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         namespace.batch(HOST)
