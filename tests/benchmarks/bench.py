@@ -230,13 +230,8 @@ def boot_row(bench: Bench) -> Iterator[Row]:
         tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
         before()
         script(name, put_before(text, bench.folder, tools))()
-        idle = "\n".join(
-            [
-                "#!/bin/bash",
-                *(f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()),
-                "",
-            ]
-        )
+        lines = [f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()]
+        idle = "\n".join(["#!/bin/bash", *lines, ""])
         other = "its programs alone"
         methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
         return beside(work, bench.times(methods, rounds=20, before=before), name, other, 3)
@@ -283,27 +278,20 @@ def install_row(bench: Bench) -> Iterator[Row]:
     with (bench.folder / "messages").open("wb") as file:
         for number, network in enumerate(networks, 1):
             address, _, length = network.partition("/")
-            file.write(
-                struct.pack("=IHHII", 60, 24, 0x601, number, 0)
-            )  # RTM_NEWROUTE, to be created, and new
-            file.write(
-                struct.pack("=BBBBBBBBI", socket.AF_INET, int(length), 0, 0, 254, 213, 0, 1, 0)
-            )
+            # RTM_NEWROUTE, to be created, and new
+            file.write(struct.pack("=IHHII", 60, 24, 0x601, number, 0))
+            fixed = (socket.AF_INET, int(length), 0, 0, 254, 213, 0, 1, 0)
+            file.write(struct.pack("=BBBBBBBBI", *fixed))
             file.write(struct.pack("=HH4s", 8, 1, socket.inet_aton(address)))
             file.write(struct.pack("=HH4sHHIHHI", 8, 5, gateway, 8, 4, index, 8, 6, 100))
-    lines = (
-        f"route add {network} via {GATEWAY} dev eth0 metric 100 proto 213\n" for network in networks
-    )
+    way = f"via {GATEWAY} dev eth0 metric 100 proto 213"
+    lines = [f"route add {network} {way}\n" for network in networks]
     (bench.folder / "batch").write_text("".join(lines))
     ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
     with NetlinkBackend(timeout=60) as backend:
-        changes = [
-            RouteRequest(
-                "add", Route.to(network, dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
-            )
-            for network in networks
-        ]
-
+        route = Route.to(networks[0], dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
+        routes = [route._replace(prefix=Prefix.parse(network)) for network in networks]
+        changes = [RouteRequest("add", route) for route in routes]
         methods: dict[str, Method] = {
             ours: partial(backend.change, changes),
             batch: lambda: run("ip", "-batch", str(bench.folder / "batch")),

@@ -95,7 +95,9 @@ exit $PIPESTATUS"""
 
 
 def dressed(snapshot: Snapshot, kinds: Mapping[str, tuple[int, str]]) -> Snapshot:
-    """The snapshot of such a host, in which each device has the link type and the kind that it stands in for."""
+    """The snapshot of such a host, in which each device has the link type and the kind that it
+    stands in for.
+    """
     links: list[Link] = []
     for link in snapshot.links:
         number, kind = kinds.get(link.name, (link.type, link.kind))

@@ -171,11 +171,11 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
             routes += own
     routes += draw(st.lists(_routes(family, devs), max_size=6))
     rules = [*default_rules(family), *draw(st.lists(_rules(family, devs), max_size=3))]
+    made: list[Link] = []
+    for index, (name, number, kind) in enumerate([_LOOPBACK, *links], start=1):
+        made.append(Link(name=name, index=index, type=number, kind=kind, up=True))
     return family, Snapshot(
-        links=tuple(
-            Link(name=name, index=index, type=number, kind=kind, up=True)
-            for index, (name, number, kind) in enumerate([_LOOPBACK, *links], start=1)
-        ),
+        links=tuple(made),
         addresses=tuple(addresses),
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
         routes=tuple(map(_with_scope, routes)),

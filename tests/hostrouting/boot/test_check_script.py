@@ -332,7 +332,9 @@ class TestWaiting:
         namespace.batch(
             [*commands, "route add 10.9.0.0/16 dev ib0"]
         )  # or nothing would be wrong yet
-        body = f"echo >>{tmp_path}/naps; (($(wc -l <{tmp_path}/naps) < 3)) || {{ ip {bringing}; ip route del 10.9.0.0/16 2>/dev/null; }}"
+        comes = f"ip {bringing}; ip route del 10.9.0.0/16 2>/dev/null"
+        naps = f"{tmp_path}/naps"
+        body = f"echo >>{naps}; (($(wc -l <{naps}) < 3)) || {{ {comes}; }}"
         config = check(HEALTHY, expected_devs=devs)
         checked = Checked(namespace, config, tmp_path, wait=60, tools={"sleep": body})
         first, *rest = checked.said.splitlines()
@@ -344,7 +346,8 @@ class TestWaiting:
         """While it waits, the host is not ok, so that marker of the last run goes; others stay."""
         leave(tmp_path, f"route-overlap.{marker}")
         namespace.batch(["route del default"])
-        body = f"ls {tmp_path}/run/aks-flex-node >{tmp_path}/meanwhile; ip route add default via 10.0.0.1"
+        looks = f"ls {tmp_path}/run/aks-flex-node >{tmp_path}/meanwhile"
+        body = f"{looks}; ip route add default via 10.0.0.1"
         checked = Checked(namespace, check(HEALTHY), tmp_path, wait=60, tools={"sleep": body})
         still_there = "" if marker == "ok" else "route-overlap.detected\n"
         assert (tmp_path / "meanwhile").read_text() == still_there
@@ -665,7 +668,8 @@ class TestMishaps:
         namespace.batch(
             ["route add 192.0.2.0/24 dev eth0"]
         )  # which goes, so that there are as many as before
-        once = f"[[ -e {tmp_path}/was ]] || ip route del 192.0.2.0/24 && ip route add {escape} dev ib0; : >{tmp_path}/was"
+        moves = f"ip route del 192.0.2.0/24 && ip route add {escape} dev ib0"
+        once = f"[[ -e {tmp_path}/was ]] || {moves}; : >{tmp_path}/was"
         tools = {"ip": BETWEEN.format(once)}
         checked = Checked(namespace, check(HEALTHY, "fd16::/32"), tmp_path, tools=tools)
         assert {devs for *_, devs in checked.escapes} == {frozenset({"ib0"})}
@@ -712,7 +716,8 @@ exit $status"""
         """
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
         namespace.batch(["route add default via fe80::1 dev eth0 expires 1800"], family=IPV6)
-        count = f'echo >>{tmp_path}/asked; ip "$@" 2>&1 | sed -u "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"; exit "$PIPESTATUS"'
+        counts = 'sed -u "s/expires [0-9]*sec/expires ${RANDOM}sec/"'
+        count = f'echo >>{tmp_path}/asked; ip "$@" 2>&1 | {counts}; exit "$PIPESTATUS"'
         asked = tmp_path / "asked"
         for cidrs, families in (([HEALTHY], 1), ([HEALTHY, "fd16::/32"], 2)):
             asked.write_text("")

@@ -134,7 +134,10 @@ class TestAllOrNothing:
         done=st.integers(0, 9),
         fault=st.sampled_from(
             [
-                "echo 'RTNETLINK answers: Operation not permitted'; echo \"Command failed -:$((done + 1))\"; exit 1",
+                (
+                    "echo 'RTNETLINK answers: Operation not permitted'; "
+                    'echo "Command failed -:$((done + 1))"; exit 1'
+                ),
                 "kill -KILL $$",
             ]
         ),
@@ -229,7 +232,8 @@ class TestAllOrNothing:
         )
         before = listed(namespace)
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path)
-        why = "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
+        command = "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0"
+        why = f"{command}: Error: Nexthop has invalid gateway."
         assert ran.lines == [f"<3>static-routes: {why}"]
         assert listed(namespace) == before
         came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
@@ -368,7 +372,8 @@ class TestAllOrNothing:
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again: twice at once, and every second."""
-        torn = 'ip "$@"; echo >>{0}; (($(wc -l <{0}) > {1})) || echo "Dump was interrupted and may be inconsistent." >&2'
+        interrupted = 'echo "Dump was interrupted and may be inconsistent." >&2'
+        torn = 'ip "$@"; echo >>{0}; (($(wc -l <{0}) > {1})) || ' + interrupted
         said = {
             2: [],
             3: ["<3>static-routes: the routes changed while they were read"],

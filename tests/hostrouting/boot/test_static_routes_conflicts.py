@@ -277,8 +277,8 @@ class TestConflicts:
         """
         namespace.batch(held)
         stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
-        once = f'{IS_WRITING} && [[ ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
+        once = f"{IS_WRITING} && [[ ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'{once}\nexec ip "$@"'})
         assert (ran.status, len(ours(namespace))) == (1, len(held) if command == "append" else 0), (
             ran.said
         )

@@ -1,4 +1,6 @@
-"""static-routes.sh while the default route is missing or in doubt: it waits, and keeps what is there."""
+"""static-routes.sh while the default route is missing or in doubt: it waits, and keeps what is
+there.
+"""
 
 import os
 import re
@@ -63,8 +65,9 @@ class TestWaiting:
             ["route del default", "route add default via 10.0.0.9 dev eth0 table 100 proto 77"]
         )
         many = [static(f"10.{number}.0.0/16") for number in range(1, 50)]
-        come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1; exec sleep 0.1"
-        ran = Ran(namespace, many, tmp_path, wait=60, tools={"sleep": come})
+        come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1"
+        tools = {"sleep": f"{come}; exec sleep 0.1"}
+        ran = Ran(namespace, many, tmp_path, wait=60, tools=tools)
         assert (ran.status, len(ours(namespace))) == (0, 49)
         (line,) = ran.lines
         assert line == (
@@ -273,7 +276,10 @@ class TestWhichDefaultRoute:
             )
         ran = Ran(namespace, [HALF, static("10.2.0.0/16", dev="inet")], tmp_path)
         assert [line.split(";")[0] for line in ran.lines] == [
-            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this host does not have (an altname does not count)"
+            (
+                "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this "
+                "host does not have (an altname does not count)"
+            )
         ]
         assert Ran(namespace, HALVES, tmp_path).status == 0
 

@@ -115,7 +115,8 @@ def standing_routes(draw: st.DrawFn, block: Prefix, wanted: list[StaticRoute]) -
     ]
     for route in wanted:
         ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS[block.family]))
-        place = f"route append {route.destination} metric {route.metric or DEFAULT_METRIC[block.family]}"
+        metric = route.metric or DEFAULT_METRIC[block.family]
+        place = f"route append {route.destination} metric {metric}"
         drawn += [
             f"{place} proto {protocol} {way}" for protocol, way in draw(st.lists(ways, max_size=2))
         ]
@@ -384,16 +385,15 @@ def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
         furnish(namespace)
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
         for table, (exact, others) in enumerate(NEARLY.items(), start=100):
-            default, block = "default", f"{table}.{{}}.0.0/16"
-            if "::" in exact:
-                default, block = "::/0", f"fd00:{table}:{{}}::/48"
-            namespace.batch([f"route add table {table} {exact.format(default)}"])
+            is_ipv6 = "::" in exact
+            default = exact.format("::/0" if is_ipv6 else "default")
+            namespace.batch([f"route add table {table} {default}"])
             dev = exact.rpartition(" ")[2]
             for number, way in enumerate([exact, *others]):
-                destination = block.format(number)
-                namespace.batch([f"route add {way.format(destination)}"])
+                place = f"fd00:{table}:{number}::/48" if is_ipv6 else f"{table}.{number}.0.0/16"
+                namespace.batch([f"route add {way.format(place)}"])
                 wanted = same if way == exact else held
-                wanted.append(static(destination, dev=dev))
+                wanted.append(static(place, dev=dev))
 
         plan = plan_of([*same, *held], state_of(namespace))
         named: list[str] = []

@@ -1,4 +1,6 @@
-"""hostrouting.check.sentences: each finding in words, as an operator reads it, on a node that has it."""
+"""hostrouting.check.sentences: each finding in words, as an operator reads it, on a node that has
+it.
+"""
 
 import re
 from typing import Any

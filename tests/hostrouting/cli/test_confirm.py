@@ -83,7 +83,9 @@ def closed() -> bool:
 
 
 def state(host: FakeHost) -> tuple[object, ...]:
-    """All that a run could change: files, routes, and what runs; markers are as the check left them."""
+    """All that a run could change: files, routes, and what runs; markers are as the check left
+    them.
+    """
     files = {**host.files.texts, **host.files.links}
     kept = {path: text for path, text in files.items() if path not in LAYOUT.markers}
     states = {unit: now for unit, now in manager_of(host).states.items() if now == "active"}

@@ -147,7 +147,9 @@ def test_status_says_what_an_edited_file_would_take_away(edit: str) -> None:
 
 
 def test_an_overriding_drop_in_is_named_before_systemd_reads_it() -> None:
-    """To apply would have systemd read it, which opens the gate: it is refused, and changes nothing."""
+    """To apply would have systemd read it, which opens the gate: it is refused, and changes
+    nothing.
+    """
     host = node(config(*REPAIR))
     host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
     calls = list(manager_of(host).calls)

@@ -52,17 +52,15 @@ def prefixes(draw: st.DrawFn, family: int) -> str:
 def routes(draw: st.DrawFn, family: int) -> str:
     """A route as `ip route add` takes it."""
     kind = draw(st.sampled_from(["", "", "", "multicast", "anycast", "broadcast", *PATHLESS]))
-    hop = f"dev {draw(st.sampled_from(DEVS))}"
-    through = f"via {GATEWAY[family]} dev eth0"
-    several = " ".join(
-        f"nexthop {way}"
-        for way in (through, f"{ON_LINK[family]} dev {draw(st.sampled_from(DEVS[1:]))}")
-    )
-    way = "" if kind in PATHLESS else draw(st.sampled_from([hop, hop, through, several]))
-    table, metric = (
-        draw(st.sampled_from(["main", "main", "100", "101"])),
-        draw(st.sampled_from([0, 10, 100, 1024])),
-    )
+    by_device = f"dev {draw(st.sampled_from(DEVS))}"
+    by_gateway = f"via {GATEWAY[family]} dev eth0"
+    second = f"{ON_LINK[family]} dev {draw(st.sampled_from(DEVS[1:]))}"
+    by_both = f"nexthop {by_gateway} nexthop {second}"
+    way = ""
+    if kind not in PATHLESS:
+        way = draw(st.sampled_from([by_device, by_device, by_gateway, by_both]))
+    table = draw(st.sampled_from(["main", "main", "100", "101"]))
+    metric = draw(st.sampled_from([0, 10, 100, 1024]))
     verb = draw(st.sampled_from(["add", "append"]))  # with `append`, several have one key
     # What comes after the first `nexthop` belongs to a next hop.
     return f"route {verb} {kind} {draw(prefixes(family))} table {table} metric {metric} {way}"
@@ -214,7 +212,9 @@ def gateway_on(family: int, dev: str) -> str:
 
 
 def test_a_route_of_table_main_inside_one_of_table_local() -> None:
-    """IPv4 has both tables in one until a rule is added, and the engine does not judge what differs."""
+    """IPv4 has both tables in one until a rule is added, and the engine does not judge what
+    differs.
+    """
     address = ip_at(4, BLOCK[4].first)
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         namespace.batch(HOST)
@@ -259,12 +259,14 @@ def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) ->
     own = {4: "10.0.0.4", 6: "fd00::4"}[family]
     sender = {4: "10.77.0.5", 6: "fd77::5"}[family]
     target = ip_at(family, BLOCK[family].first)
-    connected = PacketKind(Prefix.parse(own))
-    packets = {
-        "own": FROM_HOST,
-        "connected": connected,
-        **{dev: PacketKind(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")},
+    forwarded = Prefix.parse(sender)
+    asked = {
+        "own": (f"{target}", FROM_HOST),
+        "connected": (f"{target} from {own}", PacketKind(Prefix.parse(own))),
+        "eth1": (f"{target} from {sender} iif eth1", PacketKind(forwarded, "eth1")),
+        "ib0": (f"{target} from {sender} iif ib0", PacketKind(forwarded, "ib0")),
     }
+    words = rule.replace("SENDER", sender).replace("OWN", own)
     with private_namespace() as namespace:
         namespace.batch(HOST)
         namespace.sysctl("ipv4/ip_forward", 1)
@@ -273,19 +275,17 @@ def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) ->
             [
                 "route add default dev eth0",
                 "route add default dev eth1 table 100",
-                f"rule add priority 50 {rule.replace('SENDER', sender).replace('OWN', own)} lookup 100",
+                f"rule add priority 50 {words} lookup 100",
             ],
             family=family,
         )
-        queries = [f"{target} from {sender} iif {dev}" for dev in ("eth1", "ib0")]
-        queries = [str(target), f"{target} from {own}", *queries]
-        answers = namespace.get(family, queries)
+        answers = namespace.get(family, [query for query, _ in asked.values()])
         fib = Fib(namespace.snapshot(), family)
-    for (name, packet), answer in zip(packets.items(), answers, strict=True):
+    for (name, (_, packet)), answer in zip(asked.items(), answers, strict=True):
         assert isinstance(answer, Route), f"{name}: {answer}"
-        by_rule = name in selects.split()
-        assert (answer.table == 100) is by_rule
-        assert fib.lookup(target, packet).devs == (("eth1",) if by_rule else ("eth0",))
+        dev = "eth1" if name in selects.split() else "eth0"
+        assert answer.devs == (dev,), name
+        assert fib.lookup(target, packet).devs == (dev,), name
 
 
 def agree(answer: Answer, decision: Decision) -> bool:

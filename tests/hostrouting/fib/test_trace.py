@@ -69,14 +69,15 @@ def test_a_source_before_there_is_one(
     """
     selecting = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
     host = plain_vm().snapshot()
-    host = host._replace(
-        rules=tuple(sorted((selecting, *host.rules), key=lambda rule: (rule.family, rule.priority)))
-    )
-    default = Route.to(str(Prefix(family, 0, 0)), dev="wg0", table=7)
-    fib = Fib(host.with_routes([default]), family)
-    results = {
-        tried.rule.priority: (tried.result, tried.route)
-        for tried in trace_rules(fib, ip_at(family, 1 << 31))
-    }
-    assert results[9] == (result, default if result == "decides" else None)
-    assert (32766 in results) is (result == "skipped")
+    rules = sorted((selecting, *host.rules), key=lambda rule: (rule.family, rule.priority))
+    default = Route.to(Prefix(family, 0, 0), dev="wg0", table=7)
+    fib = Fib(host.with_routes([default])._replace(rules=tuple(rules)), family)
+    local, tried, *later = trace_rules(fib, ip_at(family, 1 << 31))
+    assert local.rule.priority == 0
+    assert (tried.rule, tried.result) == (selecting, result)
+    if result == "decides":
+        assert tried.route == default
+        assert later == []
+    else:
+        assert tried.route is None
+        assert later[0].rule.priority == 32766

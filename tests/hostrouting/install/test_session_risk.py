@@ -66,7 +66,9 @@ def test_it_is_said_before_the_change(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_repair_that_is_typed() -> None:
-    """`check` says it beside the commands of the repair; the session stays where it is, says nothing."""
+    """`check` says it beside the commands of the repair; the session stays where it is, says
+    nothing.
+    """
     assert (
         f"SESSION-AT-RISK: {MOVED}; with --confirm 60"
         in say("check", CIDR, host=host_of("172.16.9.9")).out

@@ -3,7 +3,8 @@ gateway.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -151,36 +152,38 @@ def test_gateways_that_linux_accepts_in_ipv6(
     by the gateway of the default route afterwards.
     """
     default = Route.to("::/0", dev="eth0", gateway=IPV6_GATEWAY, metric=1024, protocol=9)
-    with namespace.inside(), NetlinkBackend() as backend:
+    by_default = default.next_hops[0]
+    wanted = entry(destination, NextHop("eth0", gateway=gateway or IPV6_GATEWAY), metric)
+    with namespace.inside(), NetlinkBackend() as backend, accepting(backend) as accepts:
+        assert accepts(default)
+        assert all(accepts(route) for route in others)
+        followers = [entry(Prefix.parse("2001:db8:2::/48"), wanted.next_hops[0])]
+        if accepts(entry(Prefix.parse("2001:db8:1::/48"), by_default)):
+            followers.append(entry(Prefix.parse("2001:db8:3::/48"), by_default))
 
-        def accepts(route: Route) -> bool:
-            [outcome] = backend.change([RouteRequest("append", route)])
-            made.append(route)
-            return outcome.ok
+        uplink = Uplink(backend.snapshot(), IPV6)
+        route = uplink.route_to(destination, dev="eth0", gateway=gateway, metric=metric)
 
-        made: list[Route] = []
-        try:
-            assert accepts(default)
-            assert all(accepts(route) for route in others)
-            by_default = entry(Prefix.parse("2001:db8:1::/48"), default.next_hops[0])
-            followers = [NextHop("eth0", gateway=gateway or IPV6_GATEWAY)]
-            if accepts(by_default):
-                followers.append(default.next_hops[0])
+        if all(accepts(each) for each in (wanted, *followers)):
+            assert route == wanted
+        else:
+            assert isinstance(route, Need), route
 
-            route = Uplink(backend.snapshot(), IPV6).route_to(
-                destination, dev="eth0", gateway=gateway, metric=metric
-            )
 
-            wanted = entry(destination, followers[0], metric)
-            is_accepted = accepts(wanted)
-            for number, following in enumerate(followers):
-                prefix = Prefix.parse(f"2001:db8:{number + 2}::/48")
-                is_accepted = is_accepted and accepts(entry(prefix, following))
-            assert isinstance(route, Route) == is_accepted, route
-            if is_accepted:
-                assert route == wanted
-        finally:
-            backend.change(RouteRequest("delete", route) for route in reversed(made))
+@contextmanager
+def accepting(backend: NetlinkBackend) -> Iterator[Callable[[Route], bool]]:
+    """A function that appends a route, and says whether Linux accepts it. All go in the end."""
+    made: list[Route] = []
+
+    def accepts(route: Route) -> bool:
+        [outcome] = backend.change([RouteRequest("append", route)])
+        made.append(route)
+        return outcome.ok
+
+    try:
+        yield accepts
+    finally:
+        backend.change(RouteRequest("delete", route) for route in reversed(made))
 
 
 @pytest.mark.linux
