@@ -96,9 +96,8 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     if installed is None:
         installed = read_installed(host)  # raises why, unless another run has just replaced it
     losses = [*find_losses(installed, wanted.config)]
-    if gated_on_disk(
-        host.files
-    ):  # else no unit waits for the scripts: a removal may have left them
+    # Where no unit is gated, none waits for the scripts: a removal may have left them.
+    if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
     return tuple(dict.fromkeys(losses))
 
