@@ -107,7 +107,9 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. One that cannot be read is not counted."""
+    """The units that have a drop-in of ours. One that cannot be read is not counted: who asks wants
+    to say what is known although something is broken.
+    """
     gated: list[str] = []
     with suppress(HostError):
         for unit in _units_with_drop_ins(files):

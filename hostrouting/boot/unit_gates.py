@@ -96,11 +96,11 @@ class UnitGates(NamedTuple):
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """What there is to say about the gates of these units, which are gated."""
-    findings = [*_of_all_gates(host, units)]
+    findings = [*_find_what_opens_all(host, units)]
     lasting = [finding for finding in findings if finding.name == "gate-open"]
     held = () if lasting else tuple(units)
     for unit in units:
-        for name, cause in _causes_of(host, unit):
+        for name, cause in _causes_of_unit(host, unit):
             finding = cause.finding(name)
             findings.append(finding)
             if finding.name != "gate-open":
@@ -122,14 +122,14 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
         return
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
-        for name, cause in _causes_of(host, unit):
+        for name, cause in _causes_of_unit(host, unit):
             opens_at_reload = cause.is_pending and cause.kind not in _ENDED_BY_APPLY
             cannot_be_gated = cause.kind == "root" or (cause.kind == "success" and is_new)
             if opens_at_reload or (cannot_be_gated and name == unit):
                 yield cause.finding(name)
 
 
-def _of_all_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
+def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     """What opens the gates of all units: that no systemd runs, or a file by which an administrator
     has opened them. The conditions for this file are those of gate.sh.
     """
@@ -173,23 +173,23 @@ def _is_readable_text_of_root(entry: Entry) -> bool:
     return entry.kind == "file" and entry.is_trusted and is_readable and not has_more
 
 
-def _causes_of(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
+def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """Why the gate of this unit is open or cannot run, each with the name of the unit. Of a
     template, what holds for all instances has the template's name, and the rest an instance's.
     """
     manager = host.running_manager
     if manager is None:
-        for cause in _of_our_drop_in(host.files, unit):
+        for cause in _faults_of_our_drop_in(host.files, unit):
             if cause.kind == "missing":
                 yield unit, cause
         return
     plain, *instances = _shown(manager, host.files, unit)
-    of_all = [*_causes(host.files, unit, plain)]
+    of_all = [*_judge(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
     known = {(cause.kind, cause.about) for cause in of_all}
     for properties in instances:
-        for cause in _causes(host.files, unit, properties):
+        for cause in _judge(host.files, unit, properties):
             if (cause.kind, cause.about) not in known:
                 yield properties["Id"], cause
 
@@ -204,29 +204,29 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
     return manager.show(_PROPERTIES, plain_instance(unit), *known, loaded_pattern(unit))
 
 
-def _causes(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open or cannot run."""
-    ours = [*_of_our_drop_in(files, unit)]
+    ours = [*_faults_of_our_drop_in(files, unit)]
     is_missing = any(cause.kind == "missing" for cause in ours)
     if properties["LoadState"] in _NOT_LOADED:
         if is_missing:
             yield from ours
         return
-    others = [*_of_other_drop_ins(files, unit, properties["Id"])]
+    others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
     # Not judged: whether the condition with the gate is one whose failure systemd ignores.
     if HostLayout.gate_path not in properties["ExecCondition"]:
         yield from ours
         for cause in others:
             yield cause._replace(is_pending=is_missing)
         if not ours and not others:
-            yield _of_systemd(unit, properties)
+            yield _why_not_loaded(unit, properties)
     elif properties["NeedDaemonReload"] == "yes":
         for cause in (*ours, *others):
             yield cause._replace(is_pending=True)
-    yield from _of_settings(unit, properties)
+    yield from _settings_against_the_gate(unit, properties)
 
 
-def _of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
+def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
@@ -239,7 +239,7 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
     return _RUNS_GATE.search(text_at(files, drop_in)) is not None
 
 
-def _of_other_drop_ins(files: Files, unit: str, name: str) -> Iterator[_Cause]:
+def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
     """The drop-ins on the disk that take the gate away from this unit, or from an instance of it
     with this name.
     """
@@ -263,7 +263,7 @@ def _without_reset(path: str) -> Remedy:
     )
 
 
-def _of_systemd(unit: str, properties: Mapping[str, str]) -> _Cause:
+def _why_not_loaded(unit: str, properties: Mapping[str, str]) -> _Cause:
     """Why systemd does not run the gate although its drop-ins on the disk would have it so."""
     if properties["NeedDaemonReload"] == "yes":
         predicate = "starts unchecked: systemd still uses the old files"
@@ -272,7 +272,7 @@ def _of_systemd(unit: str, properties: Mapping[str, str]) -> _Cause:
     return _Cause("unknown", "", predicate, _where(unit, properties))
 
 
-def _of_settings(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """That a refusal of the gate counts as a success, or that the unit has another root folder than
     this host.
     """

@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.enforced import read_enforced
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
@@ -94,10 +95,10 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     installed = wanted.former
     if installed is None:
         installed = read_installed(host)  # raises why, unless another run has just replaced it
-    losses = [
-        *find_losses(installed, wanted.config),
-        *find_losses(read_enforced(host.files), wanted.config),
-    ]
+    losses = [*find_losses(installed, wanted.config)]
+    # Where no unit is gated, none waits for the scripts: a removal may have left them.
+    if gated_on_disk(host.files):
+        losses += find_losses(read_enforced(host.files), wanted.config)
     return tuple(dict.fromkeys(losses))
 
 

@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar
 
 import phases
 from hostrouting.errors import HostRoutingError
+from hostrouting.host.effects import effects_of, having_changed
 from phases.execution import raise_together
 
 T = TypeVar("T")
@@ -20,13 +21,25 @@ def never_left_out(ctx: phases.Context) -> phases.Context:
 
 def run_to_the_end(task: phases.Task[T], ctx: phases.Context) -> T | phases.TaskFailed:
     """Run a task as a step, also in a run that has been cancelled since. If it fails, the failure
-    is returned: `raise_failures` raises it when the tasks have ended.
+    is returned, to be raised when the tasks have ended.
     """
     try:
         with ctx.shielded() as shielded:
             return phases.execute(task, never_left_out(shielded))
     except phases.TaskFailed as failure:
         return failure
+
+
+def raise_failure(outcome: object, result: object, ctx: phases.Context) -> None:
+    """Raise the failure of such a step, if that is its outcome, after the tasks have ended with
+    this result. The error and the report have what the tasks have changed all the same.
+    """
+    if isinstance(outcome, phases.TaskFailed):
+        effects = effects_of(result)
+        if ctx.step is not None:
+            ctx.step.result = effects
+        with having_changed(effects.changes, effects.files, effects.operations):
+            raise outcome
 
 
 def raise_failures(outcome: object, error: BaseException, ctx: phases.Context) -> NoReturn:

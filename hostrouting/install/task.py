@@ -28,12 +28,12 @@ from hostrouting.boot.files import steps_of
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.errors import HostRoutingError
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.planning import make_plan, require_possible, snapshot_reader
-from hostrouting.install.steps import never_left_out, raise_failures, run_to_the_end
+from hostrouting.install.steps import never_left_out, raise_failure, raise_failures, run_to_the_end
 from hostrouting.install.undo import Before, Undo
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.text import spoken
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
     from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
+    from hostrouting.model.route import Route
 
 R = TypeVar("R", bound=Effects)
 
@@ -162,12 +163,7 @@ class InstallTask(ABC, Generic[R]):
             result = self.carry_out_parts(ctx, progress.wanted, effects)
         except BaseException as error:  # noqa: BLE001  it is raised
             raise_failures(guard, error, ctx)
-        if isinstance(guard, phases.TaskFailed):
-            effects = effects_of(result)
-            if ctx.step is not None:
-                ctx.step.result = effects
-            with having_changed(effects.changes, effects.files, effects.operations):
-                raise guard
+        raise_failure(guard, result, ctx)
         return result
 
     def _install_files(
@@ -212,7 +208,9 @@ class InstallTask(ABC, Generic[R]):
         """Before the first change: say what has to be known, and keep what undo needs."""
         _warn(ctx, planned.plan)
         if not planned.plan.is_empty:
-            self._before.setdefault(ctx.run_id, Before(planned.wanted.former))
+            changes = planned.plan.routes.changes
+            deleted = [change.route for change in changes if change.action == "delete"]
+            self._keep_for_undo(ctx, planned.wanted, deleted)
 
     def _start_guard(self, ctx: phases.Context, plan: Plan) -> object:
         """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
@@ -242,11 +240,17 @@ class InstallTask(ABC, Generic[R]):
 
     def _keep_changes(self, ctx: phases.Context, wanted: Wanted, effects: Effects) -> None:
         """Keep the routes that a part has deleted, also if the plan of the run did not have them:
-        they may have been typed while the part waited.
+        they may have been typed while the part waited. What was also added was taken back.
         """
-        if effects.changes:
-            before = self._before.setdefault(ctx.run_id, Before(wanted.former))
-            before.keep_typed(effects.changes)
+        if not effects.changes:
+            return
+        added = {change.route for change in effects.changes if change.verb != "delete"}
+        deleted = [change.route for change in effects.changes if change.verb == "delete"]
+        self._keep_for_undo(ctx, wanted, [route for route in deleted if route not in added])
+
+    def _keep_for_undo(self, ctx: phases.Context, wanted: Wanted, deleted: list[Route]) -> None:
+        before = self._before.setdefault(ctx.run_id, Before(wanted.former))
+        before.keep_typed(deleted)
 
     def parts_of_run(self, ctx: phases.Context) -> list[SectionTask]:
         """The parts that this run does not leave out. `only` and `skip` know each by its path, such

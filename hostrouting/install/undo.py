@@ -17,7 +17,7 @@ import phases
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.steps import never_left_out, raise_failures, run_to_the_end
+from hostrouting.install.steps import never_left_out, raise_failure, raise_failures, run_to_the_end
 from hostrouting.install.wanted import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
@@ -37,14 +37,12 @@ class Before:
     config: HostRoutingConfig | None
     """What was installed; None if it could not be read."""
     typed: list[Route] = attrs.field(factory=list)
-    """The routes that the run has deleted so far and that were not configured."""
+    """The routes that the run deletes and that were not configured."""
 
-    def keep_typed(self, changes: Iterable[RouteRequest]) -> None:
-        """Keep the typed routes that these changes have deleted."""
+    def keep_typed(self, deleted: Iterable[Route]) -> None:
+        """Keep those of these routes that were not configured."""
         known = configured_keys(self.config)
-        for change in changes:
-            if change.verb == "delete" and change.route.key not in known:
-                self.typed.append(change.route)
+        self.typed += [route for route in deleted if route.key not in known]
 
 
 @attrs.frozen
@@ -91,8 +89,7 @@ class Undo:
         except BaseException as error:  # noqa: BLE001  it is raised
             raise_failures(self._restore_routes(ctx), error, ctx)
         restored = self._restore_routes(ctx)
-        if isinstance(restored, phases.TaskFailed):
-            raise restored
+        raise_failure(restored, result, ctx)
         if isinstance(result, Effects):
             return effects_of(restored) + result
         return restored if effects_of(restored).changed else result
@@ -116,7 +113,7 @@ class Undo:
 
     def _restore_routes(self, ctx: phases.Context) -> object:
         """Add the typed routes, as a step; its result or failure."""
-        if self.task.host.backend is None or not self.typed_routes:
+        if not self.typed_routes:
             return None
         restore = phases.task("restore-typed-routes")(self._add_typed_routes)
         return run_to_the_end(restore, ctx)
