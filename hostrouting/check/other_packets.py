@@ -214,12 +214,13 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Packets with a source of this host leave by the device that has this source.
 
-    If several devices have sources in the block, packets may leave by another one than their own.
+    If several devices have sources in the block, packets may leave by another one than their own;
+    and so may those of pods, if these have addresses in it, too.
 
     Field states: ec2-net-utils, equinix-metal.
     """
     block = other.source
-    if block is None:
+    if block is None or _has_pods(judge, block):
         return None
     owners = _devs_with_a_source_in(judge, block)
     if len(owners) == 1 and owners == set(judge.fib.possible_devs(other.outcome.decision)):

@@ -28,31 +28,22 @@ class BeforeAfter(NamedTuple):
     after: Part
 
 
-class Reasons:
-    """The reasons on one host, with these routes."""
+class Reasons(NamedTuple):
+    """What the reasons on one host depend on."""
 
-    def __init__(
-        self,
-        fib: Fib,
-        blocks: Sequence[Prefix],
-        hidden: HiddenParts,
-        proposed: Sequence[Route],
-        unmade: Mapping[Prefix, Why],
-    ) -> None:
-        """Use these tables, without the new routes, and the blocks that the routes lie in. `unmade`
-        are the prefixes of the routes that the repair lacks, each with the reason.
-        """
-        self._fib = fib
-        self._blocks = blocks
-        self._hidden = hidden
-        self._proposed = proposed
-        self._unmade = unmade
-        self._holders = holders_of_keys(fib)
+    fib: Fib
+    """The tables without the new routes."""
+    blocks: Sequence[Prefix]
+    """What the routes lie in."""
+    hidden: HiddenParts
+    proposed: Sequence[Route]
+    unmade: Mapping[Prefix, Why]
+    """The prefixes of the routes that the repair lacks, each with the reason."""
 
     def find_unrepairable(self, changes: Iterable[BeforeAfter]) -> tuple[Unrepairable, ...]:
         """What escapes and is not fine with the routes."""
-        cut_at = [block for block in RESERVED if block.family == self._fib.family]
-        borders = borders_of([*cut_at, *self._unmade])
+        cut_at = [block for block in RESERVED if block.family == self.fib.family]
+        borders = borders_of([*cut_at, *self.unmade])
         reasons: dict[int, Why] = {}
         parts: list[Part] = []
         for before, after in changes:
@@ -72,33 +63,34 @@ class Reasons:
         It does not if a rule for another table decides before table main: `_why_no_length` says so.
         But if a route of table main hides the other one, no such rule does.
         """
-        hidden = self._hidden.by_first.get(part.first)
+        hidden = self.hidden.by_first.get(part.first)
         if hidden is None:
             return None
         hides_in_main = hidden.hiding[0].table == TABLE_MAIN
-        if not hides_in_main and shortest_by_rules(self._fib, part.first) is None:
+        if not hides_in_main and shortest_by_rules(self.fib, part.first) is None:
             return None
         return Why("below-a-cni", cause=hidden.cause, hiding=hidden.hiding)
 
     def _why_no_route(self, before: Part, after: Part) -> Why:
         """Why no route makes the part fine."""
-        fib = self._fib
+        fib = self.fib
         shortest = shortest_length(fib, before.first)
         if shortest is None:
             return _why_no_length(fib, before.first, before.decision)
         single = Prefix.around(fib.family, after.first, fib.width)
-        for route in self._proposed:
+        for route in self.proposed:
             if single in route.prefix and route.prefix.length >= shortest:
                 return _why_not_fine(after)
-        [block] = (block for block in self._blocks if single in block)
+        [block] = (block for block in self.blocks if single in block)
         widest = Prefix.around(fib.family, after.first, max(shortest, block.length))
         if is_reserved(widest):
             return Why("host-route", cause="the range is reserved")
-        for prefix, why in self._unmade.items():
+        for prefix, why in self.unmade.items():
             if single in prefix:
                 return why
-        if single in self._holders:
-            return _host_route(self._holders[single])
+        holders = holders_of_keys(fib)
+        if single in holders:
+            return _host_route(holders[single])
         return _why_not_fine(after)
 
 

@@ -62,7 +62,9 @@ def prefixes(draw: st.DrawFn, family: int) -> Prefix:
 
 @st.composite
 def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
-    way = (NextHop(dev, gateway=_GATEWAY[family]),)
+    """A default route, which is often equal to another one, and may have no gateway."""
+    gateway = None if draw(_ONE_IN_THREE) == 0 else _GATEWAY[family]
+    way = (NextHop(dev, gateway=gateway),)
     metric, table, protocol = draw(_METRICS), draw(_TABLES), draw(st.sampled_from([3, 9, 16]))
     routes = [Route(Prefix(family, 0, 0), way, metric=metric, table=table, protocol=protocol)]
     if draw(_ONE_IN_TEN) == 0:

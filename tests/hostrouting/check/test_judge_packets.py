@@ -197,6 +197,16 @@ class TestSources:
         host = node(ELSEWHERE, route, rules=rules, links=(IB0, CNI0), addresses=(own,))
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize(
+        ("block", "verdict"), [("10.9.0.0/16", "undecided"), ("10.9.2.0/24", "ok")]
+    )
+    def test_a_rule_for_sources_of_this_host_and_of_pods(self, block: str, verdict: str) -> None:
+        """The device that has the sources of this host is wrong for pods."""
+        by_pods = Route.to("10.9.1.0/24", dev="cni0")
+        own = address("10.9.2.4/24", "ib0")
+        host = node(ELSEWHERE, by_pods, rules=(rule(block),), links=(IB0, CNI0), addresses=(own,))
+        assert checked(host).verdict == verdict
+
     @pytest.mark.parametrize("is_reversed", [False, True])
     def test_the_order_of_addresses_decides_nothing(self, *, is_reversed: bool) -> None:
         """If Linux may choose one of several sources, one that a rule selects leaves the verdict

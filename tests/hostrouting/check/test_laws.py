@@ -15,10 +15,10 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import part_of
-from hostrouting.model.prefix import IPV4, Prefix, width_of
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
+from hostrouting.model.route import OURS, PROTOCOL_KERNEL, NextHop, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes, prefixes
@@ -179,6 +179,69 @@ def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> No
         for iif in ("a pod's", "cali1", "lxc1", "cni0"):
             kind, route = scanned(snapshot, family, address, source=block.first + pod, iif=iif)
             assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
+
+
+@often_assumed
+@given(nodes(), st.integers(0, 15), st.integers(1, 8), st.integers(1, 39_999))
+def test_ok_is_not_wrong_for_pods_that_a_rule_selects_by_their_source(
+    node: tuple[int, Snapshot], pod: int, bits: int, priority: int
+) -> None:
+    """Also without `podCidrs`: a rule for a part of the network of their bridge, or for more, does
+    not lead them elsewhere than expected.
+    """
+    family, snapshot = node
+    block = block_of(family)
+    network = Prefix(family, block.first + 16, width_of(family) - 4)
+    source = Prefix.around(family, network.first + pod, width_of(family) - bits)
+    bare = with_bridge(snapshot, network)
+    rule = Rule(family, priority, table=100, src=source)
+    rules = sorted((*bare.rules, rule), key=lambda each: each.priority)
+    snapshot = bare._replace(rules=tuple(rules))
+    assume(checked(snapshot, [block]).verdict == "ok")
+    judge = judge_of(snapshot, family)
+    sender = network.first + pod
+    for address in range(block.first, block.last + 1):
+        kind, route = scanned(snapshot, family, address, source=sender, iif="cni0")
+        if (kind, route) != scanned(bare, family, address, source=sender, iif="cni0"):
+            event("led by the rule")
+            assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
+
+
+def with_bridge(snapshot: Snapshot, network: Prefix) -> Snapshot:
+    """The host with a bridge of pods that has this network."""
+    links = {link.name: link for link in snapshot.links}
+    links.setdefault("cni0", Link(name="cni0", index=99, kind="bridge"))
+    own = Address(ip_at(network.family, network.first + 1), network.length, "cni0")
+    connected = Route(network, (NextHop("cni0"),), protocol=PROTOCOL_KERNEL)
+    return snapshot._replace(
+        links=tuple(links.values()),
+        addresses=(*snapshot.addresses, own),
+        routes=(*snapshot.routes, connected),
+    )
+
+
+@often_assumed
+@given(nodes())
+def test_packets_escape_only_by_devices_that_linux_uses(node: tuple[int, Snapshot]) -> None:
+    """These are the devices of the route that the same scan finds and, while the gateway of a
+    default route does not answer, of the equal ones that Linux goes over to.
+    """
+    family, snapshot = node
+    [report] = checked(snapshot, [block_of(family)]).families
+    escapes = [escape for escape in report.escapes if escape.packet == FROM_HOST and escape.devs]
+    assume(escapes)
+    for escape in escapes:
+        _, used = scanned(snapshot, family, escape.first)
+        assert used is not None
+        devs = {*used.devs}
+        if used.prefix.length == 0 and used.has_gateway:
+            for route in snapshot.routes:
+                is_equal = route.prefix == used.prefix and route.type == "unicast"
+                is_equal &= (route.table, route.metric) == (used.table, used.metric)
+                if is_equal and (route.has_gateway or family == IPV6):
+                    devs |= {*route.devs}
+        event(f"by another one: {devs != {*used.devs}}")
+        assert {*escape.devs} <= devs
 
 
 @often_assumed
