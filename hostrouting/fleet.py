@@ -138,13 +138,7 @@ def check_snapshots(
     will do, such as Dask's (`Client.get_executor()`). Raises ConfigError if there is nothing at a
     path, or nothing to check; HostError if a worker was killed.
     """
-    return check_files(find_snapshots(paths), config, executor)
-
-
-def check_files(
-    files: Sequence[str], config: HostRoutingConfig, executor: Executor
-) -> Iterator[NodeResult]:
-    """The same for files that `find_snapshots` has found."""
+    files = find_snapshots(paths)
     require_cidrs(config)
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
     count = 0

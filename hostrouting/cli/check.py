@@ -14,7 +14,6 @@ from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name, Remedy
-from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ MANAGED = (
 )
 LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
-TYPED_IS_LOST = "A route that is typed with ip is lost at the next boot."
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
 """The same where the repair costs something."""
 _WRONG: dict[Name, str] = {
@@ -45,12 +43,8 @@ _COSTS = ("unsafe", "repair-cost", "requirement")
 """What has to be known, or done, before the repair."""
 
 
-def check_lines(
-    check: HostCheck, options: str = "", who: str = AS_ROOT, note: str = ""
-) -> Iterator[str]:
-    """The whole page; the line of the repair gets these options, says who types it, and has a
-    note.
-    """
+def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterator[str]:
+    """The whole page; the line above the repair says who types it, and has a note."""
     escapes = [finding for finding in check.findings if finding.name in ESCAPES]
     for family in check.report.families:
         if family.is_one_escape:
@@ -63,7 +57,7 @@ def check_lines(
     yield from capped([f"  {finding.sentence}" for finding in escapes])
     costs = [finding for finding in check.findings if finding.name in _COSTS]
     yield from _block(finding_lines(costs, who))
-    yield from _block(_repair_lines(check, options, who, note))
+    yield from _block(_repair_lines(check, who, note))
     yield from _block(finding_lines(_other_findings(check), who))
     yield from _block(capped(_last_lines(check, who)))
     if _has_pipeline(check):
@@ -112,7 +106,7 @@ def _is_in_a_verdict(finding: Finding, check: HostCheck) -> bool:
     return any(doubt is not None and doubt.sentence == finding.sentence for doubt in decisive)
 
 
-def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterator[str]:
+def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     """The repair for good; and until the next boot, where the gate would not delete it."""
     commands = repair_commands(check.report.resolved)
     names = {finding.name for finding in check.findings}
@@ -123,12 +117,10 @@ def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterat
         unless = ", unless hostrouting is installed there" if check.is_elsewhere else ""
         yield f"Until the next boot, {who}{part}{unless}:"
         yield from capped([f"  {command}" for command in commands])
-        yield f"Permanently, {who}{part}{note}:"
     else:
-        yield TYPED_IS_LOST
         yield from consent_lines(check.managed)
-        yield f"Permanently, {who}{part}{note}:"
-    yield f"  {repair_pipeline(options, check.managed)}"
+    yield f"Permanently, {who}{part}{note}:"
+    yield f"  {check.repair_command}"
 
 
 def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:

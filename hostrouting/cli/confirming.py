@@ -6,7 +6,6 @@ cut off cannot press Enter, and when its terminal is closed, the wait is over at
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import termios
@@ -84,8 +83,6 @@ class ControllingTerminal:
                 return False
             typed = os.read(self._number, 4096)
         except OSError as error:
-            if error.errno == errno.EINTR:
-                return False
             raise EOFError from error
         if not typed:
             raise EOFError

@@ -2,9 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from multiprocessing import get_context
 from shlex import quote
 from signal import SIG_IGN, SIGINT, signal
@@ -15,9 +14,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import (
     NO_VERDICT,
     NodeGroup,
-    NodeResult,
-    check_files,
-    find_snapshots,
+    check_snapshots,
     group_nodes,
 )
 from hostrouting.text import counted, spoken
@@ -30,34 +27,15 @@ def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> 
     """Check the snapshots in these folders in new processes, one for each processor; one check has
     these options.
     """
-    files = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this
     # process.
     with ProcessPoolExecutor(
         mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
     ) as pool:
-        groups = group_nodes(_shown(check_files(files, config, pool), len(files)))
+        groups = group_nodes(check_snapshots(folders, config, pool))
     code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
     return Answer(code, document, _lines(groups, options))
-
-
-def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
-    """The same results; on a terminal, rich shows how many have come, if it is installed."""
-    with suppress(ImportError):
-        from rich.console import Console  # noqa: PLC0415  may not be installed
-        from rich.progress import track  # noqa: PLC0415  as above
-
-        console = Console(stderr=True)
-        return track(
-            results,
-            "checking",
-            total,
-            transient=True,
-            disable=not console.is_terminal,
-            console=console,
-        )
-    return results
 
 
 def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ module is loaded when the command is typed: help and bad usage load nothing else
 from __future__ import annotations
 
 import argparse
-import os
 from functools import partial
 from importlib import import_module
 from shlex import join
@@ -174,12 +173,9 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hostrouting", description=SUMMARY, **_COMMON)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)
-    is_completion = "_ARGCOMPLETE" in os.environ
-    if words is None or is_completion:
+    if words is None:
         for name in COMMANDS:
-            _add_command(commands, name, words or ())
-        if is_completion:
-            import_module("argcomplete").autocomplete(parser)
+            _add_command(commands, name, ())
         return parser
     if words and words[0] in COMMANDS:
         # No other command can follow, and they are not listed: a parser for each of them would

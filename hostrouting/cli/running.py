@@ -147,10 +147,10 @@ def _failure_lines(error: BaseException) -> Iterator[str]:
             yield f"  {error.consequence}"
         return
     words = str(error) or type(error).__name__
-    if isinstance(error, RouteOverlapError) and error.check is not None:
+    if isinstance(error, RouteOverlapError) and error.report is not None:
         # The page of its check follows. Do not say that no unit starts: the boot script does not
         # judge the packets of pods.
-        words = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
+        words = f"the verdict is {error.report.verdict}, and the mode is STRICT"
         words += "; the gate checks again before each start of a gated unit"
     first, *others = words.splitlines()
     yield f"FAILED: {first}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError
-from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.finding import AS_ROOT, Finding
 from hostrouting.host.host import Host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
@@ -63,15 +63,7 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """
     if arguments.config is not None:
         return read_config(arguments.config)
-    try:
-        return _find_installed(arguments, host)
-    except ConfigError as error:
-        if arguments.command == "repair":  # the error says how to repair without a configuration
-            raise
-        [finding] = error.findings
-        command = f"hostrouting {arguments.command} CIDR"
-        remedy = Remedy("to go on without it", command, needs_root=False, otherwise=finding.remedy)
-        raise ConfigError(error.faults, error.source, remedy=remedy) from error
+    return _find_installed(arguments, host)
 
 
 def find_config_or_warn(

@@ -12,6 +12,7 @@ from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.install.typed_commands import (
@@ -41,6 +42,8 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
+    repair_command: str
+    """What to type as root to repair the host for good."""
     managed: Managed | None = None
     """What is installed on this host, if anything is."""
     is_elsewhere: bool = False
@@ -56,7 +59,7 @@ class HostCheck(NamedTuple):
         pipeline = repair_pipeline(repair_options)
         findings = dict.fromkeys(_findings_of(report, config, pipeline))
         typed = with_typed_options(findings, repair_options)
-        return cls(report, config.route_overlap.mode, typed, is_elsewhere=True)
+        return cls(report, config.route_overlap.mode, typed, pipeline, is_elsewhere=True)
 
     @classmethod
     def of_host(
@@ -76,6 +79,8 @@ class HostCheck(NamedTuple):
             whole = take_snapshot(host)  # the check has not read what else is expected
         managed = managed_here(host, repaired, whole)
         pipeline = repair_pipeline(repair_options, managed)
+        if managed is not None and managed.has_repair:
+            pipeline = f"hostrouting apply --config {HostLayout.config_path}"
         findings = [*_findings_of(report, config, pipeline)]
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
@@ -94,7 +99,7 @@ class HostCheck(NamedTuple):
             host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
         )
         typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
-        return cls(report, config.route_overlap.mode, typed, managed)
+        return cls(report, config.route_overlap.mode, typed, pipeline, managed)
 
     @property
     def is_wrong(self) -> bool:

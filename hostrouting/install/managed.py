@@ -32,6 +32,8 @@ class Managed(NamedTuple):
 
     is_readable: bool
     """Whether the installed configuration can be read. If not, that of a repair takes its place."""
+    has_repair: bool = False
+    """Whether the installed configuration is that of the repair."""
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
@@ -64,6 +66,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(
         is_readable=True,
+        has_repair=proposal.config == installed,
         losses=tuple(find_losses(installed, proposal.config)),
         unconfigured=proposal.unconfigured,
         is_guard_masked=config.guard.enabled and _is_guard_masked(host),

@@ -192,13 +192,6 @@ class TestTheCommand:
             words += ["--snapshots", str(nodes / f"{name}.json")]
         assert say("check", CIDR, *words).code == code
 
-    def test_a_terminal(self, nodes: Path) -> None:
-        """There, the progress is shown, beside the same page."""
-        words = ("check", CIDR, "--snapshots", str(nodes))
-        shown = say(*words, FORCE_COLOR="1", TERM="xterm")
-        assert shown.out == say(*words).out
-        assert "checking" in shown.err
-
     @pytest.mark.parametrize(
         "option", [("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")]
     )

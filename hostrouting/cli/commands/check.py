@@ -26,7 +26,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import with_gate_command
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.config is not None and arguments.snapshot is not None:
         note = f", with a copy of {typed_name(arguments.config)}"
     code = code_with(arguments, check.code(arguments.ignore), findings)
-    lines = check_lines(check, options, as_whom(arguments), note)
+    lines = check_lines(check, as_whom(arguments), note)
     return Answer(code, check.document(), lines, check.report)
 
 
@@ -68,7 +68,7 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
 def _apply(arguments: argparse.Namespace, check: HostCheck) -> str:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or (check.managed and check.managed.unconfigured):
-        return repair_pipeline(typed_options(arguments), check.managed)
+        return check.repair_command
     file = HostLayout.config_path
     if arguments.config is not None:
         file = typed_name(arguments.config)

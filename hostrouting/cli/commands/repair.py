@@ -30,7 +30,6 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.routes.plan import SENTENCES
 from hostrouting.text import counted, first_of
 
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
         printed = _Printed(CANNOT_DECIDE, doubts, remarks)
     elif arguments.commands:
-        printed = _print_commands(now, options, who)
+        printed = _print_commands(now, who)
     else:
         source = "installed" if arguments.config is None else "given"
         printed = _print_configuration(now, check, proposal, source, who)
@@ -111,7 +110,7 @@ def _commands(now: HostCheck) -> list[str]:
     return list(repair_commands(now.report.resolved)) if now.managed is None else []
 
 
-def _print_commands(now: HostCheck, options: str, who: str) -> _Printed:
+def _print_commands(now: HostCheck, who: str) -> _Printed:
     """The repair until the next boot; where hostrouting is installed, the permanent one."""
     code = PROBLEM if _unsafe(now) else FINE
     findings = _limits(now, now)
@@ -126,8 +125,7 @@ def _print_commands(now: HostCheck, options: str, who: str) -> _Printed:
         if now.report.resolved or now.managed.unconfigured:
             part = " (repairs only a part)" if _unsafe(now) else ""
             remarks += [MANAGED, *consent_lines(now.managed)]
-            pipeline = repair_pipeline(options, now.managed)
-            remarks.append(f"permanently, {who}{part}: {pipeline}")
+            remarks.append(f"permanently, {who}{part}: {now.repair_command}")
     return _Printed(code, findings, remarks, _commands(now))
 
 

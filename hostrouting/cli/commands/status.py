@@ -54,7 +54,7 @@ _HEADLINES: dict[State, str] = {
     "installed": f"INSTALLED: this host matches {_PATH}",
 }
 _TO_RESTORE = Remedy(
-    "the installed script still has the missing routes; to set them now",
+    "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
 )
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"

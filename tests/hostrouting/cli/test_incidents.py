@@ -732,18 +732,17 @@ def test_the_headline_says_what_is_wrong_and_the_next_line_what_to_type(
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_check_knows_that_the_guard_is_masked(mask: Callable[[FakeHost], None]) -> None:
-    """What unmasks it stands above the pipe, and not on its line: with plan instead of apply, that
-    line changes nothing.
+    """What unmasks it stands above the line of the repair, which changes nothing with plan instead
+    of apply. That line is the one of status: the installed configuration has the repair.
     """
     host = with_masked_guard(mask)
-    pipeline = "hostrouting repair | hostrouting apply --config -"
     lines = say("check", host=host).lines
     [unmask] = [line for line in lines if line.endswith(f"systemctl unmask {LAYOUT.guard_unit}")]
-    assert lines.index(unmask) < lines.index(f"  {pipeline}")
+    assert lines.index(unmask) < lines.index(f"  {AGAIN.command}")
     assert f"systemctl unmask {LAYOUT.guard_unit}" in say("repair", "--commands", host=host).err
     unmask_guard(host)
     assert "unmask" not in say("check", host=host).out
-    assert type_pipeline(host, pipeline).code == 0
+    assert apply_installed(host).code == 0
 
 
 def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:

@@ -416,15 +416,3 @@ class TestAsAProgram:
         """
         done = completed(["bash", "-c", f"{shlex.join(command[:3])} snapshot >&-"])
         assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
-
-    def test_completion(self, tmp_path: Path) -> None:
-        """Argcomplete completes commands and options."""
-        pytest.importorskip("argcomplete")
-        environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "words")}
-        environment |= {
-            "COMP_LINE": "hostrouting check --sn",
-            "COMP_POINT": "22",
-            "_ARGCOMPLETE_IFS": "\n",
-        }
-        completed([sys.executable, "-m", "hostrouting"], env={**os.environ, **environment})
-        assert (tmp_path / "words").read_text().split() == ["--snapshot", "--snapshots"]
