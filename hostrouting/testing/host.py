@@ -291,15 +291,6 @@ class FakeHost(Host):
 
     def __attrs_post_init__(self) -> None:
         require_connects(self.backend)
-        if not hasattr(self.kernel, "snapshot"):
-            raise TypeError(
-                f"kernel must be a fake kernel, such as h200(), not {self.kernel!r:.40}"
-            )
-        if not hasattr(self.files, "texts"):
-            raise TypeError(
-                "files must be FakeFiles; FakeHost.image() is an image in memory, "
-                "Host.offline(…) one on disk"
-            )
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()
