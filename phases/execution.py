@@ -62,28 +62,29 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
         reason = "it did not run"
     if reason:
         return record_unstarted(step, ctx, reason)
-    method = _method_of(task, step)
+    if step.method == "plan":
+        step.reason = getattr(task, "plan_note", "")
+    try:
+        method = _method_of(task, step.method)
+    except BaseException as error:  # noqa: BLE001  a property of the task raised: the step fails with that
+        method = partial(_raise, error)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {step.method}")
     return record(step, method, ctx)
 
 
-def _method_of(task: AnyTask, step: Step) -> Method | None:
-    """The method of the task or, if it has none, one that calls those of the tasks inside it. None
-    if there are no such tasks.
+def _method_of(task: AnyTask, name: str) -> Method | None:
+    """The method of the task; without one, a function that calls those of the tasks inside it.
+
+    None if there are no such tasks.
     """
-    try:
-        if step.method == "plan":
-            step.reason = getattr(task, "plan_note", "")
-        method: Method | None = getattr(task, step.method, None)
-        if method is not None:
-            return method
-        subtasks = getattr(task, "subtasks", ())
-    except BaseException as error:  # noqa: BLE001  a property of the task raised: the step fails with that
-        return partial(_raise, error)
+    method: Method | None = getattr(task, name, None)
+    if method is not None:
+        return method
+    subtasks = getattr(task, "subtasks", ())
     if not subtasks:
         return None
-    return partial(_call_each, subtasks, step.method)
+    return partial(_call_each, subtasks, name)
 
 
 def _raise(error: BaseException, _ctx: Context) -> object:
@@ -99,7 +100,7 @@ def _call_each(tasks: Sequence[AnyTask], method: str, ctx: Context) -> None:
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            step = new_step(valid_task(task), ctx, method=method)
+            step = new_step(task, ctx, method=method)
             run_step(task, step, ctx)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)

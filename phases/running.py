@@ -203,10 +203,12 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
     )
     with _handling_signals(on_signal):
         thread.start()
-        for number in iter(lambda: _next(events), _END):
+        number = _next(events)
+        while number != _END:
             ctx.cancel(number)
             with suppress(BaseException):  # a log that cannot be written stops nothing
                 _log_what_is_awaited(name_of_signal(number), root, ctx)
+            number = _next(events)
         thread.join()
 
 

@@ -135,14 +135,17 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     macs: dict[str, str] = {}
     peers: dict[str, str] = {}
     for index, link in links.items():
-        if mac := link.get(_MAC):
+        mac = link.get(_MAC)
+        if mac:
             macs[names[index]] = mac.hex(":")
-        if kind_of(link) == "veth" and (peer := _peer(netlink, link)):
+        peer = _peer(netlink, link)
+        if peer:
             peers[names[index]] = peer
     neighbours: list[Neighbour] = []
     for entry in entries:
         if entry.dev in names:
-            ip, dev = ip_address(entry.ip), names[entry.dev]
+            ip = ip_address(entry.ip)
+            dev = names[entry.dev]
             neighbours.append(Neighbour(ip, entry.mac, dev, permanent=entry.is_permanent))
     learned: set[tuple[str, str]] = set()
     for entry in _entries(netlink, AF_BRIDGE):
@@ -177,7 +180,9 @@ def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
 
 
 def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
-    """The MAC address of the other end of a veth; empty if it cannot be read."""
+    """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth."""
+    if kind_of(link) != "veth":
+        return ""
     request = LINK.pack(0, number_in(link, _PEER) or 0, 0)
     if _PEER_NAMESPACE in link:
         request += attribute(_IN_NAMESPACE, link[_PEER_NAMESPACE])
@@ -185,17 +190,22 @@ def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     if isinstance(answer, KernelError):
         return ""
     _, peer = parts_of(answer, LINK)
-    return peer.get(_MAC, b"").hex(":") if kind_of(peer) == "veth" else ""
+    if kind_of(peer) != "veth":
+        return ""
+    return peer.get(_MAC, b"").hex(":")
 
 
 def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
-    family, ip = AF_OF[neighbour.ip.version], neighbour.ip.packed
+    family = AF_OF[neighbour.ip.version]
+    ip = neighbour.ip.packed
     index = index_of(neighbour.dev)
-    present = [entry for entry in _entries(netlink, family) if (entry.dev, entry.ip) == (index, ip)]
-    wanted = _Entry(index, ip, neighbour.mac, neighbour.permanent)
-    if present != [wanted]:
-        return not present and not netlink.is_torn
+    entries = _entries(netlink, family)
+    present = [entry for entry in entries if (entry.dev, entry.ip) == (index, ip)]
+    if not present:
+        return not netlink.is_torn
+    if present != [_Entry(index, ip, neighbour.mac, neighbour.permanent)]:
+        return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_DST, ip)
     errors = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
     for error in errors.values():

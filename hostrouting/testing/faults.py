@@ -121,7 +121,9 @@ class FaultyBackend(RouteBackend):
     def snapshot(self, **parts: Any) -> Snapshot:
         with self._moments["snapshot"].call():
             snapshot = self.inner.snapshot(**parts)
-        return snapshot._replace(restless=True) if self.is_restless else snapshot
+        if self.is_restless:
+            return snapshot._replace(restless=True)
+        return snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         with self._moments["lookup"].call():

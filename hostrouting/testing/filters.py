@@ -7,9 +7,7 @@ A table of nftables is listed as it was written, not as nft would print it.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import count
 
 from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
@@ -39,15 +37,16 @@ class FakeNftables(Faulty[HostError]):
             return self.tables.get(name)
 
     def _after(self, text: str) -> dict[str, str]:
-        tables, at = dict(self.tables), 0
+        """The tables once the text was loaded."""
+        tables = dict(self.tables)
+        at = 0
         while at < len(text):
             command = _COMMAND.match(text, at)
-            verb, name, table, created = command.groups() if command else ("", "", "", "")
-            if command is None or (verb == "delete" and name not in tables):
-                output = f"Error: in {text[at:].splitlines()[0]!r}"
-                raise HostError(
-                    "nft could not load a table", what="nft", kind="refused", output=output
-                )
+            if command is None:
+                raise _refused(text[at:])
+            verb, name, table, created = command.groups()
+            if verb == "delete" and name not in tables:
+                raise _refused(text[at:])
             if verb == "add":
                 tables.setdefault(name, f"table ip6 {name} {{\n}}\n")
             elif verb == "delete":
@@ -58,7 +57,12 @@ class FakeNftables(Faulty[HostError]):
         return tables
 
 
-_CHAINS = "PREROUTING OUTPUT POSTROUTING"
+def _refused(text: str) -> HostError:
+    output = f"Error: in {text.splitlines()[0]!r}"
+    return HostError("nft could not load a table", what="nft", kind="refused", output=output)
+
+
+_CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 
 
 class FakeEbtables(Faulty[HostError]):
@@ -74,19 +78,22 @@ class FakeEbtables(Faulty[HostError]):
             return self._listed()
 
     def delete(self, texts: Sequence[str]) -> None:
-        if texts:
-            with self.call():
-                require_deletable(self._listed(), texts)
-                for text in texts:
-                    self.rules.remove(text)
+        if not texts:
+            return
+        with self.call():
+            require_deletable(self._listed(), texts)
+            for text in texts:
+                self.rules.remove(text)
 
     def _listed(self) -> tuple[BridgeRule, ...]:
-        numbers: dict[str, count[int]] = defaultdict(lambda: count(1))
-        chains = ((text.partition(" ")[0], text) for text in self.rules)
-        ordered = sorted(chains, key=lambda pair: _CHAINS.find(pair[0]))
-        return tuple(
-            BridgeRule("ebtables-nft", next(numbers[chain]), text) for chain, text in ordered
-        )
+        """The rules chain by chain, each with its place in its chain."""
+        rules: list[BridgeRule] = []
+        own_chains = [text.partition(" ")[0] for text in self.rules]
+        for chain in dict.fromkeys((*_CHAINS, *own_chains)):
+            texts = [text for text in self.rules if text.startswith(f"{chain} ")]
+            for number, text in enumerate(texts, start=1):
+                rules.append(BridgeRule("ebtables-nft", number, text))
+        return tuple(rules)
 
 
 class FakeLinkLayer(Faulty[BackendError]):
@@ -95,8 +102,10 @@ class FakeLinkLayer(Faulty[BackendError]):
     def __init__(self, view: LinkLayerView | None = None) -> None:
         super().__init__()
         view = view or LinkLayerView()
-        self.macs, self.peers = dict(view.macs), dict(view.peers)
-        self.neighbours, self.learned = list(view.neighbours), list(view.learned)
+        self.macs = dict(view.macs)
+        self.peers = dict(view.peers)
+        self.neighbours = list(view.neighbours)
+        self.learned = list(view.learned)
 
     def look(self) -> LinkLayerView:
         with self.call():
@@ -113,4 +122,5 @@ class FakeLinkLayer(Faulty[BackendError]):
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
             if present == [neighbour]:
                 self.neighbours.remove(neighbour)
-        return present in ([], [neighbour])
+                return True
+            return not present

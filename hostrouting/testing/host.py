@@ -70,16 +70,23 @@ class FakeFiles:
             return Entry("link", 0, self.links[path])
         if path in self.texts:
             return Entry("file", self.modes.get(path, 0o644))
-        return Entry("directory", 0o755) if self.names(path) else None
+        if self.names(path):
+            return Entry("directory", 0o755)
+        return None
 
     def names(self, folder: str) -> tuple[str, ...]:
         below = f"{folder}/"
-        paths = (path for path in (*self.texts, *self.links) if path.startswith(below))
-        return tuple(sorted({path.removeprefix(below).partition("/")[0] for path in paths}))
+        names: set[str] = set()
+        for path in (*self.texts, *self.links):
+            if path.startswith(below):
+                name, _, _ = path.removeprefix(below).partition("/")
+                names.add(name)
+        return tuple(sorted(names))
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         self._change("write", path, "file")
-        self.texts[path], self.modes[path] = text, mode
+        self.texts[path] = text
+        self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
         self._change("link", path, "file", "link")
@@ -194,7 +201,9 @@ class FakeManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        return self.errors.get(unit, ()) if since else ()
+        if not since:
+            return ()
+        return self.errors.get(unit, ())
 
     def _set_state(self, unit: str, state: str) -> None:
         """The state that `properties` gave to the unit has ended."""
@@ -291,15 +300,6 @@ class FakeHost(Host):
 
     def __attrs_post_init__(self) -> None:
         require_connects(self.backend)
-        if not hasattr(self.kernel, "snapshot"):
-            raise TypeError(
-                f"kernel must be a fake kernel, such as h200(), not {self.kernel!r:.40}"
-            )
-        if not hasattr(self.files, "texts"):
-            raise TypeError(
-                "files must be FakeFiles; FakeHost.image() is an image in memory, "
-                "Host.offline(…) one on disk"
-            )
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()

@@ -93,8 +93,7 @@ class FakeKernel(RouteBackend):
         self._ipv6_forwarding = ipv6_forwarding
         self._links: dict[str, Link] = {}
         self._addresses: list[Address] = []
-        self._dark: set[str] = set()
-        """The devices that have lost their carrier."""
+        self._without_carrier: set[str] = set()
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
         """The entries by table and prefix, sorted by metric; in IPv6, each entry has one next hop.
@@ -162,15 +161,14 @@ class FakeKernel(RouteBackend):
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
                 raise KernelError(errno.EACCES, "lo cannot be deleted")
-            ips = {address.ip for address in self._on(name)}
+            ips = {address.ip for address in self._addresses_on(name)}
             self._addresses = [address for address in self._addresses if address.dev != name]
             lost = ips - {address.ip for address in self._addresses}
             del self._links[name]
-            self._dark.discard(name)
+            self._without_carrier.discard(name)
             for place, routes in self._routes.items():
-                self._routes[place] = [
-                    route for route in routes if not _goes_with(route, name, lost)
-                ]
+                left = [route for route in routes if not _goes_with(route, name, lost)]
+                self._routes[place] = left
 
     def set_up(self, name: str) -> None:
         """Set a device up, which adds the routes of its addresses."""
@@ -181,7 +179,7 @@ class FakeKernel(RouteBackend):
             self._links[name] = link._replace(up=True)
             if link.loopback:
                 self._add_loopback_addresses(name)
-            for address in self._on(name):
+            for address in self._addresses_on(name):
                 self._add_routes_of(address)
 
     def lose_carrier(self, name: str) -> None:
@@ -191,7 +189,7 @@ class FakeKernel(RouteBackend):
         with self._changing(f"take the carrier from {name}"):
             if not self._link(name).up:
                 raise KernelError(errno.ENETDOWN, f"{name} is down")
-            self._dark.add(name)
+            self._without_carrier.add(name)
 
     def add_address(self, dev: str, interface: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is
@@ -200,7 +198,7 @@ class FakeKernel(RouteBackend):
         address = _address(dev, interface)
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
             self._link(dev)
-            for other in self._on(dev):
+            for other in self._addresses_on(dev):
                 _require_beside(address, other)
             self._addresses.append(address)
             self._add_routes_of(address)
@@ -238,7 +236,7 @@ class FakeKernel(RouteBackend):
             links = sorted(self._links.values(), key=lambda link: link.index)
             addresses: list[Address] = []
             for link in links:
-                addresses += self._on(link.name)
+                addresses += self._addresses_on(link.name)
             self._snapshot = Snapshot(
                 links=tuple(links),
                 addresses=tuple(addresses),
@@ -264,9 +262,9 @@ class FakeKernel(RouteBackend):
         """The route, whose next hops are linkdown where the device has no carrier; a local route
         needs none.
         """
-        if route.type == "local" or self._dark.isdisjoint(route.devs):
+        if route.type == "local" or self._without_carrier.isdisjoint(route.devs):
             return route
-        hops = [hop._replace(linkdown=hop.dev in self._dark) for hop in route.next_hops]
+        hops = [hop._replace(linkdown=hop.dev in self._without_carrier) for hop in route.next_hops]
         return route._replace(next_hops=tuple(hops))
 
     def _require_open(self) -> None:
@@ -291,6 +289,7 @@ class FakeKernel(RouteBackend):
 
     @contextmanager
     def _changing(self, what: str) -> Iterator[None]:
+        """The block changes the host; a refusal is a BackendError: "cannot", and what."""
         try:
             yield
         except KernelError as error:
@@ -299,6 +298,7 @@ class FakeKernel(RouteBackend):
             self._report()
 
     def _report(self) -> None:
+        """Forget what was derived from the state before, and report a change to each watch."""
         self._snapshot = None
         self._fibs.clear()
         for watch in self._watches:
@@ -311,11 +311,12 @@ class FakeKernel(RouteBackend):
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return self._links[name]
 
-    def _on(self, name: str) -> list[Address]:
+    def _addresses_on(self, name: str) -> list[Address]:
         return [address for address in self._addresses if address.dev == name]
 
     def _add_loopback_addresses(self, name: str) -> None:
-        present = {address.ip for address in self._on(name)}
+        """Add the addresses that Linux adds when lo is set up, unless they are there."""
+        present = {address.ip for address in self._addresses_on(name)}
         for text in ("127.0.0.1/8", "::1/128"):
             address = _address(name, text, scope=SCOPE_HOST)
             if address.ip not in present:
@@ -630,9 +631,12 @@ def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:
+    """The answer of Linux: an error has no route."""
     kind, route, _ = fib.lookup(destination)
+    if route is not None and route.type in REFUSING:
+        return Answer(route.type, None)
     if route is not None:
-        return Answer(route.type, None if route.type in REFUSING else route)
+        return Answer(route.type, route)
     if kind == "blackhole":
         return Answer("blackhole", None)
     if kind == "prohibit":

@@ -187,20 +187,16 @@ _OWN: list[RouteType] = ["local", "broadcast", "anycast"]
 _USUAL: list[RouteType] = ["unicast"] * 12
 _LOOKUPS: list[RuleAction] = ["to_table"] * 6
 _OTHERS = [
-    *(
-        ("tos", "0x10"),
-        ("dscp", "0x4"),
-        ("dscp", "0/0x38"),
-        ("uidrange", "0-0"),
-        ("uidrange", "1000-1999"),
-    ),
-    *(
-        ("ipproto", "tcp"),
-        ("ipproto", "udp"),
-        ("sport", "1-1023"),
-        ("dport", "53"),
-        *(("oif", dev) for dev in DEVICES),
-    ),
+    ("tos", "0x10"),
+    ("dscp", "0x4"),
+    ("dscp", "0/0x38"),
+    ("uidrange", "0-0"),
+    ("uidrange", "1000-1999"),
+    ("ipproto", "tcp"),
+    ("ipproto", "udp"),
+    ("sport", "1-1023"),
+    ("dport", "53"),
+    *(("oif", dev) for dev in DEVICES),
 ]
 """The selectors that a Rule has as text, with some values."""
 
@@ -224,9 +220,11 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
     inside = st.builds(
         partial(Prefix.around, family), st.integers(within.first, within.last), lengths
     )
+    if not wider:
+        return inside
     # Many are default routes, because Linux has special rules for choosing among default routes.
     around = st.just(0) | st.integers(0, within.length)
-    return inside | around.map(partial(Prefix.around, family, within.first)) if wider else inside
+    return inside | around.map(partial(Prefix.around, family, within.first))
 
 
 def _made(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:
@@ -256,6 +254,9 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
     end.
     """
     family = within.family
+    of_ipv6: dict[str, SearchStrategy[Any]] = {}
+    if only_ipv6 and family == 6:
+        of_ipv6 = _fields_of_ipv6(within)
     return st.builds(
         _route,
         prefixes(within, wider=True),
@@ -268,7 +269,7 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
         scope=st.sampled_from([0, SCOPE_LINK]),
         protocol=st.sampled_from([2, 3, 16, OURS]),
         unread=st.sampled_from([()] * 8 + [("encap ip6",), ("encap seg6",)]),
-        **(_fields_of_ipv6(within) if only_ipv6 and family == 6 else {}),
+        **of_ipv6,
     )
 
 
@@ -285,7 +286,9 @@ def _fields_of_ipv6(within: Prefix) -> dict[str, SearchStrategy[Any]]:
 def _route(
     prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType, **fields: Any
 ) -> Route:
-    kind = own if fields["table"] == TABLE_LOCAL else usual
+    kind = usual
+    if fields["table"] == TABLE_LOCAL:
+        kind = own
     if kind in PATHLESS:
         return Route(prefix, type=kind, **{**fields, "unread": ()})
     return Route(prefix, tuple(hops), type=kind, **fields)
@@ -325,9 +328,12 @@ def rules(within: Prefix) -> SearchStrategy[Rule]:
 def _rule(
     *, target: int, mark: tuple[int, int], others: list[tuple[str, str]], **fields: Any
 ) -> Rule:
-    fields["table"] *= fields["action"] == "to_table"
-    fields["target"] = max(target, fields["priority"] + 1) if fields["action"] == "goto" else None
-    return Rule(fwmark=mark[0], fwmask=mark[1], others=tuple(others), **fields)
+    if fields["action"] != "to_table":
+        fields["table"] = 0
+    if fields["action"] == "goto":
+        fields["target"] = max(target, fields["priority"] + 1)
+    fwmark, fwmask = mark
+    return Rule(fwmark=fwmark, fwmask=fwmask, others=tuple(others), **fields)
 
 
 @cache
@@ -336,10 +342,13 @@ def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
     default rules.
     """
     family = within.family
-    standing, several = default_rules(family), st.lists(rules(within), max_size=4)
-    custom = several.map(
-        lambda extra: tuple(sorted((*standing, *extra), key=lambda rule: rule.priority))
-    )
+    standing = default_rules(family)
+
+    def beside_the_standing(added: list[Rule]) -> tuple[Rule, ...]:
+        return tuple(sorted((*standing, *added), key=lambda rule: rule.priority))
+
+    custom = st.lists(rules(within), max_size=4).map(beside_the_standing)
+    links = tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))
     address = _made(
         Address,
         ip=st.just(ip_at(family, within.first + 1)),
@@ -348,9 +357,7 @@ def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
     )
     return _made(
         Snapshot,
-        links=st.just(
-            tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))
-        ),
+        links=st.just(links),
         addresses=st.tuples(address),
         rules=st.just(standing) | custom,
         routes=st.lists(routes(within, only_ipv6=True), max_size=12).map(tuple),

@@ -306,19 +306,18 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "use"),
-    [("do", phases.run), ("plan_note", phases.plan)],
+    [("do", phases.run), ("plan", phases.plan), ("undo", phases.undo)],
 )
 def test_a_property_that_raises_when_its_task_is_called(
     attribute: str, use: Callable[..., Step]
 ) -> None:
     """The step of the task has failed with that error: it has a start and an end, like any other."""
-    values = {"do": print, "plan_note": ""}
     is_broken: list[object] = []
 
     def read(_task: object) -> object:
         if is_broken:
             raise ValueError("no such file")
-        return values[attribute]
+        return print
 
     broken: Any = type("Broken", (), {"name": "broken", "do": print, attribute: property(read)})()
     breaks = FunctionTask("breaks", is_broken.append, is_broken.append, is_broken.append)

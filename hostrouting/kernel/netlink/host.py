@@ -10,7 +10,7 @@ packets.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from operator import attrgetter
 
@@ -37,12 +37,10 @@ from hostrouting.model.rule import IP_PROTOCOLS, Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
 
-def parts_of(
-    message: bytes, fixed: struct.Struct, wanted: Collection[int] | None = None
-) -> tuple[tuple[int, ...], dict[int, bytes]]:
-    """The fields of the fixed part of a message, and its attributes: all or the wanted ones."""
+def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dict[int, bytes]]:
+    """The fields of the fixed part of a message, and its attributes."""
     fields = fixed.unpack_from(message, HEADER.size)
-    return fields, attributes_of(message, HEADER.size + fixed.size, wanted)
+    return fields, attributes_of(message, HEADER.size + fixed.size)
 
 
 def text_of(packed: bytes) -> str:
@@ -61,7 +59,6 @@ _IFLA_LINKINFO = 18
 _IFLA_AF_SPEC = 26
 _IFLA_EXT_MASK = 29
 _IFLA_XDP = 43
-_WANTED = {IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_AF_SPEC, _IFLA_XDP}
 
 _SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
 _IFLA_INFO_KIND = 1
@@ -73,7 +70,7 @@ _DEVCONF_DISABLE_IPV6 = 26  # a place in the array
 def list_links(netlink: Netlink) -> tuple[Link, ...]:
     """The devices, sorted by number."""
     body = bytes(LINK.size) + attribute(_IFLA_EXT_MASK, NUMBER.pack(_SKIP_STATISTICS))
-    listed = [parts_of(message, LINK, _WANTED) for message in netlink.dump(RTM_GETLINK, body)]
+    listed = [parts_of(message, LINK) for message in netlink.dump(RTM_GETLINK, body)]
     names: dict[int, str] = {}
     for (_, index, _), attributes in listed:
         names[index] = text_of(attributes.get(IFNAME, b""))

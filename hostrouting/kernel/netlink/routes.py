@@ -38,6 +38,7 @@ from hostrouting.kernel.netlink.numbers import (
     RTM_NEWROUTE,
     ip_of,
     number_in,
+    number_of,
     prefix_of,
 )
 from hostrouting.kernel.netlink.socket import (
@@ -122,7 +123,8 @@ _RTNH_F_LINKDOWN = 0x10
 _RTM_F_LOOKUP_TABLE = 0x1000
 _RTM_F_FIB_MATCH = 0x2000
 
-_RT_TABLE_COMPAT = 252  # the table is in its attribute
+_LARGEST_IN_RTMSG = 0xFF  # the field of the table is a byte
+_RT_TABLE_COMPAT = 252  # in that field, if the table is in its attribute
 
 _NLM_F_EXCL = 0x200
 _NLM_F_CREATE = 0x400
@@ -270,21 +272,34 @@ def _unread(
     """What a route has no field for (`Route.unread`); metrics and realms of zeros are absent."""
     if _UNREAD.isdisjoint(attributes):
         return ()
-    words: list[str] = []
-    for number, value in metrics.items():
-        name = _OTHER_METRICS.get(number)
-        if name is None or not any(value):
-            continue
-        words.append(f"{name} {number_in(metrics, number)}" if name in _PLAIN_NUMBERS else name)
-    realms = number_in(attributes, _RTA_FLOW) or 0
+    words = _other_metrics(metrics)
+    realms = number_in(attributes, _RTA_FLOW)
     if realms:
-        source, destination = divmod(realms, 1 << 16)
-        words.append(f"realms {source}/{destination}" if source else f"realm {destination}")
+        words.append(_realms_in_words(realms))
     encaps: set[str] = set()
     for hop in hops:
         if _RTA_ENCAP_TYPE in hop.attributes:
             encaps.add(f"encap {_encap_name(hop.attributes)}")
     return (*words, *sorted(encaps))
+
+
+def _other_metrics(metrics: Mapping[int, bytes]) -> list[str]:
+    words: list[str] = []
+    for number, value in metrics.items():
+        name = _OTHER_METRICS.get(number)
+        if name is None or not any(value):
+            continue
+        if name in _PLAIN_NUMBERS:
+            name += f" {number_of(value)}"
+        words.append(name)
+    return words
+
+
+def _realms_in_words(realms: int) -> str:
+    source, destination = divmod(realms, 1 << 16)
+    if source:
+        return f"realms {source}/{destination}"
+    return f"realm {destination}"
 
 
 def _encap_name(attributes: Mapping[int, bytes]) -> str:
@@ -313,7 +328,7 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         problem = "sources, a preference, an end and a nexthop object are only read"
         raise KernelError(errno.ERANGE, problem)
     try:
-        body = _encoded_body(verb, route, index_of)
+        body = _packed_rtmsg(verb, route) + _packed_attributes(verb, route, index_of)
     except struct.error as error:
         problem = f"a number does not fit into a message: {error}"
         raise KernelError(errno.ERANGE, problem) from error
@@ -330,39 +345,40 @@ def _has_read_only_field(route: Route) -> bool:
     )
 
 
-def _encoded_body(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The fixed part and the attributes; struct.error if a number has too many bytes."""
-    family, network, length = route.prefix
-    has_large_table = route.table > 0xFF
-    is_listed = _are_listed(verb, route)
-    has_onlink_hop = bool(route.next_hops) and not is_listed and route.next_hops[0].onlink
-    fixed = _RTMSG.pack(
-        AF_OF[family],
-        length,
+def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
+    """The fixed part: with the flags of the next hop, unless the next hops are listed."""
+    flags = 0
+    if route.next_hops and not _are_listed(verb, route) and route.next_hops[0].onlink:
+        flags = _RTNH_F_ONLINK
+    table = route.table
+    if table > _LARGEST_IN_RTMSG:
+        table = _RT_TABLE_COMPAT
+    return _RTMSG.pack(
+        AF_OF[route.prefix.family],
+        route.prefix.length,
         0,  # no source
         route.tos,
-        _RT_TABLE_COMPAT if has_large_table else route.table,
+        table,
         route.protocol,
         route.scope,
         _TYPES[route.type],
-        _RTNH_F_ONLINK if has_onlink_hop else 0,
+        flags,
     )
 
+
+def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
+    family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
-    if is_listed:
-        hops = [_packed_rtnexthop(route, hop, index_of) for hop in route.next_hops]
-        attributes += attribute(_RTA_MULTIPATH, b"".join(hops))
-    elif route.next_hops:
-        attributes += _packed_next_hop(route, index_of)
+    attributes += _packed_next_hops(verb, route, index_of)
     if verb == "delete" and _needs_empty_gateway(route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
-    if has_large_table:
+    if route.table > _LARGEST_IN_RTMSG:
         attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
     if route.metric:
         attributes += attribute(_RTA_PRIORITY, NUMBER.pack(route.metric))
     if route.prefsrc is not None:
         attributes += attribute(_RTA_PREFSRC, route.prefsrc.packed)
-    return fixed + attributes + _packed_metrics(route)
+    return attributes + _packed_metrics(route)
 
 
 def _are_listed(verb: Verb, route: Route) -> bool:
@@ -387,13 +403,17 @@ def _needs_empty_gateway(route: Route) -> bool:
     return route.prefix.family == IPV6 and not route.has_gateway
 
 
-def _packed_next_hop(route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The only next hop, as attributes of the route."""
-    (hop,) = route.next_hops
-    gateway = _packed_gateway(route, hop)
-    if hop.dev is None:
-        return gateway
-    return gateway + attribute(_RTA_OIF, NUMBER.pack(index_of(hop.dev)))
+def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
+    """The next hops as a list, or the only one as attributes of the route."""
+    if _are_listed(verb, route):
+        hops = [_packed_rtnexthop(route, hop, index_of) for hop in route.next_hops]
+        return attribute(_RTA_MULTIPATH, b"".join(hops))
+    attributes = b""
+    for hop in route.next_hops:
+        attributes += _packed_gateway(route, hop)
+        if hop.dev is not None:
+            attributes += attribute(_RTA_OIF, NUMBER.pack(index_of(hop.dev)))
+    return attributes
 
 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:

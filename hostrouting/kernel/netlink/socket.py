@@ -21,7 +21,7 @@ import _socket as socket
 import errno
 import os
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -118,14 +118,8 @@ def aligned(length: int) -> int:
     return (length + 3) & ~3
 
 
-def attributes_of(
-    data: bytes, at: int = 0, wanted: Collection[int] | None = None
-) -> dict[int, bytes]:
-    """The attributes from an offset to the end, by number. Bytes too few for one are ignored.
-
-    Only the `wanted` ones are copied, unless that is None: a device has 40 attributes, and five are
-    wanted. This way 19 devices are decoded in 145 µs, not in 195.
-    """
+def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
+    """The attributes from an offset to the end, by number. Bytes too few for one are ignored."""
     attributes: dict[int, bytes] = {}
     unpack = ATTRIBUTE.unpack_from
     header_size = ATTRIBUTE.size
@@ -133,8 +127,7 @@ def attributes_of(
     while at <= last_place:
         length, number = unpack(data, at)
         number &= _NLA_TYPE_MASK
-        if wanted is None or number in wanted:
-            attributes[number] = data[at + header_size : at + length]
+        attributes[number] = data[at + header_size : at + length]
         # As `aligned`, without a call for each attribute; a length of 0 must not stop the loop.
         at += ((length + 3) & ~3) or header_size
     return attributes
