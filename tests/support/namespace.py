@@ -150,7 +150,7 @@ class Namespace:
             routes = _rows_of("ipv6_route")
         with_carrier: set[int] = set()
         for message in listed:
-            (_, index, flags), attributes = parts_of(message, LINK, {_IFLA_OPERSTATE})
+            (_, index, flags), attributes = parts_of(message, LINK)
             if not flags & _IFF_LOWER_UP:
                 continue
             if number_in(attributes, _IFLA_OPERSTATE) not in _SETTLED_STATES:
