@@ -1428,7 +1428,8 @@ function find_sources(block,   i, k, hex) {
     k = near[i]
     if (first <= route_first[k] && route_last[k] <= last) sources = union(sources, route_devices[k])
     if (route_prefix[k] == "default" || !is_around(k, first, last)) continue
-    if (without(route_devices[k], devices_of_cnis) == NONE) sources = union(sources, route_devices[k])
+    if (without(route_devices[k], devices_of_cnis) == NONE)
+      sources = union(sources, route_devices[k])
   }
   for (hex in devices_from)
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])

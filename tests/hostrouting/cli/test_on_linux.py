@@ -194,9 +194,18 @@ class Confirming:
 
     def has_asked(self) -> bool:
         """Whether it waits for Enter."""
-        with suppress(BlockingIOError):
-            self._shown += os.read(self._ours, 65536)
+        self._read()
         return b"Press Enter" in self._shown
+
+    def has_ended(self) -> bool:
+        """Whether the program has ended. A terminal that nobody reads holds it up."""
+        self._read()
+        return self.process.poll() is not None
+
+    def _read(self) -> None:
+        """What it has shown since then; EIO or EBADF: its terminal is closed."""
+        with suppress(OSError):
+            self._shown += os.read(self._ours, 65536)
 
     def type(self, text: bytes) -> None:
         """Type on its terminal."""
@@ -209,6 +218,7 @@ class Confirming:
     def hang_up(self) -> None:
         """Close its terminal."""
         os.close(self._ours)
+        self._ours = -1
 
 
 @pytest.mark.parametrize(
@@ -229,7 +239,7 @@ def test_confirm(machine: Machine, repaired: str, answer: str, seconds: int) -> 
             run.hang_up()
         elif answer == "killed":
             run.terminate()
-        run.process.wait(timeout=200)
+        wait_for("the end of the run", run.has_ended)
     finally:
         run.process.kill()
         run.process.wait()
