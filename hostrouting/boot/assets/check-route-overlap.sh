@@ -531,8 +531,8 @@ function protocol_to_ask() {
 #   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
 #
-# The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...) sets
-# none itself.
+# The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...)
+# sets none itself.
 #   BEGIN, of the settings: family, and
 #     devices        named, allowed (patterns), kind_of, class_of_kind, class_of_link_type
 #     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, refusing_types
