@@ -24,6 +24,7 @@ from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
 from tests.support.check_script import command
 from tests.support.commands import fabric_host
+from tests.support.examples import scaled
 from tests.support.sections import expect
 
 LAYOUT = HostLayout()
@@ -250,7 +251,7 @@ class TestValuesAreData:
 class TestReaders:
     """The programs that read the files find nothing to complain about."""
 
-    @settings(max_examples=10)
+    @settings(max_examples=scaled(25))
     @given(configs())
     def test_bash(self, config: HostRoutingConfig) -> None:
         """Bash parses every script, and takes the block for exactly the words that were rendered."""

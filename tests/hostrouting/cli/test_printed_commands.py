@@ -205,6 +205,8 @@ the file takes away, and that with a unit to gate.
 """
 
 
+NODE = [line for line in H200 if re.search(r"\b(?:peer-)?ib[124567]\b", line) is None]
+"""The commands that make a node with two of its eight cards, which is quicker."""
 ROUTES = "/run/routes"
 FOLDERS = ("etc/hostrouting", "etc/systemd", "run", "var/lib")
 
@@ -218,7 +220,7 @@ def made(host: str, folder: Path) -> Iterator[Machine]:
     """
     kept = folder / "host"
     with private_machine() as machine:
-        machine.batch(H200)
+        machine.batch(NODE)
         if kept.exists():
             shutil.copytree(kept, machine.outside("/"), symlinks=True, dirs_exist_ok=True)
             machine.shell(f"ip route restore <{ROUTES}")
