@@ -198,6 +198,12 @@ class Confirming:
             self._shown += os.read(self._ours, 65536)
         return b"Press Enter" in self._shown
 
+    def has_ended(self) -> bool:
+        """Whether it has ended. A terminal that nobody reads would be full, and block it."""
+        with suppress(OSError):  # nothing to read now, or nobody has the other end any more
+            os.read(self._ours, 65536)
+        return self.process.poll() is not None
+
     def type(self, text: bytes) -> None:
         """Type on its terminal."""
         os.write(self._ours, text)
@@ -209,6 +215,7 @@ class Confirming:
     def hang_up(self) -> None:
         """Close its terminal."""
         os.close(self._ours)
+        self._ours = -1
 
 
 @pytest.mark.parametrize(
@@ -229,7 +236,7 @@ def test_confirm(machine: Machine, repaired: str, answer: str, seconds: int) -> 
             run.hang_up()
         elif answer == "killed":
             run.terminate()
-        run.process.wait(timeout=200)
+        wait_for("its end", run.has_ended)
     finally:
         run.process.kill()
         run.process.wait()
