@@ -119,7 +119,7 @@ class InstallTask(ABC, Generic[R]):
         return plan
 
     def do(self, ctx: phases.Context) -> R | phases.Skip:
-        return self.run(ctx, self.wanted)
+        return self.do_wanted(ctx, self.wanted)
 
     def undo(self, ctx: phases.Context) -> object:
         """Install again what was installed before the run that is undone, or before the first one
@@ -148,7 +148,7 @@ class InstallTask(ABC, Generic[R]):
             return True
         return run == ctx.root.run
 
-    def run(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
+    def do_wanted(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
         """Install the files, start the guard, and have the parts do their work.
 
         A run plans twice, and asks what is wanted for each plan. If the guard does not start, the

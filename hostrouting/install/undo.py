@@ -85,7 +85,7 @@ class Undo:
         """
         ctx = never_left_out(ctx)
         try:
-            result = self.task.run(ctx, self.read_wanted)
+            result = self.task.do_wanted(ctx, self.read_wanted)
         except BaseException as error:  # noqa: BLE001  it is raised
             raise_failures(self._restore_routes(ctx), error, ctx)
         restored = self._restore_routes(ctx)
