@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import repeat
 
 import pytest
@@ -46,6 +47,22 @@ def test_one_error_has_all_failures() -> None:
     assert str(caught.value) == (
         "early failed: OSError: early (in prepare/nested/early); also late failed: ValueError: late (in prepare/late)"
     )
+
+
+def test_an_error_that_was_raised_twice() -> None:
+    """The step that failed is the last one that raised it: what the first one did was forgiven."""
+    error = OSError("busy")
+
+    @phases.task("own")
+    def own_group(ctx: Context) -> None:
+        with suppress(phases.TaskFailed):
+            phases.execute(StubTask("forgiven", errors=[error]), ctx)
+        with suppress(phases.TaskFailed):
+            phases.execute(StubTask("needed", errors=[error]), ctx)
+        raise error
+
+    report = phases.run(own_group, observers=[])
+    assert [step.path for step in report.failures] == [("own", "needed")]
 
 
 class RefusedError(OSError):
