@@ -56,19 +56,16 @@ def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) ->
 
     A rule for table main that decides now is not such another one: it will decide by the new route.
     """
-    shortest: int | None = None
+    lengths: list[int] = []
     for applied in fib.applied_rules(packet):
         if not applied.selects_plain(address):
             continue
-        if applied.table is None or applied.rule.table != TABLE_MAIN:
-            if applied.decision_for(address) is not None:
-                break
-            continue
-        suppressed = applied.rule.suppress_prefixlength
-        length = 0 if suppressed is None else suppressed + 1
-        if length <= fib.width and (shortest is None or length < shortest):
-            shortest = length
-    return shortest
+        if applied.table is not None and applied.rule.table == TABLE_MAIN:
+            suppressed = applied.rule.suppress_prefixlength
+            lengths.append(0 if suppressed is None else suppressed + 1)
+        elif applied.decision_for(address) is not None:
+            break
+    return min((length for length in lengths if length <= fib.width), default=None)
 
 
 def _shortest_beside(present: Route) -> int:
