@@ -6,7 +6,8 @@ to one address, Linux uses the longest. So to take an address from ib0, a new ro
 bits, and to take one from cni0, at least 25: each address has a shortest length with which a new
 route takes it (`shortest_length`). The two routes 10.0.0.0/9 and 10.128.0.0/9 take everything that
 escapes, and nothing from cni0. They are the repair. Rules matter, too: no new route takes an
-address if a rule for another table decides before, or only one that a rule does not suppress.
+address if a rule for another table decides before, and only a longer one if the rule for table main
+suppresses wide routes.
 
 One walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
 
