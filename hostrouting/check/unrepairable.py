@@ -122,7 +122,7 @@ def _why_no_length(
 def _what_decides_before_main(decision: Decision) -> str:
     rule = decision.rule
     if rule is None or rule.table == TABLE_MAIN:
-        return "no rule uses routes of table main"
+        return "no rule is known to use routes of table main"
     if decision.kind == "local":
         return f"[{decision.route}] makes the range this host's own"
     return f"[rule {rule}] comes before table main"

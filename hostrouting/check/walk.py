@@ -56,12 +56,15 @@ def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) ->
     decides.
 
     A rule for table main that decides now is not such another one: it will decide by the new route.
+    What one with `suppress_ifgroup` does with a new route is not known.
     """
     lengths: list[int] = []
     for applied in fib.applied_rules(packet):
         if not applied.selects_plain(address):
             continue
         if applied.table is not None and applied.rule.table == TABLE_MAIN:
+            if applied.rule.suppress_ifgroup is not None:
+                break
             suppressed = applied.rule.suppress_prefixlength
             lengths.append(0 if suppressed is None else suppressed + 1)
         elif applied.decision_for(address) is not None:

@@ -222,10 +222,10 @@ def test_packets_escape_only_by_devices_that_linux_uses(node: tuple[int, Snapsho
     """
     family, snapshot = node
     [report] = checked(snapshot, [block_of(family)]).families
-    escapes = [escape for escape in report.escapes if escape.packet == FROM_HOST and escape.devs]
+    escapes = [part for part in report.parts if part.opinion.devs]
     assume(escapes)
-    for escape in escapes:
-        _, used = scanned(snapshot, family, escape.first)
+    for part in escapes:
+        _, used = scanned(snapshot, family, part.first)
         assert used is not None
         devs = {*used.devs}
         if used.prefix.length == 0 and used.has_gateway:
@@ -235,7 +235,7 @@ def test_packets_escape_only_by_devices_that_linux_uses(node: tuple[int, Snapsho
                 if is_equal and (route.has_gateway or family == IPV6):
                     devs |= {*route.devs}
         event(f"by another one: {devs != {*used.devs}}")
-        assert {*escape.devs} <= devs
+        assert {*part.opinion.devs} <= devs
 
 
 @often_assumed
