@@ -70,7 +70,7 @@ class OtherPackets(NamedTuple):
         packets: Packets = "plain"
         if self.is_selected_by_mark_alone:
             packets = "marked"
-        elif "iif" in self.met:  # a CNI's device: `forwarded_from_a_device` has had all others
+        elif "iif" in self.met:  # a CNI's device: `forwarded` has had all others
             packets = "of pods"
         return judge.opinion(self.outcome.decision, packets)
 
@@ -90,29 +90,22 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
     return None
 
 
-def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """`not iif lo` selects all that this host forwards. Nothing is expected of that, unless a CNI's
-    device brings packets of pods.
-
-    Field state: not-iif-lo-on-a-node-with-pods.
-    """
-    if not selects_all_forwarded(other.outcome.rule):
-        return None
-    if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
-        return None
-    return NOTHING_EXPECTED
-
-
-def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Nothing is expected of what arrives on a device that is not a CNI's.
+def forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """Nothing is expected of what arrives on a device (`iif`, or `not iif lo` for all of them),
+    unless a CNI's device brings packets of pods.
 
     Some of it may be the cluster's: with native routing, or for a NodePort, packets of other nodes'
     pods arrive on a card.
 
-    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, iif-docker0-goto.
+    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, iif-docker0-goto;
+    not-iif-lo-on-a-node-with-pods.
     """
-    dev = other.met.get("iif")
-    if dev is None or _brings_pods_packets(judge, dev):
+    devs: list[str] = []
+    if "iif" in other.met:
+        devs.append(other.met["iif"])
+    elif selects_all_forwarded(other.outcome.rule):
+        devs += judge.devices.links
+    if not devs or any(_brings_pods_packets(judge, dev) for dev in devs):
         return None
     return NOTHING_EXPECTED
 
@@ -289,8 +282,7 @@ def _opaque(other: OtherPackets) -> Opinion:
 RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     intended,
     # Nothing is expected of these packets, whatever their route.
-    everything_forwarded,
-    forwarded_from_a_device,
+    forwarded,
     # Before the next one, because an expected device is fine for it.
     hides_pods_from_plain_packets,
     fine_by_its_route,

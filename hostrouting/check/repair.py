@@ -61,7 +61,8 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     case = Case(judge, blocks, parts, find_hidden(judge, escapes))
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        return _without_a_way_out(case, way_out)
+        named = tuple((dev, _repair_through(dev, case)) for dev in way_out.devs)
+        return _without_routes(case, _needing(way_out))._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -75,12 +76,6 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         else:
             routes.append(route)
     return prove(case, Repair(tuple(routes), way_out.dev), unmade)
-
-
-def _without_a_way_out(case: Case, need: Need) -> Repair:
-    """What is to be deleted; and for each device that may be named, the repair through it."""
-    named = tuple((dev, _repair_through(dev, case)) for dev in need.devs)
-    return _without_routes(case, _needing(need))._replace(named=named)
 
 
 def _repair_through(dev: str, case: Case) -> Repair:

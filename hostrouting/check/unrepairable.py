@@ -112,7 +112,7 @@ def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterato
 def _why_no_length(
     fib: Fib, address: int, decision: Decision, packet: PacketKind = FROM_HOST
 ) -> Why:
-    """Why a new route of no length decides for packets that have this decision now."""
+    """Why no new route, however long, decides for packets that have this decision now."""
     present = fib.tables[TABLE_MAIN].best(address)
     if present is None or shortest_by_rules(fib, address, packet) is None:
         return Why("earlier-rule", cause=_what_decides_before_main(decision))
@@ -122,7 +122,7 @@ def _why_no_length(
 def _what_decides_before_main(decision: Decision) -> str:
     rule = decision.rule
     if rule is None or rule.table == TABLE_MAIN:
-        return "no rule uses routes of table main"
+        return "no rule is known to use routes of table main"
     if decision.kind == "local":
         return f"[{decision.route}] makes the range this host's own"
     return f"[rule {rule}] comes before table main"

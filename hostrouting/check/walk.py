@@ -6,7 +6,8 @@ to one address, Linux uses the longest. So to take an address from ib0, a new ro
 bits, and to take one from cni0, at least 25: each address has a shortest length with which a new
 route takes it (`shortest_length`). The two routes 10.0.0.0/9 and 10.128.0.0/9 take everything that
 escapes, and nothing from cni0. They are the repair. Rules matter, too: no new route takes an
-address if a rule for another table decides before, or only one that a rule does not suppress.
+address if a rule for another table decides before, and only a longer one if the rule for table main
+suppresses wide routes.
 
 One walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
 
@@ -55,20 +56,20 @@ def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) ->
     decides.
 
     A rule for table main that decides now is not such another one: it will decide by the new route.
+    What one with `suppress_ifgroup` does with a new route is not known.
     """
-    shortest: int | None = None
+    lengths: list[int] = []
     for applied in fib.applied_rules(packet):
         if not applied.selects_plain(address):
             continue
-        if applied.table is None or applied.rule.table != TABLE_MAIN:
-            if applied.decision_for(address) is not None:
+        if applied.table is not None and applied.rule.table == TABLE_MAIN:
+            if applied.rule.suppress_ifgroup is not None:
                 break
-            continue
-        suppressed = applied.rule.suppress_prefixlength
-        length = 0 if suppressed is None else suppressed + 1
-        if length <= fib.width and (shortest is None or length < shortest):
-            shortest = length
-    return shortest
+            suppressed = applied.rule.suppress_prefixlength
+            lengths.append(0 if suppressed is None else suppressed + 1)
+        elif applied.decision_for(address) is not None:
+            break
+    return min((length for length in lengths if length <= fib.width), default=None)
 
 
 def _shortest_beside(present: Route) -> int:

@@ -44,9 +44,7 @@ def not_judged(
     for route in fib.mixed:
         yield f"route {route} ({MIXED})", route.prefix
     for route in fib.routes:
-        reason = _reason(route)
-        if not reason and _has_rival(fib, route):
-            reason = RIVAL
+        reason = _reason(fib, route)
         if reason:
             yield f"route {route} ({reason})", route.prefix
 
@@ -62,7 +60,7 @@ def unjudged_rules(fib: Fib, packet: PacketKind = FROM_HOST) -> Iterator[Applied
             yield applied
 
 
-def _reason(route: Route) -> str:
+def _reason(fib: Fib, route: Route) -> str:
     if route.tos:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:
@@ -71,6 +69,8 @@ def _reason(route: Route) -> str:
         return NOT_LISTED
     if may_change_destination(route):
         return ENCAPSULATED
+    if _has_rival(fib, route):
+        return RIVAL
     return ""
 
 

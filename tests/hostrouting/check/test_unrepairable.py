@@ -57,7 +57,14 @@ class TestRules:
         others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
         report = checked(host._replace(rules=(*others, main_with(32))))
         assert reasons(report) == ["earlier-rule"]
-        assert causes(report) == ["no rule uses routes of table main"]
+        assert causes(report) == ["no rule is known to use routes of table main"]
+
+    def test_a_rule_that_suppresses_devices(self) -> None:
+        """Which devices are in the group is not known, so a route may help or not."""
+        unknown = rule(priority=50, table=TABLE_MAIN, suppress_prefixlength=20, suppress_ifgroup=7)
+        report = checked(node(Route.to(CIDR, dev="ib0"), rules=(unknown,)))
+        assert destinations(report) == []
+        assert reasons(report) == ["earlier-rule"]
 
     @pytest.mark.parametrize(
         "first",
