@@ -380,6 +380,9 @@ def test_apply_says_which_device_it_needs() -> None:
     host = node(config(*REPAIR))
     with_vpn(host)
     lose_routes(host)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = say("plan", "--config", "-", host=host, stdin=text)
+    assert plan.lines[0].endswith("and then fail: 2 routes cannot be set until a device is named")
     failed = apply_installed(host)
     lines = [line for line in failed.lines if " --dev " in line]
     assert failed.code == 3
