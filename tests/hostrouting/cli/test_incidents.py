@@ -414,6 +414,17 @@ def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
     assert refused.err.startswith("hostrouting: NO-DEFAULT-ROUTE: there is no IPv6 default route")
 
 
+@pytest.mark.parametrize("options", [(), ("--commands",)])
+def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ...]) -> None:
+    """What is printed repairs only a part then, and the exit code says so."""
+    host = FakeHost(kernel=h200())
+    said = say("repair", CIDR, "fd00::/64", *options, host=host)
+    assert said.code == 1
+    assert REPAIR[1] in said.out
+    lacks = "NO-DEFAULT-ROUTE: there is no IPv6 default route, so no device is expected"
+    assert f"hostrouting: {lacks}" in said.err.splitlines()
+
+
 # config.json is broken.
 
 
