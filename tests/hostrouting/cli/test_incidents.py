@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
 
 from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.errors import HostError
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
@@ -289,6 +291,20 @@ def test_a_removal_says_before_and_after_what_escapes() -> None:
         verdict,
         f"To see what repairs that: hostrouting check {CIDR}",
     ]
+
+
+def test_a_script_that_cannot_be_read_does_not_hinder_its_removal() -> None:
+    """Without config.json, the scripts say what was expected; if they do not, there is no verdict."""
+    host = node(config(*REPAIR))
+    host.files.remove(LAYOUT.config_path)
+    unread = mock.patch(
+        "hostrouting.cli.commands.remove.read_enforced",
+        side_effect=HostError("cannot read the script", what="file"),
+    )
+    with unread:
+        assert say("remove", "--dry-run", host=host).lines[0].startswith("TO DO")
+        removed = say("remove", host=host)
+    assert (removed.code, "verdict" in removed.out) == (0, False)
 
 
 def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
