@@ -115,8 +115,8 @@ def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
         yield Judge(Fib(snapshot, family), check)
 
 
-def check_family(judge: Judge) -> FamilyReport:
-    """Judge every address of the CIDRs of one family.
+def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> FamilyReport:
+    """Judge every address of the CIDRs of one family, or of these prefixes.
 
     Without an expected device, no address is judged.
     """
@@ -124,7 +124,7 @@ def check_family(judge: Judge) -> FamilyReport:
     cidrs = of_family(judge.config.cidrs, family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
-        blocks = _disjoint(cidrs)
+        blocks = _disjoint(cidrs if within is None else within)
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
     doubts: list[tuple[Opinion, int, int]] = []

@@ -36,6 +36,7 @@ from hostrouting.model.route import (
     table_name,
 )
 from hostrouting.model.rule import rule_command
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import counted, spoken
 
@@ -405,8 +406,12 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: attributes of the default route, and the networks of other devices
     that it takes addresses from.
     """
+    links = family.snapshot.links
+    infiniband = {link.name for link in links if link.type == ARPHRD_INFINIBAND}
     for cost in family.repair.costs:
         sentence = f"with the repair, {_cost_in_words(cost, family.repair)}"
+        if cost.dev in infiniband and not cost.lost:
+            sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
         remedy = None
         if cost.lost:
             remedy = Remedy(

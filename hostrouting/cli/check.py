@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
-from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name, Remedy
+from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -143,15 +143,11 @@ def starts_unchecked(
     return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
-def refused_sentence(units: Sequence[str]) -> str:
-    """That these units were refused, and how to start them now."""
-    verb = "was"
-    pronoun = "it"
-    if len(units) > 1:
-        verb = "were"
-        pronoun = "them"
-    remedy = Remedy(f"nothing holds {pronoun} back now", f"systemctl start {' '.join(units)}")
-    return f"{spoken(units)} {verb} refused; {remedy}"
+def refusal_of(units: Sequence[str]) -> str:
+    """That these units were refused, and can be started now."""
+    if len(units) == 1:
+        return f"{units[0]} was refused, and nothing holds it back now"
+    return f"{spoken(units)} were refused, and nothing holds them back now"
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -58,12 +58,17 @@ def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration in --config; without --config, the installed one, or an empty one for a
-    snapshot.
+    """The configuration in --config; without --config, the installed one; an empty one if none is
+    installed, or this is about other hosts.
     """
     if arguments.config is not None:
         return read_config(arguments.config)
-    return _find_installed(arguments, host)
+    is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
+    if is_elsewhere or not host.may_have_ours:
+        return HostRoutingConfig()
+    from hostrouting.install.installed import read_installed  # noqa: PLC0415  most hosts that are checked have none
+
+    return read_installed(host)
 
 
 def find_config_or_warn(
@@ -72,11 +77,11 @@ def find_config_or_warn(
     """The same for a question that can be answered without; a warning says that the installed one
     is unusable.
     """
-    if arguments.config is not None:
-        return read_config(arguments.config), ()
     try:
-        return _find_installed(arguments, host), ()
+        return find_config(arguments, host), ()
     except (ConfigError, HostError) as error:
+        if arguments.config is not None:
+            raise
         from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
 
         [finding] = error.findings
@@ -88,16 +93,6 @@ def find_config_or_warn(
         sentence = f"the installed configuration was not used: {finding.sentence}"
         finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)
         return HostRoutingConfig(), (finding,)
-
-
-def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The installed configuration; an empty one if there is none, or this is about other hosts."""
-    is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
-    if is_elsewhere or not host.may_have_ours:
-        return HostRoutingConfig()
-    from hostrouting.install.installed import read_installed  # noqa: PLC0415  most hosts that are checked have none
-
-    return read_installed(host)
 
 
 def with_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:

@@ -20,7 +20,7 @@ _GUARD = HostLayout.guard_unit
 GUARD_IS_MASKED = Finding(
     "requirement",
     "error",
-    f"{_GUARD} is masked, so it cannot be started",
+    f"{_GUARD} is masked, so apply cannot start it, and fails",
     _GUARD,
     Remedy(command=f"systemctl unmask {_GUARD}"),
 )

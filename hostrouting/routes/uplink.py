@@ -422,9 +422,10 @@ class Uplink:
         listed: dict[str, None] = {}
         for route in self._of_main:
             listed |= dict.fromkeys(route.devs)
-        devs = [f'"{dev}"' for dev in listed if dev in doubtful_devs]
-        remedy = Remedy(REMEDIES["choose"].format(devs=spoken(devs, last="or")))
-        return Need(NEEDS[why].format(route=used), remedy)
+        devs = tuple(dev for dev in listed if dev in doubtful_devs)
+        quoted = [f'"{dev}"' for dev in devs]
+        remedy = Remedy(REMEDIES["choose"].format(devs=spoken(quoted, last="or")))
+        return Need(NEEDS[why].format(route=used), remedy, devs)
 
     @cached_property
     def _only_expected_dev(self) -> str | None:

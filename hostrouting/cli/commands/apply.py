@@ -21,7 +21,7 @@ from hostrouting.boot.health import find_faults
 from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.boot.unit_states import refused_units, unit_states
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.check import check_lines, refused_sentence, starts_unchecked, what_is_wrong
+from hostrouting.cli.check import check_lines, refusal_of, starts_unchecked, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task, told_anyway
@@ -29,7 +29,7 @@ from hostrouting.cli.source import bad_input, read_config
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host, take_snapshot
 from hostrouting.install.installed import installed_or_none
@@ -150,4 +150,4 @@ def _start_lines(config: HostRoutingConfig, host: Host, check: HostCheck | None)
     with suppress(HostRoutingError):
         refused = refused_units(unit_states(manager, gated_units(config)))
         if refused:
-            yield refused_sentence(refused)
+            yield str(Remedy(refusal_of(refused), f"systemctl start {' '.join(refused)}"))

@@ -16,7 +16,7 @@ import phases
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.cli.output import Answer, capped, finding_lines
-from hostrouting.cli.running import run_task
+from hostrouting.cli.running import Run, run_task, told_anyway
 from hostrouting.cli.source import bad_input, read_config, typed_name
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.finding import Remedy
@@ -56,6 +56,12 @@ def _show(plan: CleanupPlan, command: str) -> Answer:
 
 def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
     outcome = run_task(task, host)
+    with told_anyway(outcome):
+        return _answer(outcome)
+
+
+def _answer(outcome: Run) -> Answer:
+    """What was deleted, and what was not."""
     results = [step.result for step in outcome.report.walk()]
     plans = [result.plan for result in results if isinstance(result, CleanupResult)]
     plan = plans[0] if plans else CleanupPlan()

@@ -9,25 +9,14 @@ import argparse
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hostrouting.check.flaws import find_flaws, find_undelivered
-from hostrouting.check.judge import Judge, of_family
-from hostrouting.check.parts import find_connections, find_parts
-from hostrouting.check.results import (
-    FATES,
-    FamilyReport,
-    Grade,
-    Opinion,
-    Part,
-    default_route_sentence,
-    phrase_of,
-)
-from hostrouting.check.sentences import find_doubts
-from hostrouting.cli.output import Answer, capped, finding_lines, say
+from hostrouting.check.check import check_family
+from hostrouting.check.judge import Judge
+from hostrouting.check.results import FATES, FamilyReport
+from hostrouting.cli.output import Answer, finding_lines, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, typed_file
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, PacketKind
-from hostrouting.fib.not_judged import not_judged
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
@@ -54,44 +43,15 @@ class _Explained(NamedTuple):
     """What Linux does with a packet to one address, and what the check says of it."""
 
     address: IP
-    judge: Judge
+    report: FamilyReport
+    """The check of this address alone."""
+    is_expected: bool
+    """Whether the address is in an expected CIDR; true if none is configured."""
     rules: list[Tried]
     """The rules that are tried, in their order."""
     decision: Decision
     others: tuple[Outcome, ...]
     """Where packets end that a rule tells from the plain one."""
-    part: Part
-    """The address as a part of what the check judges."""
-    connections: dict[PacketKind, list[Part]]
-    """The same for connections, if they fare worse."""
-
-    @classmethod
-    def of(cls, address: IP, fib: Fib, config: HostRoutingConfig) -> "_Explained":
-        """Judge the address on its own."""
-        judge, number = Judge(fib, config.route_overlap), int(address)
-        [part] = find_parts(judge, number, number)
-        decision, others = fib.outcomes(number)
-        rules = list(trace_rules(fib, address))
-        connections = find_connections(judge, [part])
-        return cls(address, judge, rules, decision, others, part, connections)
-
-    @property
-    def unseen(self) -> list[str]:
-        """Why something about this address is not judged."""
-        places = not_judged(self.judge.fib)
-        return [f"NOT-JUDGED: {name}" for name, prefix in places if self.address in prefix]
-
-    @property
-    def doubts(self) -> list[Opinion]:
-        """What is in doubt, beside what is not judged."""
-        opinions = dict.fromkeys((self.part.opinion, *self.part.others))
-        for [connected] in self.connections.values():
-            opinions[connected.opinion] = None
-        return [
-            opinion
-            for opinion in opinions
-            if opinion.grade is Grade.DOUBT and opinion.name != NOT_JUDGED
-        ]
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -100,31 +60,35 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if unusable:
         say("\n".join(finding_lines(unusable)))
     fib = Fib(take_snapshot(host, arguments.snapshot), address.version)
-    explained = _Explained.of(address, fib, config)
-    doubts = _doubts_of(explained, config, arguments, host)
-    return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
+    report = check_family(Judge(fib, config.route_overlap), [Prefix.of(address)])
+    doubts = _with_options(report.doubts, config, arguments, host, fib)
+    cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
+    is_expected = not cidrs or any(address in cidr for cidr in cidrs)
+    rules = [*trace_rules(fib, address)]
+    decision, others = fib.outcomes(int(address))
+    explained = _Explained(
+        address, report._replace(doubts=doubts), is_expected, rules, decision, others
+    )
+    return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
 
 
-def _doubts_of(
-    explained: _Explained, config: HostRoutingConfig, arguments: argparse.Namespace, host: Host
+def _with_options(
+    doubts: tuple[Finding, ...],
+    config: HostRoutingConfig,
+    arguments: argparse.Namespace,
+    host: Host,
+    fib: Fib,
 ) -> tuple[Finding, ...]:
-    """What is in doubt about the address; what is to be typed has the CIDRs of the configuration,
-    or its file.
-    """
-    number = int(explained.address)
-    family = explained.judge.fib.family
-    doubts = [(doubt, number, number) for doubt in explained.doubts]
-    cidrs = of_family(config.route_overlap.cidrs, family)
-    findings = find_doubts(explained.judge.fib.snapshot, family, doubts, cidrs)
+    """The doubts; what is to be typed has the CIDRs of the configuration, or its file."""
     options = typed_file(arguments)
     if not doubts or not options:
-        return tuple(findings)
+        return doubts
     if not config.route_overlap.cidrs:
         options = f" CIDR{options}"
     managed = None
     if arguments.snapshot is None:
-        managed = managed_here(host, config, explained.judge.fib.snapshot)
-    return with_typed_options(findings, options, managed)
+        managed = managed_here(host, config, fib.snapshot)
+    return with_typed_options(doubts, options, managed)
 
 
 def _document(explained: _Explained) -> dict[str, object]:
@@ -138,17 +102,21 @@ def _document(explained: _Explained) -> dict[str, object]:
         "schema": "hostrouting/explain/2",
         "address": str(explained.address),
         **_plain(explained.decision),
-        "opinion": explained.part.opinion.name,
-        "expectedDevs": sorted(explained.judge.uplinks.devs),
+        "opinion": explained.report.parts[0].opinion.name if explained.report.parts else "",
+        "expectedDevs": [*explained.report.expected_devs],
         "rules": rules,
         "route": route and str(route),
         "others": others,
     }
 
 
-def _lines(explained: _Explained, doubts: tuple[Finding, ...], who: str) -> Iterator[str]:
+def _lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
-    yield from _verdict_lines(explained, doubts, who)
+    doubts = explained.report.doubts
+    yield _first_line(explained)
+    if explained.is_expected:
+        missing = [flaw for flaw in explained.report.flaws if flaw.name == "missing-rule"]
+        yield from finding_lines([*missing, *doubts], who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -158,45 +126,27 @@ def _lines(explained: _Explained, doubts: tuple[Finding, ...], who: str) -> Iter
     if route is not None:
         yield f"  route  {route}"
         yield ""
-    yield from capped(explained.unseen)
     for other in explained.others:
         yield _other_line(other)
-    if not explained.others and not explained.unseen:
+    if not explained.others and all(doubt.name != NOT_JUDGED for doubt in doubts):
         yield f"No rule routes other packets to {explained.address} differently."
 
 
-def _verdict_lines(explained: _Explained, doubts: tuple[Finding, ...], who: str) -> Iterator[str]:
-    """The verdict on this address alone, and what is wrong or in doubt."""
-    judge = explained.judge
-    lost = [*find_undelivered(judge)]
-    missing = [flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"]
-    way = f"{explained.address} {_way_of(explained)}"
-    opinion = explained.part.opinion
-    for packet, [connected] in explained.connections.items():
-        way = f"{explained.address}, for {phrase_of(packet)}, {_way(connected.decision)}"
-        opinion = connected.opinion
-    cidrs = [Prefix.of(cidr) for cidr in judge.config.cidrs]
-    if cidrs and not any(explained.address in cidr for cidr in cidrs):
-        yield f"{way}; no expected CIDR has this address, so check does not judge it"
-        return
-    yield _judged(
-        way,
-        judge,
-        opinion,
-        doubts=bool(lost or doubts),
-        unseen=bool(explained.unseen),
-    )
-    for finding in (*lost, *missing, *doubts):
-        yield finding.line_for(who)
-
-
-def _way_of(explained: _Explained) -> str:
-    """How the packet leaves; of several equal default routes, Linux may use any."""
-    opinion, decision = explained.part.opinion, explained.decision
-    if {*opinion.devs} <= {*decision.devs}:
-        return _way(decision)
-    same = f"whose default route has the same metric as [{decision.route}]"
-    return f"may leave through {spoken(opinion.devs)}, {same}"
+def _first_line(explained: _Explained) -> str:
+    """How the packet leaves, after the verdict of the check of this address alone."""
+    report = explained.report
+    way = f"{explained.address} {_way(explained.decision)}"
+    if not explained.is_expected:
+        return f"{way}; no expected CIDR has this address, so check does not judge it"
+    if report.escapes:
+        expected = spoken(report.expected_devs, last="or")
+        return f"OVERLAP: {report.escapes[0]}; expected: {expected}"
+    if report.verdict == "no-default-route":
+        return f"NO-DEFAULT-ROUTE: {way}; {report.sentence}"
+    allowances = [part.allowance for part in report.parts if part.allowance]
+    if allowances:
+        way += f"; allowed: {allowances[0]}"
+    return f"{report.verdict.upper()}: {way}"
 
 
 def _other_line(other: Outcome) -> str:
@@ -228,18 +178,6 @@ def _read_address(text: str) -> IP:
 
 def _plain(decision: Decision) -> dict[str, object]:
     return {"kind": decision.kind, "devs": list(decision.devs)}
-
-
-def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: bool) -> str:
-    """The sentence about the way, after the verdict of a check of this address alone."""
-    if opinion.grade is Grade.ESCAPE and judge.uplinks.devs:
-        return f"OVERLAP: {way}; expected: {spoken(sorted(judge.uplinks.devs), last='or')}"
-    if opinion.grade is Grade.ESCAPE and not unseen:
-        report = FamilyReport(judge.fib.family, judge.fib.snapshot)
-        return f"NO-DEFAULT-ROUTE: {way}; {default_route_sentence(report)}"
-    if opinion.name == "allowed":
-        way += f"; allowed: {opinion.reason}"
-    return f"UNDECIDED: {way}" if doubts or unseen else f"OK: {way}"
 
 
 def _way(decision: Decision) -> str:

@@ -57,8 +57,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 def _former(host: Host) -> HostRoutingConfig:
     """What is installed; what the scripts do, if config.json cannot be used."""
-    installed = installed_or_none(host)
-    return read_enforced(host.files) if installed is None else installed
+    former = installed_or_none(host)
+    with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
+        former = former or read_enforced(host.files)
+    return former or HostRoutingConfig()
 
 
 def _show(former: HostRoutingConfig, host: Host) -> Answer:
@@ -91,7 +93,7 @@ def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckRe
     """The check of what was expected, once these routes are removed."""
     if not former.route_overlap.cidrs or host.backend is None:
         return None
-    with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
+    with suppress(HostRoutingError):  # as above
         return check_snapshot(removal.apply_to(take_snapshot(host)), former)
     return None
 

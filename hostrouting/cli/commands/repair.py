@@ -68,6 +68,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         printed = _print_configuration(now, check, proposal, source, who)
     for remark in printed.remarks:
         say(remark)
+    code = printed.code
+    for family in check.report.families:  # if one is repaired, the other may be in doubt
+        if check.report.escapes and family.verdict not in {"ok", "overlap"}:
+            say(str(family))
+        if family.verdict == "no-default-route":
+            code = PROBLEM
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
@@ -75,7 +81,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "commands": _commands(now),
         "findings": [finding.to_mapping() for finding in printed.findings],
     }
-    return Answer(printed.code, document, printed.lines)
+    return Answer(code, document, printed.lines)
 
 
 def _require_repair(check: HostCheck, who: str) -> None:

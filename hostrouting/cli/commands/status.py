@@ -19,7 +19,7 @@ import attrs
 
 from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import LOOK_FIRST, check_lines, what_is_wrong
+from hostrouting.cli.check import LOOK_FIRST, check_lines, refusal_of, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
@@ -219,10 +219,7 @@ def _what_is_wrong(status: Status) -> str:
     if wrong:
         return f"{wrong}, although this host matches {_PATH}"
     if status.to_start:
-        units = spoken(status.to_start)
-        if len(status.to_start) == 1:
-            return f"{units} was refused, and nothing holds it back now"
-        return f"{units} were refused, and nothing holds them back now"
+        return refusal_of(status.to_start)
     return f"this host matches {_PATH}, but see below"
 
 

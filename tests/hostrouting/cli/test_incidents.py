@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
 
 from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.errors import HostError
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
@@ -293,6 +295,20 @@ def test_a_removal_says_before_and_after_what_escapes() -> None:
     ]
 
 
+def test_a_script_that_cannot_be_read_does_not_hinder_its_removal() -> None:
+    """Without config.json, the scripts say what was expected; if they do not, there is no verdict."""
+    host = node(config(*REPAIR))
+    host.files.remove(LAYOUT.config_path)
+    unread = mock.patch(
+        "hostrouting.cli.commands.remove.read_enforced",
+        side_effect=HostError("cannot read the script", what="file"),
+    )
+    with unread:
+        assert say("remove", "--dry-run", host=host).lines[0].startswith("TO DO")
+        removed = say("remove", host=host)
+    assert (removed.code, "verdict" in removed.out) == (0, False)
+
+
 def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     """WOULD FAIL does not mean that nothing is changed."""
     host = node(config(), plain_vm)
@@ -382,6 +398,9 @@ def test_apply_says_which_device_it_needs() -> None:
     host = node(config(*REPAIR))
     with_vpn(host)
     lose_routes(host)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = say("plan", "--config", "-", host=host, stdin=text)
+    assert plan.lines[0].endswith("and then fail: 2 routes cannot be set until a device is named")
     failed = apply_installed(host)
     lines = [line for line in failed.lines if " --dev " in line]
     assert failed.code == 3
@@ -411,6 +430,17 @@ def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
     refused = say("repair", "fd00::/64", host=host)
     assert refused.code == 3
     assert refused.err.startswith("hostrouting: NO-DEFAULT-ROUTE: there is no IPv6 default route")
+
+
+@pytest.mark.parametrize("options", [(), ("--commands",)])
+def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ...]) -> None:
+    """What is printed repairs only a part then, and the exit code says so."""
+    host = FakeHost(kernel=h200())
+    said = say("repair", CIDR, "fd00::/64", *options, host=host)
+    assert said.code == 1
+    assert REPAIR[1] in said.out
+    lacks = "NO-DEFAULT-ROUTE: there is no IPv6 default route, so no device is expected"
+    assert f"hostrouting: {lacks}" in said.err.splitlines()
 
 
 # config.json is broken.
