@@ -471,8 +471,9 @@ class _RequestTemplate:
         self._before_length = encoded[_SEQUENCE_AT + NUMBER.size : _DST_LEN_AT]
         self._before_network = encoded[_DST_LEN_AT + 1 : _DST_AT]
         self._after_network = encoded[_DST_AT + self._width :]
-        layout = f"=8s I 5s B 14s {self._width}s {len(self._after_network)}s"
-        self._pack = struct.Struct(layout).pack
+        to_length = f"={_SEQUENCE_AT}s I {len(self._before_length)}s B"
+        to_end = f"{len(self._before_network)}s {self._width}s {len(self._after_network)}s"
+        self._pack = struct.Struct(f"{to_length} {to_end}").pack
 
     def fits(self, request: RouteRequest) -> bool:
         """Whether the request is of this kind."""
