@@ -66,7 +66,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
         step.reason = getattr(task, "plan_note", "")
     try:
         method = _method_of(task, step.method)
-    except BaseException as error:  # noqa: BLE001  a property of the task raised: the step fails with that
+    except BaseException as error:  # noqa: BLE001  a property raised: the step fails with that
         method = partial(_raise, error)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {step.method}")

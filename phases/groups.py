@@ -103,7 +103,8 @@ class _ParallelRun:
             try:
                 self._start_threads()
                 self._ctx.clock.wait(self._all_have_ended)
-            except BaseException as error:  # noqa: BLE001  no thread is available, or it is KeyboardInterrupt
+            except BaseException as error:  # noqa: BLE001  raised at the end
+                # No thread could be started, or Ctrl-C came (under `execute`).
                 # No task may outlive the group: those that run are cancelled, and so is each of the
                 # others as soon as it is taken.
                 self._stop(error)
@@ -263,7 +264,10 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
     return wrapped(task, do)
 
 
-def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> FunctionTask[T | Skip]:  # noqa: FBT001  a sentence
+def when(
+    condition: bool | Callable[[Context], bool],  # noqa: FBT001  a sentence
+    task: Task[T],
+) -> FunctionTask[T | Skip]:
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
     is_false = Skip("its condition is false")
     if not callable(condition):

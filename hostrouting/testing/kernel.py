@@ -346,7 +346,7 @@ class FakeKernel(RouteBackend):
         if route.type not in PATHLESS:
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
-        if route.prefsrc is not None and not self._is_own(route.prefsrc, family):
+        if route.prefsrc is not None and not self._is_own(route.prefsrc):
             problem = f"preferred source {route.prefsrc} is not an address of this host"
             raise KernelError(errno.EINVAL, problem)
         accepted = route._replace(next_hops=tuple(next_hops))
@@ -379,7 +379,7 @@ class FakeKernel(RouteBackend):
     def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
         """The device of the gateway: that of the route by which Linux reaches it directly."""
         is_ipv6 = gateway.version == IPV6
-        if is_ipv6 and self._is_own(gateway, IPV6):
+        if is_ipv6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
         if is_ipv6 and gateway.is_link_local:
             if hop.dev is None:
@@ -415,8 +415,8 @@ class FakeKernel(RouteBackend):
                 covering += [route for route in routes if _may_reach_gateway(route, dev)]
         return covering
 
-    def _is_own(self, ip: IP, family: int) -> bool:
-        return ip.version == family and any(address.ip == ip for address in self._addresses)
+    def _is_own(self, ip: IP) -> bool:
+        return any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
         """Add the route behind those with its metric.

@@ -324,8 +324,8 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
-    if _has_read_only_field(route):
-        problem = "sources, a preference, an end and a nexthop object are only read"
+    problem = _why_not_sent(route)
+    if problem:
         raise KernelError(errno.ERANGE, problem)
     try:
         body = _packed_rtmsg(verb, route) + _packed_attributes(verb, route, index_of)
@@ -336,13 +336,20 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     return message(type_, flags, body)
 
 
-def _has_read_only_field(route: Route) -> bool:
-    return (
+def _why_not_sent(route: Route) -> str:
+    """What Linux would not see in the message, or misread; empty if there is nothing."""
+    is_as_read = (
         route.source is not None
         or route.preference != "medium"
         or route.expired is not None
         or route.nexthop_id is not None
     )
+    if is_as_read:
+        return "sources, a preference, an end and a nexthop object are only read"
+    family = route.prefix.family
+    if route.prefsrc is not None and route.prefsrc.version != family:
+        return f"the preferred source {route.prefsrc} is not an IPv{family} address"
+    return ""
 
 
 def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
@@ -471,8 +478,9 @@ class _RequestTemplate:
         self._before_length = encoded[_SEQUENCE_AT + NUMBER.size : _DST_LEN_AT]
         self._before_network = encoded[_DST_LEN_AT + 1 : _DST_AT]
         self._after_network = encoded[_DST_AT + self._width :]
-        layout = f"=8s I 5s B 14s {self._width}s {len(self._after_network)}s"
-        self._pack = struct.Struct(layout).pack
+        to_length = f"={_SEQUENCE_AT}s I {len(self._before_length)}s B"
+        to_end = f"{len(self._before_network)}s {self._width}s {len(self._after_network)}s"
+        self._pack = struct.Struct(f"{to_length} {to_end}").pack
 
     def fits(self, request: RouteRequest) -> bool:
         """Whether the request is of this kind."""
