@@ -210,7 +210,8 @@ def assert_it_starts_after_a_crash(system: System, pause: str, state: str, words
     crash_until(system, state)
 
     page = status(system)
-    assert f"  mode STRICT; the guard {words}\n    hostrouting: {GUARD}: ip monitor ended" in page
+    assert f"\n  mode STRICT; the guard {words}\n" in page
+    assert f"\n    hostrouting: {GUARD}: ip monitor ended\n" in page
     type_line(system, proposed(page, AGAIN))
     assert "the guard runs" in status(system, code=0)
     system.must("rm", override)

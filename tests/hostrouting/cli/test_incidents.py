@@ -562,7 +562,7 @@ def test_two_refused_units() -> None:
     both = "k3s.service and kubelet.service"
     assert page[0].startswith(f"ATTENTION: {both} were refused, and nothing holds them back now")
     applied = apply_installed(host).out
-    assert f"{both} were refused; nothing holds them back now, as root: " in applied
+    assert f"{both} were refused, and nothing holds them back now, as root: " in applied
 
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:

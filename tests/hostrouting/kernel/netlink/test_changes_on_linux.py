@@ -216,15 +216,9 @@ NOT_A_REQUEST = {
         TO_ONE._replace(metric=-1),
         "does not fit into a message",
     ),
-<<<<<<< HEAD
-    "a source of the other family": (
-        TO_ONE._replace(prefsrc=as_ip("fd00:99::4")),
-        "have different address families",
-=======
     "a source of the other family": (  # Linux would read its first bytes: 10.0.0.4
         TO_ONE._replace(prefsrc=as_ip("a00:4::")),
         "is not an IPv4 address",
->>>>>>> 755f50635ac56a36e03dbd122ccba6a6509088f0
     ),
     "a weight of 0": (
         TO_ONE._replace(next_hops=(NextHop("eth0", weight=0), NextHop("ib0"))),
