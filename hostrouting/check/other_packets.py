@@ -11,8 +11,10 @@ with the selectors to write into `intendedRules`. It replaces any doubt about th
 Nothing is expected of what a node forwards, unless `podCidrs` names the addresses of pods. Then the
 packets of this node's pods are judged like the host's own, with the source and the device that they
 have, if rules look at these. Such a packet can have a mark, too, and is one of the other packets
-then. In any case, a rule for the device of a CNI (`iif cni0`), or for several addresses where pods
-are, is known to select packets of pods: such an outcome is opaque if it would escape.
+then. Also without `podCidrs`, a rule for the device of a CNI (`iif cni0`), or for several addresses
+where pods are, is known to select packets of pods: such an outcome is opaque if it would escape.
+Only a rule by source that comes after one with `iif lo` is not known: without `podCidrs`, the
+engine lists what this host forwards as a whole there.
 """
 
 from __future__ import annotations
