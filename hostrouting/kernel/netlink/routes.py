@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import errno
 import struct
-from _socket import if_indextoname, if_nametoindex  # see netlink.socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from socket import if_indextoname, if_nametoindex
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.kernel.base import (

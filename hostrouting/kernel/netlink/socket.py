@@ -15,11 +15,9 @@ with a new socket.
 
 from __future__ import annotations
 
-# The part of `socket` that is written in C. The other part makes enums of its constants: to load it
-# takes a twentieth of the time of a whole check.
-import _socket as socket
 import errno
 import os
+import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -221,7 +221,7 @@ def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(number, "refused")
 
         with monkeypatch.context() as patch, raises(BackendError, kind, match="cannot use netlink"):
-            patch.setattr("_socket.socket", refused)
+            patch.setattr("socket.socket", refused)
             NetlinkBackend()
 
 
