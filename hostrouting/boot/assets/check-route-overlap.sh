@@ -1034,7 +1034,8 @@ function doubt_equal_routes(used,   d, r, all) {
     if (route_table[r] != route_table[used] || route_metric[r] != route_metric[used]) continue
     all = union(all, route_devices[r])
   }
-  if (all != route_devices[used]) doubtful = of_class(LEADING, all)
+  all = of_class(LEADING, all)
+  if (all != uplink) doubtful = all
 }
 # What the packets of a tunnel leave by may be meant. A tap is not a tunnel, but the network card of
 # a virtual machine, if no card has an address.
