@@ -135,7 +135,8 @@ def _words_of_ip(families: Collection[int]) -> Iterator[str]:
     for kind, words in _WORDS_OF_ERRORS.items():
         yield f"error {kind} {words}"
     yield f"selectors {' '.join(SELECTORS)}"
-    yield f"keep-destination {' '.join(sorted(KEEPS_DESTINATION)).replace('encap ', '')}"
+    encapsulations = [words.removeprefix("encap ") for words in sorted(KEEPS_DESTINATION)]
+    yield f"keep-destination {' '.join(encapsulations)}"
     for family in families:
         for prefix in EVERYWHERE[family]:
             if prefix.last:

@@ -33,7 +33,7 @@
 #
 # For example, 172.16.0.0/16 is expected, and its first half has a route by ib0. So there are two
 # places. For the first, Linux answers with that route, which escapes: ib0 is not the device of the
-# default route. The second, behind the end of that route, is fine. Of what the steps print:
+# default route. The second, behind the end of that route, is fine. The steps print, among others:
 #   list         1 default via 10.0.0.1 dev eth0 table 254 proto 3 scope 0
 #                1 172.16.0.0/17 dev ib0 table 254 proto 3 scope 253
 #   find_places  route get fibmatch 172.16.0.0 ipproto 17 # 4:ac100000
@@ -43,7 +43,7 @@
 #   judge        escape OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) routes via
 #                ib0 [172.16.0.0/17 dev ib0 proto boot scope link], expected eth0
 #                repair 172.16.0.0/16
-# Of that, the journal gets:
+# Then the journal gets:
 #   journal      OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.127.255) routes via
 #                ib0 [172.16.0.0/17 dev ib0 proto boot scope link], expected eth0
 #                ACTION: to see which routes repair this, or why none does, without a change:
@@ -75,7 +75,8 @@
 #   cidr 10.0.0.0/8 10.0.0.0 10.255.255.255
 #                                        an expected CIDR, and its ends
 #   service 10.96.0.0/12 10.96.0.0 10.111.255.255
-#                                        one from which services get their addresses
+#                                        addresses of services (routeOverlap.serviceCidrs); it is
+#                                        also an expected CIDR
 #   device eth0                          it is expected (routeOverlap.expectedDevs)
 #   allowed wg*                          such devices are allowed (routeOverlap.allowedDevs)
 #   intended fwmark 0x1                  a rule with these selectors may treat packets differently
@@ -92,9 +93,9 @@
 #
 # What is known of CNIs:
 #   cni kube-router network ipip tun-* ip6tnl tun-*
-#     Devices of this CNI: its name, their use, and kinds, each with a pattern for names, in which #
-#     is a digit. The use is what they lead to: other nodes (network), all pods of this node
-#     (bridge), or one (pod); or they are for marked packets (marked).
+#     Devices of this CNI, all of one use: pairs of a kind and a pattern for names, in which # is a
+#     digit. The use is what they lead to: other nodes (network), all pods of this node (bridge), or
+#     one (pod); or they are for marked packets (marked).
 #   serves Flannel bridge-plugin Calico
 #     The first CNI's devices can lead to pods of the others; "any" is each, and "bridge-plugin" the
 #     one that makes a plain bridge.
@@ -406,11 +407,9 @@ function read_setting(its_family,   i) {
     error[words_from(3)] = $2
     if ($2 != "no-route") refusing_types = refusing_types "|" $2
   }
-  for (i = 2; i <= NF; i++) {
-    if ($1 == "selectors") is_selector[$i]
-    if ($1 == "keep-destination") keeps_destination[$i]
-  }
-  for (i = 4; i < NF && $1 == "cni"; i += 2) {
+  if ($1 == "selectors") for (i = 2; i <= NF; i++) is_selector[$i]
+  if ($1 == "keep-destination") for (i = 2; i <= NF; i++) keeps_destination[$i]
+  if ($1 == "cni") for (i = 4; i < NF; i += 2) {
     row_cni[++rows] = $2
     row_use[rows] = $3
     row_kind[rows] = $i
@@ -555,15 +554,14 @@ function protocol_to_ask() {
 #                          has_some_default, behind_router; and route_type, route_prefix,
 #                          route_first, route_last, route_table, route_protocol, route_metric,
 #                          route_preference, route_unclear, route_devices, route_hops,
-#                          route_has_gateway, route_text (routes,
-#                          is_kept). Lists of their numbers: default_route (defaults), near (nears),
-#                          network (networks), refusal (refusals), for_others (routes_for_others)
+#                          route_has_gateway, route_text (routes, is_kept). Lists of their numbers:
+#                          default_route (defaults), near (nears), network (networks),
+#                          refusal (refusals), for_others (routes_for_others)
 #     addresses            address_dev, address_hex (addresses), numbered
 #     devices              class, kind_of, is_up; of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
 #                          cnis_of, runs, devices_of_cnis
 #     the lines themselves section, are_devices
-#   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_fixed,
-#     is_lacking
+#   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_fixed, is_lacking
 #   judge_leftovers: rival_of
 #   judge_refusals: answered, owner; cnis_inside, cnis_at_first, is_pod_inside
 #   judge_answers: grade, finding_at, reason_at, repairable; place, finding, reason, is_repairable,
@@ -767,8 +765,8 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# What tells the packets of the rule from plain ones: the selector by which the rule is judged, or
-# "else" if it is not one of these; "" if the rule is not about other packets.
+# By which selector of the rule its packets are judged (judge_others): "iif", "fwmark" or "from", or
+# "else" for any other. "" if they are plain packets, or all but those of one device ("not iif").
 function word_that_selects(   word, words) {
   for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
   if (!words) return "" # plain packets only
@@ -1024,8 +1022,9 @@ function expect_uplink(used) {
   expected = union(uplink, doubtful)
 }
 # Default routes of one metric may be by different devices, and so may be the routers that advertise
-# themselves: Linux lists these as one route. Which of the routes has the best preference (IPv6) is
-# left open here: it need not be the first in the list.
+# themselves: Linux lists these as one route. Any may be meant, also one that Linux does not use
+# (find_equal_routes). Which of them has the best preference (IPv6) is left open here: it need not
+# be the first in the list.
 function doubt_equal_routes(used,   d, r, all) {
   all = route_devices[used]
   if (route_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
@@ -1034,7 +1033,8 @@ function doubt_equal_routes(used,   d, r, all) {
     if (route_table[r] != route_table[used] || route_metric[r] != route_metric[used]) continue
     all = union(all, route_devices[r])
   }
-  if (all != route_devices[used]) doubtful = of_class(LEADING, all)
+  all = of_class(LEADING, all)
+  if (all != uplink) doubtful = all
 }
 # What the packets of a tunnel leave by may be meant. A tap is not a tunnel, but the network card of
 # a virtual machine, if no card has an address.
@@ -1402,8 +1402,8 @@ function is_last_for_its_packets() {
   if (prefix != "default" || is_inverted) return 0
   return action ~ REFUSES || (action == "lookup" && table in is_whole)
 }
-# Sets `selected_by`, and `sources`: the devices by which packets with the sources of the rule may
-# leave, or from which they come.
+# Says for which expected CIDRs the rule does not lead its packets right. `selected_by` is how it
+# selects them; if by their source, `sources` are the devices that have it (find_sources).
 function judge_rule(low, high,   c) {
   selected_by = word_that_selects()
   sources = NONE
@@ -1416,24 +1416,27 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Adds to `sources` the devices with an address in this block, and those of routes that lead into it
-# without a gateway or name a source in it. Then expected ones without an address count, too: for
-# these, Linux takes any. The block may be a part of the network of pods.
-function find_sources(block,   i, k, hex) {
+# Adds to `sources` the devices of this block: those with an address in it; those of routes to it,
+# unless it is a single address; and those of routes that name a source in it. If there are any,
+# packets by an expected device without an address can have such a source, too: Linux takes one of
+# another device.
+function find_sources(block,   i, hex) {
   read_prefix(block)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       sources = union(sources, "/" address_dev[i] "/")
-  for (i = 1; i <= nears && first != last; i++) {
-    k = near[i]
-    if (first <= route_first[k] && route_last[k] <= last) sources = union(sources, route_devices[k])
-    if (route_prefix[k] == "default" || !is_around(k, first, last)) continue
-    if (without(route_devices[k], devices_of_cnis) == NONE)
-      sources = union(sources, route_devices[k])
-  }
+  for (i = 1; i <= nears && first != last; i++)
+    if (leads_to_block(near[i], first, last)) sources = union(sources, route_devices[near[i]])
   for (hex in devices_from)
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
   if (sources != NONE) sources = union(sources, without(expected, numbered))
+}
+# Whether a route without a gateway leads to a part of the block; or to more than the block, if that
+# is the network of pods.
+function leads_to_block(r, low, high) {
+  if (low <= route_first[r] && route_last[r] <= high) return 1
+  if (route_prefix[r] == "default" || !is_around(r, low, high)) return 0
+  return without(route_devices[r], devices_of_cnis) == NONE # all are of CNIs
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
@@ -1459,17 +1462,18 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   return !narrowest_around || leads_right(narrowest_around)
 }
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
-function leads_right(r,   by_mark_or_iif, own, dev, i) {
-  by_mark_or_iif = selected_by ~ /^(fwmark|iif)$/
-  own = without(sources, devices_of_cnis "lo/")
+function leads_right(r,   own, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "throw") return 1 # to the next rule
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
   if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
+  own = without(sources, union(devices_of_cnis, "/lo/"))
   # TCP looks up again, with the source that Linux chose. If that is the address of an expected
   # device, a table for it hides the routes to pods, which are in table main.
   if (devices_of_cnis != NONE && without(own, expected) != own) return 0
   if (route_devices[r] == own) return 1 # where their addresses are
-  for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
+  by_mark_or_iif = selected_by ~ /^(fwmark|iif)$/
+  n = split(route_devices[r], dev, "/")
+  for (i = 2; i < n; i++)
     if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1
 }

@@ -19,10 +19,8 @@
 listed='
 function read_listed_setting(   i) {
   if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
-  for (i = 3; i <= NF; i++) {
-    if ($1 == "kind") class_of_kind[$i] = $2
-    if ($1 == "link-type") class_of_link_type[$i] = $2
-  }
+  if ($1 == "kind") for (i = 3; i <= NF; i++) class_of_kind[$i] = $2
+  if ($1 == "link-type") for (i = 3; i <= NF; i++) class_of_link_type[$i] = $2
 }
 function name_for(list, number) {
   return (list, number) in name_of ? name_of[list, number] : number

@@ -316,8 +316,8 @@ batch() { # COMMAND...
 # tabs between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
-# For example, 172.16.0.0/12 is configured. Ours is there, but by a gateway that is not that of the
-# default route any more; and 10.5.0.0/16 is no longer configured. Of what `ip` lists:
+# For example, 172.16.0.0/12 is configured, and the default route has another gateway than before.
+# 10.5.0.0/16 was configured, and is not any more. `ip` lists, among others:
 #   1 default via 10.0.0.1 dev eth0 table 254 proto 3 scope 0
 #   1 10.5.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 213 scope 0
 #   1 172.16.0.0/12 via 10.0.0.9 dev eth0 table 254 proto 213 scope 0
@@ -372,7 +372,8 @@ batch() { # COMMAND...
 #   optional  what may fail
 #
 # The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
-# sets none itself. Besides route, hop, part, first_part, last_part, at_key, count_at and fate:
+# sets none itself. Besides route (routes), hop, part (parts), first_part, last_part, at_key,
+# count_at and fate:
 #   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, wanted, named,
 #                    is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
 #                    class_of_link_type
@@ -380,7 +381,7 @@ batch() { # COMMAND...
 #                    is_held, has_devices, are_errors, is_torn, unread
 #   note_device      class, kind_of, is_up, has_card_port
 #   read_block       first, last
-#   read_routes      routes, parts, entries, default_route (defaults), seen, is_own, has_address
+#   read_routes      entries, default_route (defaults), seen, is_own, has_address
 #   find_doubt       doubtful, choice, remedy
 #   plan_wanted      best_by, last_seen, is_needed, is_added, existing_for, first_for,
 #                    shared_missing (shared)

@@ -422,6 +422,9 @@ a route by two next hops, of which only one has a gateway
 an equal default route by lo, which Linux does not use
   route append default dev lo
   undecided: UNDECIDED: this check does not judge route [default dev lo proto boot scope link] (by lo, so Linux may pass over it);
+an equal default route by a device that does not lead out
+  link add ifb7 type ifb; link set ifb7 up; route append default dev ifb7
+  ok
 the rule for VRFs before the one for table local
   rule add pref 1000 l3mdev; rule add pref 1001 l3mdev unreachable; rule add pref 32765 table local; rule del pref 0
   ok
@@ -456,7 +459,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 40
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 41
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

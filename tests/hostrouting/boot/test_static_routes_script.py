@@ -352,59 +352,81 @@ def assert_the_plan_was_carried_out(outcome: Outcome, oracle: RoutePlan) -> None
         assert not [route for route in differing if route.key not in uncertain]
 
 
-_OTHER_TYPES = [f"{kind} {{}}" for kind in ("unreachable", "blackhole", "prohibit", "throw")]
-_OTHER_TYPES += [f"{kind} {{}} dev eth0 table main" for kind in ("local", "broadcast")]
-_ETH0, _TWICE = "{} via 10.0.0.1 dev eth0", "nexthop dev wg0 nexthop dev wg0"
-_ETH0_6, _JOINED = (
-    "{} via fe80::1 dev eth0",
-    "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0",
-)
+VIA, VIA_6 = "{} via 10.0.0.1 dev eth0", "{} via fe80::1 dev eth0"
+TWICE = "nexthop dev wg0 nexthop dev wg0"
+JOINED = "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0"
+OTHER_TYPES = [
+    "unreachable {}",
+    "blackhole {}",
+    "prohibit {}",
+    "throw {}",
+    "local {} dev eth0 table main",
+    "broadcast {} dev eth0 table main",
+]
 NEARLY = {
-    _ETH0: [f"{_ETH0} {more}" for more in ("mtu 1400", "src 10.0.0.4", "scope site")]
-    + ["{} nhid 5", "{} encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0", *_OTHER_TYPES],
+    VIA: [
+        f"{VIA} mtu 1400",
+        f"{VIA} src 10.0.0.4",
+        f"{VIA} scope site",
+        "{} nhid 5",
+        "{} encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0",
+        *OTHER_TYPES,
+    ],
     "{} dev ib0": ["{} dev ib0 scope global", "{} dev ib0 scope host", "{} dev ib0 src 10.0.0.4"],
-    f"{{}} scope link {_TWICE}": [
-        f"{{}} {_TWICE}",
-        f"{{}} scope link {_TWICE} weight 2",
+    f"{{}} scope link {TWICE}": [
+        f"{{}} {TWICE}",
+        f"{{}} scope link {TWICE} weight 2",
         "{} dev wg0",
     ],
-    _ETH0_6: [f"{_ETH0_6} mtu 1400", *_OTHER_TYPES],
-    f"{{}} {_JOINED}": [f"{{}} mtu 1400 {_JOINED}", "{} via fe80::1 dev wg0"],
+    VIA_6: [f"{VIA_6} mtu 1400", *OTHER_TYPES],
+    f"{{}} {JOINED}": [f"{{}} mtu 1400 {JOINED}", "{} via fe80::1 dev wg0"],
 }
 """By a route like the default route of its device: routes that differ from it in one attribute."""
 
 
+def routes_of_another_program(
+    namespace: Namespace, ways: Sequence[str], *, wanted_way: str
+) -> list[StaticRoute]:
+    """Add a route for each of these ways; the configured routes in their places, which take the
+    wanted way from the default route.
+    """
+    furnish(namespace, then=["nexthop add id 5 via 10.0.0.1 dev eth0"])
+    default, block = "default", "172.{}.0.0/16"
+    if "::" in wanted_way:
+        default, block = "::/0", "fd00:{}::/48"
+    namespace.batch([f"route add table 100 {wanted_way.format(default)}"])
+    places = [block.format(number) for number in range(16, 16 + len(ways))]
+    for place, way in zip(places, ways, strict=True):
+        namespace.batch([f"route add {way.format(place)}"])
+    *_, dev = wanted_way.split()
+    return [static(place, dev=dev) for place in places]
+
+
 @pytest.mark.parametrize("tree", TREES, ids=str)
-def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
+@pytest.mark.parametrize("way", NEARLY)
+def test_the_wanted_route_of_another_program(tmp_path: Path, way: str, tree: Path) -> None:
+    """It is right, for Python as well: whoever added it, nothing is done."""
+    with private_namespace() as namespace:
+        wanted = routes_of_another_program(namespace, [way], wanted_way=way)
+        plan = plan_of(wanted, state_of(namespace))
+        ran = Ran(namespace, wanted, tmp_path, tree=tree)
+    assert {step.action for step in plan.steps} == {"keep"}  # in IPv6, for each next hop
+    assert (ran.status, ran.lines, ran.changes) == (0, [], [])
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+@pytest.mark.parametrize("way", NEARLY)
+def test_nearly_the_wanted_route(tmp_path: Path, way: str, tree: Path) -> None:
     """Another program's route that differs in its scope, type or any attribute is a conflict, for
     Python as well.
     """
-    same: list[StaticRoute] = []
-    held: list[StaticRoute] = []
+    named: list[str] = []
     with private_namespace() as namespace:
-        furnish(namespace)
-        namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
-        for table, (exact, others) in enumerate(NEARLY.items(), start=100):
-            is_ipv6 = "::" in exact
-            default = exact.format("::/0" if is_ipv6 else "default")
-            namespace.batch([f"route add table {table} {default}"])
-            dev = exact.rpartition(" ")[2]
-            for number, way in enumerate([exact, *others]):
-                place = f"fd00:{table}:{number}::/48" if is_ipv6 else f"{table}.{number}.0.0/16"
-                namespace.batch([f"route add {way.format(place)}"])
-                wanted = same if way == exact else held
-                wanted.append(static(place, dev=dev))
-
-        plan = plan_of([*same, *held], state_of(namespace))
-        named: list[str] = []
-        for first in range(0, len(held), 9):  # the script names so many
-            ran = Ran(namespace, held[first : first + 9], tmp_path, tree=tree)
-            named += re.findall(r"ROUTE-CONFLICT: (\S+)", "\n".join(ran.lines))
-        ran = Ran(namespace, same, tmp_path, tree=tree)
-
-    assert (ran.lines, ran.changes) == ([], [])
-    conflicts = [str(route.destination) for route in held]
-    assert named == conflicts
-    assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
-    kept = [step.route.prefix for step in plan.steps if step.action == "keep"]
-    assert set(kept) == {route.key.prefix for route in same}
+        wanted = routes_of_another_program(namespace, NEARLY[way], wanted_way=way)
+        plan = plan_of(wanted, state_of(namespace))
+        for first in range(0, len(wanted), 9):  # the script names so many
+            ran = Ran(namespace, wanted[first : first + 9], tmp_path, tree=tree)
+            named += re.findall("ROUTE-CONFLICT: (\\S+)", ran.said)
+    places = [str(route.destination) for route in wanted]
+    assert [str(step.route.prefix) for step in plan.conflicts] == places
+    assert named == places
