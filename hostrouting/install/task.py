@@ -208,6 +208,8 @@ class InstallTask(ABC, Generic[R]):
         """Before the first change: say what has to be known, and keep what undo needs."""
         _warn(ctx, planned.plan)
         if not planned.plan.is_empty:
+            # Even if the run fails and deletes none of these routes, its undo would: it is a run of
+            # a configuration that does not have them either.
             changes = planned.plan.routes.changes
             deleted = [change.route for change in changes if change.action == "delete"]
             self._keep_for_undo(ctx, planned.wanted, deleted)
