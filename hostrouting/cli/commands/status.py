@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
     report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), _lines(status, unit), report)
+    return Answer(status.code, _document(status), _lines(status), report)
 
 
 def _document(status: Status) -> dict[str, object]:
@@ -113,7 +113,7 @@ def _document(status: Status) -> dict[str, object]:
     }
 
 
-def _lines(status: Status, unit: str | None) -> Iterator[str]:
+def _lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
     in_headline = _headline_finding(status)
     yield _headline(status)
@@ -126,8 +126,8 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     yield from _protection_lines(status)
     if in_headline is not None and not status.command:
         yield from way_lines(in_headline.remedy)
-    if unit is not None:
-        yield from _of_one_unit(unit, status)
+    if status.unit is not None:
+        yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
     yield from plan_lines(_plan_of_page(status, in_headline))
     yield from _verdict_lines(status)
