@@ -129,6 +129,7 @@ def _lines(status: Status) -> Iterator[str]:
     if status.unit is not None:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
+    yield from _mode_and_guard_lines(status)
     yield from plan_lines(_plan_of_page(status, in_headline))
     yield from _verdict_lines(status)
     if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
@@ -274,6 +275,10 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, f"systemctl restart {state.unit}")
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
+
+
+def _mode_and_guard_lines(status: Status) -> Iterator[str]:
+    """The mode, and the guard with what it has logged as errors; what the last check has found."""
     known: list[str] = []
     if status.mode:
         known.append(f"mode {status.mode}")
