@@ -166,23 +166,18 @@ def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
 
 
 def _reason_to_open(files: Files, entry: Entry) -> str:
-    """The reason in the file that opens the gate; empty if gate.sh does not accept the file."""
-    if not _is_readable_text_of_root(entry):
+    """The reason in the file that opens the gate. Empty if gate.sh does not accept the file: it has
+    to be a file of root that root can read, only root can write, and nobody can execute.
+    """
+    is_readable = bool(entry.mode & 0o400)
+    has_more = bool(entry.mode & ~0o644)
+    if entry.kind != "file" or not entry.is_trusted or not is_readable or has_more:
         return ""
     try:
         text = files.read(HostLayout.opening_path) or ""
     except HostError:
         return "why is written in it, and only root can read that"
     return text.partition("\n")[0].strip()
-
-
-def _is_readable_text_of_root(entry: Entry) -> bool:
-    """Whether this is a file of root that root can read, only root can write, and nobody can
-    execute.
-    """
-    is_readable = bool(entry.mode & 0o400)
-    has_more = bool(entry.mode & ~0o644)
-    return entry.kind == "file" and entry.is_trusted and is_readable and not has_more
 
 
 def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:

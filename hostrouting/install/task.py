@@ -211,9 +211,7 @@ class InstallTask(ABC, Generic[R]):
         if not planned.plan.is_empty:
             # Even if the run fails and deletes none of these routes, its undo would: it is a run of
             # a configuration that does not have them either.
-            changes = planned.plan.routes.changes
-            deleted = [change.route for change in changes if change.action == "delete"]
-            self._keep_for_undo(ctx, planned.wanted, deleted)
+            self._keep_for_undo(ctx, planned.wanted, planned.plan.deleted_routes)
 
     def _start_guard(self, ctx: phases.Context, plan: Plan) -> object:
         """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
