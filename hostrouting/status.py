@@ -7,7 +7,7 @@ cannot be used, hide no other part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -32,13 +32,11 @@ from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Mapping
 
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
     from hostrouting.routes.plan import Step
-
-T = TypeVar("T")
 
 State: TypeAlias = Literal[
     "nothing", "broken", "unanswered", "conflict", "not-configured", "failing", "escaping",
@@ -75,6 +73,8 @@ class Status:
     """What the host has answered."""
 
     state: State = "nothing"
+    unit: str | None = None
+    """The unit that was asked about; None for all."""
     config: HostRoutingConfig | None = None
     """What config.json says, if that is known."""
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
@@ -200,95 +200,119 @@ class Status:
 
 def find_status(host: Host, unit: str | None = None) -> Status:
     """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
-    unanswered: list[HostRoutingError] = []
-
-    def ask(question: Callable[[], T], otherwise: T) -> T:
-        try:
-            return question()
-        except HostRoutingError as error:
-            unanswered.append(error)
-            return otherwise
-
-    no_faults: tuple[Finding, ...] = ()
-    config: HostRoutingConfig | None = ask(lambda: read_installed(host), None)
-    if config == HostRoutingConfig():
-        faults = ask(lambda: _typed_routes(host), no_faults)
-        return Status(faults=faults, unanswered=tuple(unanswered))
-
-    enforced = ask(lambda: read_enforced(host.files), HostRoutingConfig())
-    plan: Plan | None = None
-    if config is None:
-        state: State = "broken"
-        gated = gated_on_disk(host.files)
-        plan = ask(lambda: _restoring(host, enforced), None)
-        faults = ask(lambda: judge_gates(host, gated).findings, no_faults)
-    else:
-        plan = ask(lambda: _plan_of(host, config), None)
-        state = _state_of(plan)
-        gated = gated_units(config)
-        faults = ask(lambda: find_faults(host, config), no_faults)
-    check = ask(lambda: _check_of(host, config or enforced), None)
-    no_guard: tuple[Guard, tuple[str, ...]] = ("", ())
-    lacks_routes = plan is not None and bool(plan.routes.changes)
-    guard, guard_errors = ask(lambda: _guard_of(host, lacks_routes=lacks_routes), no_guard)
-    no_units: tuple[UnitState, ...] = ()
-    in_gate = tuple(dict.fromkeys((*gated, *gated_on_disk(host.files))))
-    units = ask(lambda: _units_of(host, in_gate, only=unit), no_units)
-    no_answer: Asked = ""
-    asked = no_answer
-    if unit is not None and unit not in gated:
-        asked = ask(lambda: _asked_of(host, unit, in_gate, units), no_answer)
-    return Status(
-        state=state,
-        config=config,
-        enforced=enforced,
-        plan=plan or Plan(),
-        check=check,
-        faults=faults,
-        units=units,
-        asked=asked,
-        guard=guard,
-        guard_errors=guard_errors,
-        last_check=ask(lambda: _last_check(host), ""),
-        unanswered=tuple(unanswered),
+    status = _ask(host, Status("broken", unit=unit), _with_config)
+    if status.state == "nothing":
+        return _ask(host, status, _with_typed_routes)
+    return _ask(
+        host,
+        status,
+        _with_scripts,
+        _with_plan,
+        _with_faults,
+        _with_check,
+        _with_guard,
+        _with_units,
+        _with_answer_about_unit,
+        _with_last_check,
     )
 
 
-def _typed_routes(host: Host) -> tuple[Finding, ...]:
-    """That routes of ours were typed; an image has no routes."""
+def _ask(host: Host, status: Status, *questions: Callable[[Host, Status], Status]) -> Status:
+    """The status with the answer to each question. A part of the host that does not answer leaves
+    what the status has already, which is the default of most fields.
+    """
+    for question in questions:
+        try:
+            status = question(host, status)
+        except HostRoutingError as error:
+            status = attrs.evolve(status, unanswered=(*status.unanswered, error))
+    return status
+
+
+def _with_config(host: Host, status: Status) -> Status:
+    """The status with what config.json says, and not yet whether the host matches that."""
+    config = read_installed(host)
+    if config == HostRoutingConfig():
+        return attrs.evolve(status, state="nothing")
+    return attrs.evolve(status, state="unanswered", config=config)
+
+
+def _with_typed_routes(host: Host, status: Status) -> Status:
+    """The status with the routes of ours that were typed; an image has no routes."""
     if host.backend is None:
-        return ()
-    return tuple(find_typed(take_snapshot(host)))
+        return status
+    return attrs.evolve(status, faults=tuple(find_typed(take_snapshot(host))))
 
 
-def _check_of(host: Host, config: HostRoutingConfig) -> HostCheck | None:
+def _with_scripts(host: Host, status: Status) -> Status:
+    return attrs.evolve(status, enforced=read_enforced(host.files))
+
+
+def _with_plan(host: Host, status: Status) -> Status:
+    """The status with what apply would do, and how the host compares with its configuration."""
+    if status.config is None:
+        return attrs.evolve(status, plan=_restoring(host, status.enforced))
+    plan = _plan_of(host, status.config)
+    return attrs.evolve(status, state=_state_of(plan), plan=plan)
+
+
+def _with_faults(host: Host, status: Status) -> Status:
+    if status.config is None:
+        faults = judge_gates(host, _gated(host, status)).findings
+    else:
+        faults = find_faults(host, status.config)
+    return attrs.evolve(status, faults=faults)
+
+
+def _with_check(host: Host, status: Status) -> Status:
+    config = status.config or status.enforced
     if not config.route_overlap.cidrs:
-        return None
-    return check_host(config, host)
+        return status
+    return attrs.evolve(status, check=check_host(config, host))
 
 
-def _units_of(host: Host, gated: Iterable[str], *, only: str | None) -> tuple[UnitState, ...]:
-    """The gated units; with `only`, this one."""
+def _gated(host: Host, status: Status) -> tuple[str, ...]:
+    """The units that config.json gates; if it cannot be used, those that have a drop-in."""
+    if status.config is None:
+        return gated_on_disk(host.files)
+    return gated_units(status.config)
+
+
+def _in_gate(host: Host, status: Status) -> tuple[str, ...]:
+    """The units that have to pass the gate: also those that only a drop-in still gates."""
+    return tuple(dict.fromkeys((*_gated(host, status), *gated_on_disk(host.files))))
+
+
+def _with_units(host: Host, status: Status) -> Status:
+    """The status with the gated units, or with the one that was asked about."""
     manager = host.running_manager
     if manager is None:
-        return ()
-    states = unit_states(manager, gated)
-    return tuple(state for state in states if only in {None, state.unit, template_of(state.unit)})
+        return status
+    only = status.unit
+    states = unit_states(manager, _in_gate(host, status))
+    units = tuple(each for each in states if only in {None, each.unit, template_of(each.unit)})
+    return attrs.evolve(status, units=units)
 
 
-def _asked_of(
-    host: Host, unit: str, in_gate: Collection[str], units: Collection[UnitState]
-) -> Asked:
+def _with_answer_about_unit(host: Host, status: Status) -> Status:
+    """The status with what the unit is that was asked about, if config.json does not gate it."""
+    if status.unit is None or status.unit in _gated(host, status):
+        return status
+    return attrs.evolve(status, asked=_asked_of(host, status.unit, status))
+
+
+def _asked_of(host: Host, unit: str, status: Status) -> Asked:
     """What this unit is, which config.json does not gate."""
     manager = host.running_manager
     if manager is None:
         return ""
     if unit == HostLayout.guard_unit:
         return "guard"
+    in_gate = _in_gate(host, status)
     if unit in in_gate:
         return "gated-by-drop-in"
     if template_of(unit) in in_gate:
-        return "" if units else "not-loaded"
+        return "" if status.units else "not-loaded"
     [properties] = manager.show(("LoadState",), plain_instance(unit))
     return "unknown" if properties["LoadState"] == "not-found" else "not-gated"
 
@@ -320,10 +344,8 @@ def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
     return Plan(routes=RoutePlan(routes.changes))
 
 
-def _state_of(plan: Plan | None) -> State:
-    """How the host compares with its configuration, if that can be used."""
-    if plan is None:
-        return "unanswered"
+def _state_of(plan: Plan) -> State:
+    """How the host compares with its configuration, of which this is the plan."""
     if plan.routes.conflicts:
         return "conflict"
     if plan.routes.waiting:
@@ -340,33 +362,42 @@ def _state_of(plan: Plan | None) -> State:
     return "escaping"
 
 
-def _last_check(host: Host) -> str:
-    """The first line of the marker, which says most of it."""
+def _with_last_check(host: Host, status: Status) -> Status:
+    """The status with the first line of the marker, which says most of it."""
     for path in HostLayout.markers:
         text = host.files.read(path)
         if text:
-            return text.partition("\n")[0]
-    return ""
+            return attrs.evolve(status, last_check=text.partition("\n")[0])
+    return status
 
 
-def _guard_of(host: Host, *, lacks_routes: bool) -> tuple[Guard, tuple[str, ...]]:
-    """How the guard is, and what it has logged if it has failed, or should have set routes."""
+def _with_guard(host: Host, status: Status) -> Status:
+    """The status with how the guard is, and what it has logged if it has failed, or should have set
+    routes.
+    """
     manager = host.running_manager
     if manager is None:
-        return "", ()
+        return status
     if host.files.look(HostLayout.guard_path) is None:
-        return "is not enabled", ()
+        return attrs.evolve(status, guard="is not enabled")
     names = ("ActiveState", "SubState", "LoadState", "ExecMainStartTimestamp")
     [properties] = manager.show(names, HostLayout.guard_unit)
-    began = properties["ExecMainStartTimestamp"]
-    if properties["ActiveState"] == "active" and lacks_routes:
-        return "runs", manager.errors_of(HostLayout.guard_unit, began)
+    guard = _guard_of(properties)
+    errors: tuple[str, ...] = ()
+    lacks_routes = guard == "runs" and bool(status.plan.routes.changes)
+    if lacks_routes or guard in {"is being restarted", "has failed"}:
+        errors = manager.errors_of(HostLayout.guard_unit, properties["ExecMainStartTimestamp"])
+    return attrs.evolve(status, guard=guard, guard_errors=errors)
+
+
+def _guard_of(properties: Mapping[str, str]) -> Guard:
+    """How the guard is, by what systemd says of it."""
     if properties["ActiveState"] == "active":
-        return "runs", ()
+        return "runs"
     if properties["LoadState"] == "masked":
-        return "is masked", ()
+        return "is masked"
     if properties["SubState"] in {"auto-restart", "auto-restart-queued"}:
-        return "is being restarted", manager.errors_of(HostLayout.guard_unit, began)
+        return "is being restarted"
     if properties["ActiveState"] == "failed":
-        return "has failed", manager.errors_of(HostLayout.guard_unit, began)
-    return "does not run", ()
+        return "has failed"
+    return "does not run"

@@ -79,7 +79,8 @@ def test_shown_commands(name: str) -> None:
     for typed in re.findall(
         r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE
     ):
-        make_parser().parse_args(typed.split())
+        words = typed.split()
+        make_parser(words).parse_args(words)
 
 
 def test_the_first_answer() -> None:

@@ -76,7 +76,7 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
     path = file.path
     entry = files.look(path)
     if entry is None:
-        if not path.endswith(f"/{DROP_IN}"):  # what its absence means for its unit is said there
+        if not path.endswith(f"/{DROP_IN}"):  # `unit_gates` says what a unit does without its own
             yield _unusable(path, "is missing", stopped, AGAIN)
         return
     if entry.kind not in {"file", "link"}:

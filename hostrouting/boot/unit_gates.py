@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
@@ -130,9 +129,7 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
-    """What opens the gates of all units: that no systemd runs, or a file by which an administrator
-    has opened them. The conditions for this file are those of gate.sh.
-    """
+    """What opens the gates of all units: that no systemd runs, or the file of an administrator."""
     if not units:
         return
     if host.running_manager is None:
@@ -142,15 +139,19 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         )
         remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
+    if host.files.look(HostLayout.gate_path):  # which reads the file
+        yield from _find_opening(host.files, units)
+
+
+def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
+    """The file by which an administrator has opened the gates of these units, or why gate.sh
+    ignores it.
+    """
     path = HostLayout.opening_path
-    entry = host.files.look(path)
-    if entry is None or not host.files.look(HostLayout.gate_path):  # gate.sh reads the file
+    entry = files.look(path)
+    if entry is None:
         return
-    reason = ""
-    if _is_readable_text_of_root(entry):
-        reason = "why is written in it, and only root can read that"
-        with suppress(HostError):
-            reason = (host.files.read(path) or "").partition("\n")[0].strip()
+    reason = _reason_to_open(files, entry)
     if reason:
         sentence = f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}"
         remedy = Remedy("to end this", f"rm {path}")
@@ -164,13 +165,19 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     yield Finding("file", "warning", sentence, path, remedy)
 
 
-def _is_readable_text_of_root(entry: Entry) -> bool:
-    """Whether this is a file of root that root can read, only root can write, and nobody can
-    execute.
+def _reason_to_open(files: Files, entry: Entry) -> str:
+    """The reason in the file that opens the gate. Empty if gate.sh does not accept the file: it has
+    to be a file of root that root can read, only root can write, and nobody can execute.
     """
     is_readable = bool(entry.mode & 0o400)
     has_more = bool(entry.mode & ~0o644)
-    return entry.kind == "file" and entry.is_trusted and is_readable and not has_more
+    if entry.kind != "file" or not entry.is_trusted or not is_readable or has_more:
+        return ""
+    try:
+        text = files.read(HostLayout.opening_path) or ""
+    except HostError:
+        return "why is written in it, and only root can read that"
+    return text.partition("\n")[0].strip()
 
 
 def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:

@@ -79,7 +79,7 @@ def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     for unit in units:
         for properties in manager.show(_PROPERTIES, loaded_pattern(unit)):
             is_asked_for = is_template(unit) and properties["Id"] == plain_instance(unit)
-            if not is_asked_for:  # by `health`, which has made systemd load it
+            if not is_asked_for:  # by `unit_gates`, which has made systemd load it
                 yield _state_of(manager, properties)
 
 

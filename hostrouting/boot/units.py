@@ -1,7 +1,7 @@
 """The texts of the units, and of the drop-ins for other units and programs.
 
 This module contains constants. `scripts` makes the scripts that the units run, `files` says which
-units a configuration needs, and `health` says whether systemd obeys them.
+units a configuration needs, and `unit_gates` says whether systemd obeys them.
 
 No unit here depends on a gated unit, nor the other way round, so starting or stopping one of them
 never touches a running unit. A oneshot does not remain active when it is done, so every start runs

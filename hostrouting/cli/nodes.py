@@ -11,12 +11,7 @@ from signal import SIG_IGN, SIGINT, signal
 from hostrouting.cli.output import Answer
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fleet import (
-    NO_VERDICT,
-    NodeGroup,
-    check_snapshots,
-    group_nodes,
-)
+from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, group_nodes
 from hostrouting.text import counted, spoken
 
 _MOST = 6  # names of nodes with one problem

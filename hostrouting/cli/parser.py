@@ -168,15 +168,11 @@ _COMMON: dict[str, Any] = {
 }
 
 
-def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser for these words; without words, of all commands with their arguments."""
+def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser for these words."""
     parser = argparse.ArgumentParser(prog="hostrouting", description=SUMMARY, **_COMMON)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)
-    if words is None:
-        for name in COMMANDS:
-            _add_command(commands, name, ())
-        return parser
     if words and words[0] in COMMANDS:
         # No other command can follow, and they are not listed: a parser for each of them would
         # take as long as the check of a small host.

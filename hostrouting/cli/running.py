@@ -127,10 +127,12 @@ class Run(NamedTuple):
 
 @contextmanager
 def told_anyway(run: Run) -> Iterator[None]:
-    """If the answer about the run fails in this block, its changes are on standard error."""
+    """If the block, which makes the answer about the run, fails, then what the run has changed is
+    on standard error: the host may not answer any more, or this is a bug.
+    """
     try:
         yield
-    except Exception:
+    except Exception:  # whatever it is: nothing else says what was changed
         say("\n".join(run.lines("the answer is not complete, see below")))
         raise
 

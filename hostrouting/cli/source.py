@@ -66,7 +66,7 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
     if is_elsewhere or not host.may_have_ours:
         return HostRoutingConfig()
-    from hostrouting.install.installed import read_installed  # noqa: PLC0415  most hosts that are checked have none
+    from hostrouting.install.installed import read_installed  # noqa: PLC0415  see Host.may_have_ours
 
     return read_installed(host)
 
@@ -82,7 +82,7 @@ def find_config_or_warn(
     except (ConfigError, HostError) as error:
         if arguments.config is not None:
             raise
-        from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
+        from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
 
         [finding] = error.findings
         cidrs = getattr(arguments, "cidrs", None)

@@ -15,12 +15,7 @@ from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
-from hostrouting.install.typed_commands import (
-    GUARD_IS_MASKED,
-    TO_KEEP,
-    repair_pipeline,
-    with_typed_options,
-)
+from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import counted, spoken
@@ -86,14 +81,8 @@ class HostCheck(NamedTuple):
             findings += find_networkd(config, host.files)
         if managed is None:
             findings += find_typed(snapshot, repair_options)
-        elif managed.is_readable:  # else the file comes first
-            from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
-
-            findings += find_by_hand(config, now=report, pipeline=pipeline)
-            if managed.is_guard_masked:
-                findings.append(GUARD_IS_MASKED)
-            for finding in managed.unconfigured:
-                findings.append(finding._replace(remedy=Remedy(TO_KEEP, pipeline)))
+        else:
+            findings += managed.findings(config, report, pipeline)
         prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
             host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
@@ -150,7 +139,7 @@ def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     """What is installed on this host, for a repair of this configuration; None if nothing is."""
     if not host.may_have_ours:
         return None
-    from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
+    from hostrouting.install.managed import find_managed  # noqa: PLC0415  see Host.may_have_ours
 
     return find_managed(host, config, snapshot)
 

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.boot.unit_states import is_masked_unit
-from hostrouting.check.proposal import propose_configuration
+from hostrouting.check.proposal import find_by_hand, propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.losses import find_losses
+from hostrouting.install.typed_commands import GUARD_IS_MASKED, TO_KEEP
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.check.results import CheckReport
     from hostrouting.errors import Fault
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Snapshot
 
@@ -49,6 +53,20 @@ class Managed(NamedTuple):
     def needs_consent(self) -> bool:
         """Whether `apply` would refuse the repair, unless the removal is allowed."""
         return bool(self.losses) or not self.is_readable
+
+    def findings(
+        self, config: HostRoutingConfig, now: CheckReport, pipeline: str
+    ) -> Iterator[Finding]:
+        """What the next boot undoes, or what hinders the repair, which this line makes. Nothing
+        while the installed configuration cannot be read: that has to be repaired first.
+        """
+        if not self.is_readable:
+            return
+        yield from find_by_hand(config, now=now, pipeline=pipeline)
+        if self.is_guard_masked:
+            yield GUARD_IS_MASKED
+        for finding in self.unconfigured:
+            yield finding._replace(remedy=Remedy(TO_KEEP, pipeline))
 
 
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:

@@ -148,10 +148,8 @@ def _keeps_routes(files: Files) -> bool:
     """
     for folder in _NETWORKD_FOLDERS:
         drop_ins = f"{folder}/networkd.conf.d"
-        for path in (
-            f"{folder}/networkd.conf",
-            *(f"{drop_ins}/{name}" for name in files.names(drop_ins)),
-        ):
-            if _KEEPS_ROUTES.search(files.read(path) or ""):
-                return True
+        paths = [f"{drop_ins}/{name}" for name in files.names(drop_ins)]
+        paths.append(f"{folder}/networkd.conf")
+        if any(_KEEPS_ROUTES.search(files.read(path) or "") for path in paths):
+            return True
     return False

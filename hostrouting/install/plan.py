@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.errors import Fault
     from hostrouting.host.effects import Operation
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
@@ -100,11 +101,11 @@ class Plan:
         return "; ".join(first_of([str(failure) for failure in self.failures]))
 
     @property
-    def deletes_routes(self) -> bool:
-        """Whether a route goes. A deletion never waits: what is missing is missing for a route that
+    def deleted_routes(self) -> list[Route]:
+        """The routes that go. A deletion never waits: what is missing is missing for a route that
         has to be added.
         """
-        return any(step.action == "delete" for step in self.routes.changes)
+        return [step.route for step in self.routes.changes if step.action == "delete"]
 
     def with_part(self, part: Plan) -> Plan:
         """The same with what one more task would do to the kernel. Only one task has routes."""

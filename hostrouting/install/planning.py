@@ -57,7 +57,7 @@ def make_plan(
     if allow_removal:
         return plan
     plan = plan.with_losses(_find_losses(host, wanted))
-    if wanted.config.route_overlap.is_strict and plan.deletes_routes:
+    if wanted.config.route_overlap.is_strict and plan.deleted_routes:
         plan = plan.with_findings(_find_needed_routes(wanted, plan, read_snapshot()))
     return plan
 
@@ -121,11 +121,10 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
     """
     cidrs = [Prefix.of(cidr) for cidr in wanted.config.route_overlap.cidrs]
     typed: list[str] = []
-    for step in plan.routes.changes:
-        prefix = step.route.prefix
-        is_typed = step.action == "delete" and step.route.key not in wanted.former_keys
-        if is_typed and any(map(prefix.overlaps, cidrs)):
-            typed.append(str(prefix))
+    for route in plan.deleted_routes:
+        is_typed = route.key not in wanted.former_keys
+        if is_typed and any(map(route.prefix.overlaps, cidrs)):
+            typed.append(str(route.prefix))
     if not typed:
         return
     sentence = (

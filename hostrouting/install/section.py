@@ -13,12 +13,12 @@ import phases
 from hostrouting.errors import NotReady
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.installed import read_installed
-from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.install.wanted import Wanted
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.install.plan import Plan
     from hostrouting.model.snapshot import Snapshot
 
 
@@ -43,12 +43,12 @@ class SectionTask(InstallTask[Effects]):
     work first.
     """
 
-    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:  # noqa: ARG002  for those that have work
-        """What would be done to the kernel: nothing, unless the task says otherwise.
+    @abstractmethod
+    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
+        """What would be done to the kernel.
 
         All parts of a run get the same snapshot, which is read when the first of them needs it.
         """
-        return Plan()
 
     @abstractmethod
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:

@@ -4,7 +4,7 @@ they fail does not end the work of the tasks.
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import phases
 from hostrouting.errors import HostRoutingError
@@ -42,8 +42,9 @@ def raise_failure(outcome: object, result: object, ctx: phases.Context) -> None:
             raise outcome
 
 
-def raise_failures(outcome: object, error: BaseException, ctx: phases.Context) -> NoReturn:
-    """Raise the error of the tasks, and with it the failure of such a step, if that is its outcome.
+def raise_both(outcome: object, error: BaseException, ctx: phases.Context) -> None:
+    """Raise the failure of such a step, if that is its outcome, together with the error of the
+    tasks.
 
     If the error is one of ours, as in a task about one section, it is raised as it is. For example,
     a route conflicts: the caller gets that RouteConflict, and the report has both failures.
@@ -52,4 +53,3 @@ def raise_failures(outcome: object, error: BaseException, ctx: phases.Context) -
         if isinstance(error, HostRoutingError) and ctx.step is not None:
             ctx.step.failures = (*outcome.failures, *ctx.step.failures)
         raise_together([outcome, error])
-    raise error

@@ -33,7 +33,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.planning import make_plan, require_possible, snapshot_reader
-from hostrouting.install.steps import never_left_out, raise_failure, raise_failures, run_to_the_end
+from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.undo import Before, Undo
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.text import spoken
@@ -161,8 +161,9 @@ class InstallTask(ABC, Generic[R]):
         effects = progress + effects_of(guard)
         try:
             result = self.carry_out_parts(ctx, progress.wanted, effects)
-        except BaseException as error:  # noqa: BLE001  it is raised
-            raise_failures(guard, error, ctx)
+        except BaseException as error:  # also Cancelled, beside which a failure has to be raised
+            raise_both(guard, error, ctx)
+            raise
         raise_failure(guard, result, ctx)
         return result
 
@@ -208,9 +209,9 @@ class InstallTask(ABC, Generic[R]):
         """Before the first change: say what has to be known, and keep what undo needs."""
         _warn(ctx, planned.plan)
         if not planned.plan.is_empty:
-            changes = planned.plan.routes.changes
-            deleted = [change.route for change in changes if change.action == "delete"]
-            self._keep_for_undo(ctx, planned.wanted, deleted)
+            # Even if the run fails and deletes none of these routes, its undo would: it is a run of
+            # a configuration that does not have them either.
+            self._keep_for_undo(ctx, planned.wanted, planned.plan.deleted_routes)
 
     def _start_guard(self, ctx: phases.Context, plan: Plan) -> object:
         """Start the guard if the plan says so, as a step of the run; its result or failure. A guard

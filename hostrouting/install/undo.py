@@ -17,7 +17,7 @@ import phases
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.steps import never_left_out, raise_failure, raise_failures, run_to_the_end
+from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.wanted import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
@@ -86,13 +86,16 @@ class Undo:
         ctx = never_left_out(ctx)
         try:
             result = self.task.do_wanted(ctx, self.read_wanted)
-        except BaseException as error:  # noqa: BLE001  it is raised
-            raise_failures(self._restore_routes(ctx), error, ctx)
+        except BaseException as error:  # also Cancelled: the routes have to be added all the same
+            raise_both(self._restore_routes(ctx), error, ctx)
+            raise
         restored = self._restore_routes(ctx)
         raise_failure(restored, result, ctx)
         if isinstance(result, Effects):
             return effects_of(restored) + result
-        return restored if effects_of(restored).changed else result
+        if effects_of(restored).changed:
+            return restored
+        return result
 
     def read_wanted(self) -> Wanted:
         """What the task wants. HostError if another run has installed something else since."""

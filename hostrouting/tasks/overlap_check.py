@@ -4,7 +4,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -18,6 +18,7 @@ from hostrouting.finding import SEVERITIES, WRONG, Finding
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.plan import Plan
 from hostrouting.install.section import SectionTask
 from hostrouting.install.task import own_constructor
 from hostrouting.install.write import remove_markers
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.prefix import IP
+    from hostrouting.model.snapshot import Snapshot
 
 _SHOWN = 20  # findings of one kind in a log or an error
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
@@ -92,6 +94,9 @@ class CheckRouteOverlap(SectionTask):
     step: ClassVar[str] = HostLayout.check_step
     checks_the_result: ClassVar[bool] = True
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
+
+    def planned(self, _wanted: Wanted, _read_snapshot: Callable[[], Snapshot]) -> Plan:
+        return Plan()  # a check changes nothing
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> CheckResult | phases.Skip:
         settings = wanted.config.route_overlap

@@ -54,12 +54,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     who = as_whom(arguments)
     answer = _answer(arguments, plan, check)
     openings = _openings(arguments, config, host)
-    told = attrs.evolve(plan, findings=(*plan.findings, *openings))
+    shown = plan.with_findings(openings)
     first = f"{answer.upper()}: {_rest(arguments, plan, answer, who)}"
     if answer == "nothing to do" and openings:
         first += f", but {what_is_wrong(openings, None)}"
-    lines = [first, *plan_lines(told, who)]
-    findings = list(told.findings)
+    lines = [first, *plan_lines(shown, who)]
+    findings = list(shown.findings)
     if check is not None:
         findings += check.findings
         lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "schema": "hostrouting/plan/4",
         "answer": answer,
         **plan.to_mapping(),
-        "findings": [finding.to_mapping() for finding in told.findings],
+        "findings": [finding.to_mapping() for finding in shown.findings],
         "check": check and check.document(),
     }
     code = _CODES[answer]

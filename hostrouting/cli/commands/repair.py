@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hostrouting.check.proposal import Proposal, propose_configuration
+from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
@@ -66,14 +67,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     else:
         source = "installed" if arguments.config is None else "given"
         printed = _print_configuration(now, check, proposal, source, who)
-    for remark in printed.remarks:
+    for remark in (*printed.remarks, *_other_verdicts(check.report)):
         say(remark)
     code = printed.code
-    for family in check.report.families:  # if one is repaired, the other may be in doubt
-        if check.report.escapes and family.verdict not in {"ok", "overlap"}:
-            say(str(family))
-        if family.verdict == "no-default-route":
-            code = PROBLEM
+    if any(family.verdict == "no-default-route" for family in check.report.families):
+        code = PROBLEM
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
@@ -109,6 +107,15 @@ def _doubts(now: HostCheck, check: HostCheck) -> list[Finding]:
     if verdict == "ok":
         findings += [finding for finding in now.findings if finding.name == "kernel-differs"]
     return findings
+
+
+def _other_verdicts(report: CheckReport) -> Iterator[str]:
+    """The verdict on a family that no route repairs, where addresses of the other one escape."""
+    if not report.escapes:
+        return
+    for family in report.families:
+        if family.verdict not in {"ok", "overlap"}:
+            yield str(family)
 
 
 def _commands(now: HostCheck) -> list[str]:

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
     report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), _lines(status, unit), report)
+    return Answer(status.code, _document(status), _lines(status), report)
 
 
 def _document(status: Status) -> dict[str, object]:
@@ -113,7 +113,7 @@ def _document(status: Status) -> dict[str, object]:
     }
 
 
-def _lines(status: Status, unit: str | None) -> Iterator[str]:
+def _lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
     in_headline = _headline_finding(status)
     yield _headline(status)
@@ -126,9 +126,10 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     yield from _protection_lines(status)
     if in_headline is not None and not status.command:
         yield from way_lines(in_headline.remedy)
-    if unit is not None:
-        yield from _of_one_unit(unit, status)
+    if status.unit is not None:
+        yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
+    yield from _mode_and_guard_lines(status)
     yield from plan_lines(_plan_of_page(status, in_headline))
     yield from _verdict_lines(status)
     if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
@@ -274,6 +275,10 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, f"systemctl restart {state.unit}")
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
+
+
+def _mode_and_guard_lines(status: Status) -> Iterator[str]:
+    """The mode, and the guard with what it has logged as errors; what the last check has found."""
     known: list[str] = []
     if status.mode:
         known.append(f"mode {status.mode}")

@@ -4,7 +4,7 @@ a bug all the same, it hides no change.
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -15,7 +15,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.cli import say
+from tests.support.cli import Said, say
 from tests.support.nodes import block_of, nodes
 from tests.support.tasks import REPAIR, lose_routes, type_routes
 
@@ -31,6 +31,27 @@ ROUTES: list[dict[str, Any]] = [
     {"destination": "fd00::/64", "gateway": "fe80::1", "dev": "eth0"},
 ]
 EVENTS = ("nothing", "routes are lost", "routes are typed", "config.json is cut off")
+CHECKED = {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}
+APPLY = ("apply", "--wait", "0", "--config", "-")
+COMMANDS = (
+    "check {typed_cidrs}",
+    "repair {typed_cidrs}",
+    "repair --commands {typed_cidrs}",
+    "explain {address}",
+    "status",
+    "status kubelet",
+    "status --metrics",
+    "check --snapshot - {cidrs}",
+    "repair --snapshot - {cidrs}",
+    "explain --snapshot - {address}",
+    "check --config -",
+    "repair --config - {typed_cidrs}",
+    "plan --config -",
+    "remove --dry-run",
+    "apply --wait 0 --allow-removal --config -",
+    "remove",
+)
+"""What is typed, in this order: the last two change the host."""
 
 
 @st.composite
@@ -94,113 +115,101 @@ def happen(host: FakeHost, event: str) -> None:
         host.files.texts[path] = host.files.texts.get(path, "")[:40]
 
 
-@given(
-    kernel=kernels(),
-    installed=st.none() | configs(),
-    other=configs(),
-    event=st.sampled_from(EVENTS),
-    cidrs=st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
-    options=st.sampled_from([(), ("--json",)]),
-)
-def test_no_command_ends_as_a_bug(
-    *,
-    kernel: FakeKernel,
-    installed: dict[str, Any] | None,
-    other: dict[str, Any],
-    event: str,
-    cidrs: list[str],
-    options: tuple[str, ...],
-) -> None:
-    """Whatever is installed, whatever has happened since, and whatever is asked for."""
-    host = FakeHost(kernel=kernel)
-    apply = ("apply", "--wait", "0", "--config", "-")
-    if installed is not None:
-        text = json.dumps(installed).encode()
-        require_no_bug(host, *apply, "--allow-removal", stdin=text)
-    happen(host, event)
-    text = json.dumps(other).encode()
-    address = str(Prefix.parse((cidrs or CIDRS)[0]).ip)
-    require_no_bug(host, "check", *cidrs, *options)
-    require_no_bug(host, "repair", *cidrs, *options)
-    require_no_bug(host, "repair", "--commands", *cidrs, *options)
-    require_no_bug(host, "explain", address, *options)
-    require_no_bug(host, "status", *options)
-    require_no_bug(host, "status", "kubelet", *options)
-    require_no_bug(host, "status", "--metrics")
-    saved = say("snapshot", host=host).out.encode()
-    require_no_bug(host, "check", "--snapshot", "-", *(cidrs or CIDRS), *options, stdin=saved)
-    require_no_bug(host, "repair", "--snapshot", "-", *(cidrs or CIDRS), *options, stdin=saved)
-    require_no_bug(host, "explain", "--snapshot", "-", address, *options, stdin=saved)
-    require_no_bug(host, "check", "--config", "-", *options, stdin=text)
-    require_no_bug(host, "repair", "--config", "-", *cidrs, *options, stdin=text)
-    require_no_bug(host, "plan", "--config", "-", *options, stdin=text)
-    require_no_bug(host, "remove", "--dry-run", *options)
-    require_no_bug(host, *apply, "--allow-removal", *options, stdin=text)
-    require_no_bug(host, "remove", *options)
+def as_stdin(config: dict[str, Any]) -> bytes:
+    """The configuration as a command reads it."""
+    return json.dumps(config).encode()
 
 
-@given(
-    kernel=kernels(),
-    installed=st.none() | configs(),
-    other=configs(),
-    event=st.sampled_from(EVENTS),
-    options=st.sampled_from([(), ("--allow-removal",)]),
-)
-def test_apply_does_what_plan_says(
-    *,
-    kernel: FakeKernel,
-    installed: dict[str, Any] | None,
-    other: dict[str, Any],
-    event: str,
-    options: tuple[str, ...],
-) -> None:
-    """Whether it would fail, and whether before or after its changes."""
-    host = FakeHost(kernel=kernel)
-    words = ("--config", "-")
-    if installed is not None:
-        text = json.dumps(installed).encode()
-        say("apply", "--wait", "0", "--allow-removal", *words, host=host, stdin=text)
-    happen(host, event)
-    text = json.dumps(other).encode()
-    plan = say("plan", *words, *options, host=host, stdin=text)
-    done = say("apply", "--wait", "0", *words, *options, host=host, stdin=text)
-    story = f"{plan.out}{plan.err}{done.out}{done.err}"
-    first = plan.out.partition("\n")[0]
-    if first.startswith("WOULD FAIL"):
-        assert done.out.startswith("FAILED") or done.code == 2, story
-    if first.startswith("WOULD FAIL: apply would change nothing"):
-        assert "Nothing was changed." in done.out, story
-    if first.startswith("WOULD FAIL: apply would make the changes below"):
-        assert "What this run has changed:" in done.out, story
-    if first.startswith("TO DO"):
-        assert done.out.startswith("DONE"), story
-    if first.startswith("NOTHING TO DO"):
-        assert done.out.startswith("NOTHING TO DO"), story
-
-
-def require_no_bug(host: FakeHost, *words: str, stdin: bytes = b"") -> None:
+def say_without_bug(host: FakeHost, *words: str, stdin: bytes = b"") -> Said:
     """Type this; an answer is printed, or what is wrong."""
     said = say(*words, host=host, stdin=stdin)
     assert "this is a bug" not in said.err, f"{' '.join(words)}\n{stdin.decode()}\n{said.err}"
+    return said
+
+
+class Story(NamedTuple):
+    """What has happened to a host, and what configuration it is to have then."""
+
+    kernel: FakeKernel
+    installed: dict[str, Any] | None
+    event: str
+    wanted: dict[str, Any]
+
+    def host(self) -> FakeHost:
+        """The host after that."""
+        host = FakeHost(kernel=self.kernel)
+        if self.installed is not None:
+            say_without_bug(host, *APPLY, "--allow-removal", stdin=as_stdin(self.installed))
+        happen(host, self.event)
+        return host
+
+
+STORIES = st.builds(
+    Story, kernels(), st.none() | configs(), st.sampled_from(EVENTS), wanted=configs()
+)
+
+
+@given(
+    story=STORIES,
+    typed_cidrs=st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
+    options=st.sampled_from([(), ("--json",)]),
+)
+def test_no_command_ends_as_a_bug(
+    *, story: Story, typed_cidrs: list[str], options: tuple[str, ...]
+) -> None:
+    """Whatever is installed, whatever has happened since, and whatever is asked for."""
+    host = story.host()
+    snapshot = say_without_bug(host, "snapshot").out.encode()
+    cidrs = typed_cidrs or CIDRS
+    arguments = {
+        "typed_cidrs": " ".join(typed_cidrs),
+        "cidrs": " ".join(cidrs),
+        "address": str(Prefix.parse(cidrs[0]).ip),
+    }
+    for command in COMMANDS:
+        words = command.format_map(arguments).split()
+        stdin = snapshot if "--snapshot" in words else as_stdin(story.wanted)
+        say_without_bug(host, *words, *options, stdin=stdin)
+
+
+@given(story=STORIES, options=st.sampled_from([(), ("--allow-removal",)]))
+def test_apply_does_what_plan_says(*, story: Story, options: tuple[str, ...]) -> None:
+    """Whether it would fail, and whether before or after its changes."""
+    host = story.host()
+    stdin = as_stdin(story.wanted)
+    plan = say("plan", "--config", "-", *options, host=host, stdin=stdin)
+    done = say(*APPLY, *options, host=host, stdin=stdin)
+    both = f"{plan.out}{plan.err}{done.out}{done.err}"
+    first = plan.out.partition("\n")[0]
+    if first.startswith("WOULD FAIL"):
+        assert done.out.startswith("FAILED") or done.code == 2, both
+    if first.startswith("WOULD FAIL: apply would change nothing"):
+        assert "Nothing was changed." in done.out, both
+    if first.startswith("WOULD FAIL: apply would make the changes below"):
+        assert "What this run has changed:" in done.out, both
+    if first.startswith("TO DO"):
+        assert done.out.startswith("DONE"), both
+    if first.startswith("NOTHING TO DO"):
+        assert done.out.startswith("NOTHING TO DO"), both
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-@pytest.mark.parametrize("command", ["apply", "remove"])
-def test_a_bug_in_an_answer_hides_no_change(command: str, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("command", "maker", "verb"),
+    [("apply", "HostCheck", "wrote"), ("remove", "check_snapshot", "removed")],
+)
+def test_a_bug_in_an_answer_hides_no_change(
+    command: str, maker: str, verb: str, options: tuple[str, ...]
+) -> None:
     """What the run has changed is on standard error, before the traceback."""
     host = FakeHost(kernel=h200())
-    text = json.dumps({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}).encode()
     words = ["apply", "--config", "-"]
     if command == "remove":
-        say(*words, host=host, stdin=text)
+        say(*words, host=host, stdin=as_stdin(CHECKED))
         words = ["remove"]
     bug = mock.Mock(side_effect=ValueError)
-    with mock.patch.multiple(
-        f"hostrouting.cli.commands.{command}",
-        **{"HostCheck" if command == "apply" else "check_snapshot": bug},
-    ):
-        said = say(*words, *options, host=host, stdin=text)
-    verb = "wrote" if command == "apply" else "removed"
+    with mock.patch(f"hostrouting.cli.commands.{command}.{maker}", bug):
+        said = say(*words, *options, host=host, stdin=as_stdin(CHECKED))
     assert said.code == 3
     assert f"  {verb} /etc/hostrouting/config.json" in said.err
     assert said.err.index("config.json") < said.err.index("this is a bug in hostrouting")
@@ -212,9 +221,8 @@ def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> Non
     kernel.ip_route("add", Route.to("fd00:9::/64", dev="ib0", metric=1024, protocol=4))
     host = FakeHost(kernel=kernel)
     static = {"enabled": True, "routes": [{"destination": "fd00:9::/64"}]}
-    check = {"expectedCidrs": ["172.16.0.0/16"]}
-    text = json.dumps({"staticRoutes": static, "routeOverlap": check}).encode()
-    repaired = say("repair", "--config", "-", host=host, stdin=text)
+    config = as_stdin({"staticRoutes": static, **CHECKED})
+    repaired = say("repair", "--config", "-", host=host, stdin=config)
     assert "fd00:9::/64 is left out: a route that is not hostrouting's has" in repaired.err
     applied = say("apply", "--config", "-", host=host, stdin=repaired.out.encode())
     assert applied.lines[0].startswith("DONE: ")
@@ -223,8 +231,7 @@ def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> Non
 def test_a_check_of_another_network_knows_what_the_installed_one_needs() -> None:
     """The proposed line repairs both: what the kernel has about the installed CIDRs is read, too."""
     host = FakeHost(kernel=h200())
-    text = json.dumps({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}).encode()
-    say("apply", "--config", "-", host=host, stdin=text)
+    say("apply", "--config", "-", host=host, stdin=as_stdin(CHECKED))
     type_routes(host, *REPAIR)
     for cidr in ("10.96.0.0/12", "fd00::/64"):
         said = say("check", cidr, host=host)

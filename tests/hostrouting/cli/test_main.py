@@ -164,7 +164,8 @@ def test_proposed_commands_can_be_typed() -> None:
     assert {"hostrouting status", "hostrouting snapshot > FILE"} <= proposed
     for command in proposed:
         typed = re.split(" > | # | [|] ", command)[0].rstrip(". ")
-        make_parser().parse_args(shlex.split(typed)[1:])
+        words = shlex.split(typed)[1:]
+        make_parser(words).parse_args(words)
 
 
 # What is read.
@@ -301,7 +302,8 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
 def test_how_long_apply_waits() -> None:
     """A minute, as the task does, and as --help says."""
     usual = Configure(HostRoutingConfig()).wait
-    assert make_parser().parse_args(["apply", "--config", "FILE"]).wait == usual == 60
+    words = ["apply", "--config", "FILE"]
+    assert make_parser(words).parse_args(words).wait == usual == 60
     assert f"default route or device ({usual:g})" in say("apply", "--help").out
 
 

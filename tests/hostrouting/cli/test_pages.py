@@ -227,7 +227,7 @@ def broken(host: FakeHost) -> None:
 class SilentManager(FakeManager):
     """A systemd that does not answer."""
 
-    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:  # noqa: ARG002  as Manager has it
+    def show(self, _names: Sequence[str], *_units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager."""
         raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
 
@@ -471,13 +471,8 @@ def pages(name: str, folder: Path) -> str:
     page, document = said(), said("--json")
     assert document.code == page.code
     text = without_repetitions(page.out)
-    if not name.startswith("check"):  # the rest of a check is what check shows
-        text = re.sub(
-            r"(^|\n)(OVERLAP: [^\n]*\n).*?(\n  hostrouting repair [^\n]*).*",
-            r"\1\2  …\3",
-            text,
-            flags=re.DOTALL,
-        )
+    if not name.startswith("check"):
+        text = without_rest_of_check(text)
     if text.startswith("{"):
         assert json.loads(text) == document.json["config"]
         text = "{…}"
@@ -491,6 +486,12 @@ def without_repetitions(page: str) -> str:
     """The page with the first of several lines that begin alike."""
     several = r"(\n  (write|wrote|removed?|delete rule|conflict) [^\n]+)(\n  \2 [^\n]+)+"
     return re.sub(several, r"\1 …", page)
+
+
+def without_rest_of_check(page: str) -> str:
+    """The page without what `check` shows in the same words, between the verdict and the repair."""
+    rest = r"(?s)(^|\n)(OVERLAP: [^\n]*\n).*?(\n  hostrouting repair [^\n]*).*"
+    return re.sub(rest, r"\1\2  …\3", page)
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))

@@ -29,7 +29,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
         ("/mnt/etc/hostrouting/gate.sh", "", True, ""),
     ],
 )
-def test_whose(path: str, text: str, ours: bool, refused: str) -> None:  # noqa: FBT001  parametrised
+def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
     """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go
     original's are replaced.
     """

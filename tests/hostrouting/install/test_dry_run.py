@@ -285,7 +285,7 @@ def test_each_cause(case: str) -> None:
 
 
 @pytest.mark.parametrize("only_reports", [False, True])
-def test_a_refused_clean_up(only_reports: bool) -> None:  # noqa: FBT001  a parameter
+def test_a_refused_clean_up(*, only_reports: bool) -> None:
     """The clean-up after azure-vnet would fail while azure-vnet is active, unless it only reports
     that.
     """
@@ -296,18 +296,19 @@ def test_a_refused_clean_up(only_reports: bool) -> None:  # noqa: FBT001  a para
 
 
 @given(
-    configs(),
-    st.none() | st.just(STRICT) | configs(),
-    st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]),
-    st.sampled_from([Configure, *TASKS]),
-    st.booleans(),
+    wanted=configs(),
+    installed=st.none() | st.just(STRICT) | configs(),
+    kernel=st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]),
+    kind=st.sampled_from([Configure, *TASKS]),
+    is_typed=st.booleans(),
 )
 def test_law(
+    *,
     wanted: HostRoutingConfig,
     installed: HostRoutingConfig | None,
     kernel: Callable[[], FakeKernel],
     kind: type[InstallTask[Any]],
-    is_typed: bool,  # noqa: FBT001  drawn
+    is_typed: bool,
 ) -> None:
     """For any two configurations, one of them installed or not, and whether routes were typed or
     not: the run of each task fails if and only if the plan says so.

@@ -39,7 +39,7 @@ def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
         ("inactive", "", False),  # it does not exist
     ],
 )
-def test_what_counts(unit: str, active: str, enabled: str, is_named: bool) -> None:  # noqa: FBT001  a parameter
+def test_what_counts(unit: str, active: str, enabled: str, *, is_named: bool) -> None:
     """A unit that systemd says is running, or is started at boot."""
     properties = {"ActiveState": active, "UnitFileState": enabled}
     host = FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))

@@ -167,7 +167,7 @@ class TestTypedRoutes:
     """A run that may not remove protection deletes no route that may be needed."""
 
     @pytest.mark.parametrize("allow_removal", [False, True])
-    def test_the_default_route_comes_late(self, allow_removal: bool) -> None:  # noqa: FBT001  a parameter
+    def test_the_default_route_comes_late(self, *, allow_removal: bool) -> None:
         """What escapes without them is not known while a route waits: the run fails before it has
         changed anything, and does not wait.
         """
