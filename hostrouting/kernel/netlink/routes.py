@@ -13,8 +13,6 @@ of the other family is RTA_VIA, which begins with that family. RTA_METRICS has a
 numbers of their own (RTAX_…).
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from _socket import if_indextoname, if_nametoindex  # see netlink.socket
