@@ -20,14 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.kernel.base import (
-    KIND_OF_ERRNO,
-    Answer,
-    Outcome,
-    RouteRequest,
-    Verb,
-    has_weights,
-)
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest, Verb, has_weights
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
