@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from phases.context import Context, in_range
 from phases.errors import Cancelled, InvalidTask
-from phases.execution import (
-    new_step,
-    raise_together,
-    record_unstarted,
-    reject_coroutine,
-    run_step,
-)
+from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
 from phases.step import TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
 from phases.values import Results, describe_error, seconds_in_words

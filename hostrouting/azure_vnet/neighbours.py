@@ -45,7 +45,10 @@ class Neighbour:
     """Whether it stays until it is deleted, and no other program maintains it (`extern_learn`)."""
 
     def __str__(self) -> str:
-        return f"{self.ip} dev {self.dev} lladdr {self.mac}{' PERMANENT' * self.permanent}"
+        line = f"{self.ip} dev {self.dev} lladdr {self.mac}"
+        if self.permanent:
+            line += " PERMANENT"
+        return line
 
 
 @attrs.frozen(kw_only=True)

@@ -64,7 +64,7 @@ class Pyroute2Backend(RouteBackend):
 
     def __init__(self, handle: Any) -> None:
         """Use this handle; nothing else may use it at the same time. TypeError if it is not one."""
-        _require_request(handle)
+        _require_handle(handle)
         self._netlink = _Handle(handle)
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
@@ -130,7 +130,7 @@ def _change(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome
     return change_routes(netlink, requests, index_of)
 
 
-def _require_request(handle: object) -> None:
+def _require_handle(handle: object) -> None:
     method = getattr(handle, "nlm_request_batch", None)
     kind = type(handle).__name__
     if isinstance(handle, type) or not callable(method):
@@ -176,6 +176,9 @@ class PollingWatch(Watch):
 
 
 # Conversations through a handle.
+#
+# `nlm_request_batch`, and what it calls of a message, have public names in pyroute2, but are not
+# documented: so pyproject.toml allows no version but 0.9.
 
 
 class _Handle(Netlink):

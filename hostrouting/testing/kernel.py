@@ -400,10 +400,10 @@ class FakeKernel(RouteBackend):
         """
         best = _best_of(self._routes_covering(gateway, dev, own_table))
         if gateway.version == IPV4:
-            is_found = best is not None and own_table != TABLE_MAIN
+            decides = best is not None and own_table != TABLE_MAIN
         else:
-            is_found = best is not None and not best.has_gateway
-        if is_found:
+            decides = best is not None and not best.has_gateway
+        if decides:
             return best
         return _best_of(self._routes_covering(gateway, dev, TABLE_LOCAL, TABLE_MAIN))
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from hostrouting.check.results import CheckReport
     from hostrouting.model.snapshot import Link, Snapshot
     from tests.support.namespace import Namespace
 
@@ -163,8 +164,7 @@ class EnginesCheck:
     own: tuple[Prefix, ...]
     """The host's own addresses: they may or may not be parts of a range."""
     is_certain: bool
-    """Whether all next hops have a carrier: the script takes one that has none for one that may be
-    used; and whether all is judged: Linux knows what a goto does."""
+    """See `_is_certain`."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
@@ -173,11 +173,6 @@ class EnginesCheck:
         report = check_snapshot(snapshot, config)
         own_types = [route.prefix for route in snapshot.routes if route.type in _OWN_TYPES]
         own = [*_OWN, *(prefix for prefix in own_types if prefix.first == prefix.last)]
-        is_certain = True
-        for route in snapshot.routes:
-            is_certain = is_certain and not any(hop.dead for hop in route.next_hops)
-        for family in report.families:
-            is_certain = is_certain and "not-judged" not in {doubt.name for doubt in family.doubts}
         return cls(
             report.verdict,
             tuple(
@@ -186,7 +181,7 @@ class EnginesCheck:
             ),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
             tuple(own),
-            is_certain=is_certain,
+            is_certain=_is_certain(snapshot, report),
         )
 
     def broken_laws(self, checked: Checked) -> list[str]:
@@ -232,6 +227,21 @@ class EnginesCheck:
         """Whether the address is the host's own."""
         blocks = [block for block in self.own if block.family == family]
         return any(block.first <= address <= block.last for block in blocks)
+
+
+def _is_certain(snapshot: Snapshot, report: CheckReport) -> bool:
+    """Whether both find the same ranges.
+
+    The script takes a next hop that is dead for one that may be used, and asks Linux, which knows
+    what a goto does.
+    """
+    for route in snapshot.routes:
+        if any(hop.dead for hop in route.next_hops):
+            return False
+    for family in report.families:
+        if any(doubt.name == "not-judged" for doubt in family.doubts):
+            return False
+    return True
 
 
 def _borders(ranges: list[Range], cidr: Prefix) -> list[int]:

@@ -195,15 +195,13 @@ class System:
         return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
 
     def _await_boot(self, before: int) -> None:
-        def found() -> bool:
+        def answers() -> bool:
             if self._outer.poll() is not None:
                 raise RuntimeError(f"the system ended with status {self._outer.returncode}")
             leader = _descendant(self._outer.pid, "systemd")
             if leader in {0, before}:
                 return False
             self.leader = leader
-            self.command_lines.close()
-            self.command_lines = CommandLines(leader)
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
@@ -214,12 +212,14 @@ class System:
             }
 
         try:
-            wait_for("systemd to answer", found)
+            wait_for("systemd to answer", answers)
         except TimeoutError as error:
             console = Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/console")
             raise TimeoutError(
                 f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}"
             ) from None
+        self.command_lines.close()
+        self.command_lines = CommandLines(self.leader)
 
 
 @contextmanager

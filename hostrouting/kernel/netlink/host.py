@@ -25,13 +25,7 @@ from hostrouting.kernel.netlink.numbers import (
     number_of,
     prefix_of,
 )
-from hostrouting.kernel.netlink.socket import (
-    HEADER,
-    NUMBER,
-    Netlink,
-    attribute,
-    attributes_of,
-)
+from hostrouting.kernel.netlink.socket import HEADER, NUMBER, Netlink, attribute, attributes_of
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.rule import IP_PROTOCOLS, Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link

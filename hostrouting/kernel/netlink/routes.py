@@ -13,8 +13,6 @@ of the other family is RTA_VIA, which begins with that family. RTA_METRICS has a
 numbers of their own (RTAX_…).
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +20,7 @@ from functools import cache, partial
 from socket import if_indextoname, if_nametoindex
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.kernel.base import (
-    KIND_OF_ERRNO,
-    Answer,
-    Outcome,
-    RouteRequest,
-    Verb,
-    has_weights,
-)
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest, Verb, has_weights
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,

@@ -8,11 +8,7 @@ import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import (
-    Outcome,
-    RouteRequest,
-    Verb,
-)
+from hostrouting.kernel.base import Outcome, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip

@@ -17,25 +17,14 @@ import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import (
-    KIND_OF_ERRNO,
-    Answer,
-    Near,
-    RouteRequest,
-    part_of,
-)
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, part_of
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import RouteReader
 from hostrouting.kernel.netlink.routes import decode
 from hostrouting.kernel.netlink.socket import attribute, message
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import (
-    OURS,
-    TABLE_MAIN,
-    Route,
-    RouteKey,
-)
+from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, routes, rules
