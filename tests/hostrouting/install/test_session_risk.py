@@ -1,6 +1,7 @@
 """A change that moves the packets of the session in which it is typed is named before it is made."""
 
 import os
+import shlex
 import subprocess
 import sys
 from ipaddress import ip_address
@@ -98,7 +99,8 @@ class TestClient:
     def test_of_a_parent(self) -> None:
         """Sudo takes the variable away: a parent has it."""
         program = "from hostrouting.host.session import ssh_client; print(ssh_client())"
-        shell = f"env -u SSH_CONNECTION {sys.executable} -c '{program}'; true"
+        python = shlex.quote(sys.executable)
+        shell = f"env -u SSH_CONNECTION {python} -c '{program}'; true"
         seen = subprocess.run(
             ["sh", "-c", shell],
             env={**os.environ, "SSH_CONNECTION": "192.0.2.9 50000 10.0.0.4 22"},
