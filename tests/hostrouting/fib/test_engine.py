@@ -184,6 +184,30 @@ def test_a_route_that_has_expired(dev: str, *, expired: bool | None) -> None:
     assert Fib(host, 4).lookup("10.9.0.1").devs == (dev,)
 
 
+def test_a_route_for_a_type_of_service() -> None:
+    """Plain packets have none, so they take the wider route.
+
+    Kills: it is used as any other.
+    """
+    wider = Route.to("10.9.0.0/16", dev="wider")
+    narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
+    host = plain_vm().snapshot().with_routes([wider, narrow])
+    assert Fib(host, 4).lookup("10.9.0.1").devs == ("wider",)
+
+
+@pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])
+def test_a_mark_outside_its_mask(fwmask: int, dev: str) -> None:
+    """Linux compares a mark only where the mask has a bit: of `fwmark 0x10/0xf` nothing is left,
+    and the plain packet, whose mark is 0, meets it.
+
+    Kills: the mark alone is compared with 0.
+    """
+    rule = Rule(family=4, priority=9, table=7, fwmark=0x10, fwmask=fwmask)
+    host = plain_vm().snapshot().with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
+    fib = Fib(host._replace(rules=(rule, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").devs == (dev,)
+
+
 def test_equal_default_routes_of_another_type() -> None:
     """Linux goes over only to those of type unicast."""
     host = plain_vm().snapshot()
