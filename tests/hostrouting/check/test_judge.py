@@ -323,6 +323,13 @@ class TestLosses:
         host = node(Route(Prefix.parse(CIDR), hops, protocol=protocol))
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize(("owner", "verdict"), [("ib0", "undecided"), ("eth0", "ok")])
+    def test_without_a_gateway_in_a_network(self, owner: str, verdict: str) -> None:
+        """Neighbours are those in a network of the device itself, and not in one of another."""
+        way = Route.to("172.16.5.0/24", dev="eth0", protocol=3)
+        host = node(way, addresses=(address("172.16.1.10/16", owner),))
+        assert checked(host, "172.16.5.0/24").verdict == verdict
+
 
 class TestBridges:
     """The bridge of a CNI leads to the pods of its own network."""

@@ -30,6 +30,17 @@ node = partial(vm_with, links=(IB0,))
 """A plain VM with these things."""
 
 
+def test_one_route_for_plain_and_for_marked_packets() -> None:
+    """A network that is made this host's own is an escape for plain packets, and right for marked
+    ones, which a proxy takes in. Kills: one opinion on a route, whatever the packets are.
+    """
+    own = Route.to(CIDR, dev="lo", type="local", table=100)
+    to_own = (rule(fwmark=1, fwmask=1), rule(dst=CIDR, priority=200))
+    report = checked(node(own, rules=to_own))
+    assert [(escape.kind, escape.packet) for escape in report.escapes] == [("own-range", FROM_HOST)]
+    assert report.doubts == ()
+
+
 class TestSockets:
     """Packets of a user, of a port, with a mark or bound to a device: nobody can know which these
     are.

@@ -56,6 +56,15 @@ class TestKeys:
         assert destinations(report) == [wrong]
         assert reasons(report) == []
 
+    def test_a_route_of_ours_with_a_better_metric_is_not_replaced(self) -> None:
+        """The new route has the default metric, so Linux goes on using the wrong one, unless the
+        prefix is longer.
+        """
+        wrong = Route.to("fd44::/64", dev="ib0", metric=512, protocol=OURS)
+        report = checked(node(BY_IPV6, wrong), "fd44::/64")
+        assert destinations(report) == ["fd44::/65", "fd44::8000:0:0:0/65"]
+        assert reasons(report) == []
+
     def test_the_key_of_a_route_without_a_link_is_left_alone(self) -> None:
         """A route that Linux does not use now holds its key all the same."""
         dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
