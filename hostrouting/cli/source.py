@@ -46,7 +46,11 @@ def as_whom(arguments: argparse.Namespace) -> str:
 
 def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
     """The configuration in this file; these units are gated, too."""
-    config = HostRoutingConfig.load(path, required=True)
+    return gating(HostRoutingConfig.load(path, required=True), gate)
+
+
+def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
+    """The configuration that also gates these units, which are typed."""
     added = tuple(gate)
     if not added:
         return config

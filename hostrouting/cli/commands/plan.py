@@ -1,5 +1,7 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
+Without --config, it is that of the installed configuration.
+
 Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail;
 or, in mode STRICT, a gated unit starts unchecked, whatever apply does. 3: apply would wait, because
 a default route or a device is missing or has to be named. With --snapshot, only routes are planned.
@@ -13,11 +15,20 @@ from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import as_whom, read_config, typed_file, typed_name
+from hostrouting.cli.source import (
+    as_whom,
+    bad_input,
+    find_config,
+    gating,
+    read_config,
+    typed_file,
+    typed_name,
+)
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, take_snapshot
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
@@ -26,7 +37,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.text import counted
 
 ARGUMENTS = (
-    "--config required",
+    "--config",
     "--snapshot",
     "--fail-on",
     "--ignore",
@@ -45,7 +56,7 @@ _AWAITED = ("route-waits", "no-default-route")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = read_config(arguments.config, arguments.gate)
+    config = _read_config(arguments, host)
     plan = _make_plan(arguments, config, host)
     plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating(arguments, plan)))
     check = None
@@ -74,6 +85,18 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if answer == "nothing to do" and starts_unchecked(config, openings, arguments.ignore):
         code = PROBLEM
     return Answer(code_with(arguments, code, findings), document, lines)
+
+
+def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
+    """The configuration to plan; without --config, the installed one, as if its file were typed."""
+    if arguments.config is not None:
+        return read_config(arguments.config, arguments.gate)
+    installed = find_config(arguments, host)
+    if installed == HostRoutingConfig():
+        rule = "no configuration is given, and none is installed here"
+        raise bad_input("--config", rule, "name a file")
+    arguments.config = HostLayout.config_path
+    return gating(installed, arguments.gate)
 
 
 def _openings(

@@ -215,8 +215,12 @@ def _differences(status: Status) -> Iterator[str]:
 
 
 def _what_is_wrong(status: Status) -> str:
-    """What is wrong although the host matches."""
+    """What is wrong although the host matches, and which units that keeps from starting."""
     wrong = what_is_wrong(status.findings, status.check)
+    refused = () if status.to_start else refused_units(status.units)
+    if refused:
+        was = "was" if len(refused) == 1 else "were"
+        wrong = f"{spoken(refused)} {was} refused: {wrong}"
     if wrong:
         return f"{wrong}, although this host matches {_PATH}"
     if status.to_start:

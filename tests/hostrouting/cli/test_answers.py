@@ -34,7 +34,7 @@ from hostrouting.testing import (
 from tests.support.cli import Said, say
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
-from tests.support.tasks import CIDR
+from tests.support.tasks import CIDR, LAYOUT, lose_routes
 from tests.support.topologies import IB0, refusing, rule, vm_with
 
 
@@ -79,6 +79,30 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
             here.code,
             same,
         )
+
+
+def test_a_plan_of_what_is_installed() -> None:
+    """Without --config, `plan` is that of the installed file, and its commands name it."""
+    host = FakeHost(kernel=h200())
+    apply(host, {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}})
+    assert say("plan", host=host).code == 0
+
+    lose_routes(host)
+    page = say("plan", host=host)
+    assert page.code == 1
+    assert page.lines[0].endswith(f"hostrouting apply --config {LAYOUT.config_path}")
+    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0" in page.out
+
+
+@pytest.mark.parametrize("options", [(), ("--snapshot", "-")], ids=["here", "snapshot"])
+def test_a_plan_of_nothing(options: tuple[str, ...]) -> None:
+    """Where nothing is installed, and for another host, the file has to be named."""
+    saved = h200().snapshot().to_json().encode()
+    page = say("plan", *options, host=FakeHost(kernel=h200()), stdin=saved)
+    assert page.code == 2
+    assert (
+        "--config: no configuration is given, and none is installed here; name a file" in page.err
+    )
 
 
 def test_a_plan_for_another_host(tmp_path: Path) -> None:

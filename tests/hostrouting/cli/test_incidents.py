@@ -566,11 +566,13 @@ def test_two_refused_units() -> None:
 
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
-    """The gate would refuse it again."""
+    """The gate would refuse it again. The headline names the unit, and what holds it back."""
     host = node(config(), plain_vm)
     with_ib0(host.kernel)
     refuse(host)
-    assert "systemctl start" not in say("status", host=host).out
+    page = say("status", host=host)
+    assert "systemctl start" not in page.out
+    assert page.lines[0].startswith(f"ATTENTION: {KUBELET} was refused: addresses escape, although")
 
 
 @pytest.mark.parametrize(("main", "is_told"), [("40", True), ("70", False), ("", False)])
