@@ -61,13 +61,9 @@ class Reasons(NamedTuple):
         """That a deletion repairs the part, and which one.
 
         It does not if a rule for another table decides before table main: `_why_no_length` says so.
-        But if a route of table main hides the other one, no such rule does.
         """
         hidden = self.hidden.by_first.get(part.first)
-        if hidden is None:
-            return None
-        hides_in_main = hidden.hiding[0].table == TABLE_MAIN
-        if not hides_in_main and shortest_by_rules(self.fib, part.first) is None:
+        if hidden is None or shortest_by_rules(self.fib, part.first) is None:
             return None
         return Why("below-a-cni", cause=hidden.cause, hiding=hidden.hiding)
 

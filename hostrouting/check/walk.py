@@ -160,18 +160,15 @@ class Walk:
 
 
 def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts) -> Iterator[Span]:
-    """The parts that a new route would change, now or once the hiding routes are gone."""
+    """The parts that a new route would change; those that are hidden, once nothing hides them."""
     for part in parts:
         if part.is_own or _leaves_like(part, default):
             continue
-        lengths = [shortest_length(fib, part.first)]
         is_hidden = part.first in hidden.by_first
-        if is_hidden:
-            lengths.append(shortest_length(hidden.fib_without, part.first))
-        possible = [length for length in lengths if length is not None]
-        if possible:  # a part that no route takes needs no care
+        shortest = shortest_length(hidden.fib_without if is_hidden else fib, part.first)
+        if shortest is not None:  # a part that no route takes needs no care
             is_wanted = part.plain_grade is Grade.ESCAPE and not is_hidden
-            yield Span(part.first, part.last, min(possible), is_wanted)
+            yield Span(part.first, part.last, shortest, is_wanted)
 
 
 def _leaves_like(part: Part, default: Route) -> bool:

@@ -82,6 +82,20 @@ class TestRules:
         report = checked(host, "172.16.6.0/24", pod_cidrs=["10.244.1.0/24"])
         assert reasons(report) == ["earlier-rule"]
 
+    def test_routes_that_are_too_wide_for_packets_of_pods(self) -> None:
+        """The routes that repair plain packets are suppressed for those of pods, which still take
+        the next rule.
+        """
+        to_main = rule("10.244.1.0/24", priority=50, table=TABLE_MAIN, suppress_prefixlength=20)
+        host = node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(to_main, rule("10.244.1.0/24")))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"])
+        assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert reasons(report) == ["not-proven"]
+        assert causes(report) == [
+            "for packets of pods from 10.244.1.0/24, routes are proposed only where plain packets "
+            "escape"
+        ]
+
     def test_connections_that_escape_alone(self) -> None:
         """Routes are looked for where plain packets escape. Where only connections do, this is
         said.
@@ -110,6 +124,15 @@ class TestKeys:
         report = checked(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.1/32")
         assert reasons(report) == ["host-route"]
         assert causes(report) == [f"[{dead}] is as specific as a route can be"]
+
+    def test_a_holder_below_a_route_of_the_repair_is_named(self) -> None:
+        """The repair has a wider route around the address, which does not take it."""
+        dead = (NextHop("eth1", dead=True),)
+        holders = [Route(Prefix.parse(f"172.16.5.{at}/32"), dead, protocol=4) for at in (0, 1)]
+        captures = [Route.to(CIDR, dev="ib0"), Route.to("172.16.5.0/31", dev="ib0")]
+        report = checked(node(*captures, *holders))
+        assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert causes(report) == [f"[{held}] is as specific as a route can be" for held in holders]
 
     def test_a_throw_to_one_address_is_named(self) -> None:
         """A throw decides nothing, and is yet the route that no other comes before."""
