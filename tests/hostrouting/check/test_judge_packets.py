@@ -41,6 +41,32 @@ def test_one_route_for_plain_and_for_marked_packets() -> None:
     assert report.doubts == ()
 
 
+@pytest.mark.parametrize(("others", "verdict"), [((), "ok"), (UID_1000, "undecided")])
+def test_a_proxy_takes_in_what_a_mark_alone_selects(
+    others: tuple[tuple[str, str], ...], verdict: str
+) -> None:
+    """A mark says whose packets these are, if the rule selects by nothing else."""
+    own = Route.to("0.0.0.0/0", dev="lo", type="local", table=100)
+    marked = rule(fwmark=1, fwmask=1, others=others)
+    assert checked(node(own, rules=(marked,))).verdict == verdict
+
+
+@pytest.mark.parametrize(("devs", "verdict"), [("eth0", "ok"), ("eth0 ib0", "undecided")])
+def test_a_vpn_marks_its_own_packets(devs: str, verdict: str) -> None:
+    """They leave by the card below the tunnel, and by no other device."""
+    hops = tuple(map(NextHop, devs.split()))
+    host = node(
+        Route.to("0.0.0.0/0", dev="wg1", table=100),
+        Route(Prefix.parse("0.0.0.0/0"), hops, table=200),
+        rules=(
+            rule(fwmark=1, fwmask=1, priority=200, table=200),
+            rule(fwmark=1, fwmask=1, invert=True, priority=201),
+        ),
+        links=(WG1, IB0),
+    )
+    assert checked(host, expected_devs=["wg1"]).verdict == verdict
+
+
 class TestSockets:
     """Packets of a user, of a port, with a mark or bound to a device: nobody can know which these
     are.
@@ -348,6 +374,24 @@ class TestPods:
         """
         pod = Route.to(to_pod, dev="cali1")
         host = node(ELSEWHERE, pod, rules=(rule(block),), links=(CALI1, IB0))
+        assert checked(host, **section).verdict == verdict
+
+    @pytest.mark.parametrize(
+        ("section", "verdict"),
+        [
+            pytest.param({}, "undecided", id="nobody says which are pods"),
+            pytest.param({"pod_cidrs": ["10.244.1.0/24"]}, "ok", id="other pods are named"),
+        ],
+    )
+    def test_a_rule_for_other_sources_on_a_pods_bridge(
+        self, section: dict[str, Any], verdict: str
+    ) -> None:
+        """What arrives on a bridge of pods is a pod's, also with a source that no pod here seems to
+        have; unless `podCidrs` says which sources pods have.
+        """
+        bridge = address("10.244.1.1/24", "cni0")
+        rules = (rule("10.99.0.0/16", iif="cni0"),)
+        host = node(ELSEWHERE, rules=rules, links=(CNI0, IB0), addresses=(bridge,))
         assert checked(host, **section).verdict == verdict
 
     @pytest.mark.parametrize(("users", "verdict"), [("1000-60000", "ok"), ("0-0", "overlap")])

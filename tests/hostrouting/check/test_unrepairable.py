@@ -91,10 +91,8 @@ class TestRules:
         report = checked(host, pod_cidrs=["10.244.1.0/24"])
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert reasons(report) == ["not-proven"]
-        assert causes(report) == [
-            "for packets of pods from 10.244.1.0/24, routes are proposed only where plain packets "
-            "escape"
-        ]
+        proposed = "routes are proposed only where plain packets escape"
+        assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
 
     def test_connections_that_escape_alone(self) -> None:
         """Routes are looked for where plain packets escape. Where only connections do, this is
