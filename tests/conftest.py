@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -126,31 +127,36 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that have no tier as unit tests, and put the tests in an order that keeps each
-    worker busy to the end.
+    """Mark the tests that have no tier as unit tests, and put the tests in an order that keeps the
+    processors busy to the end.
 
-    Those that boot a system mostly wait: each has others beside it. Unit tests come last. They are
-    short, and never wait, so no worker is left with a long test when the others have nothing to do.
+    Those that mostly wait, as all do that boot a system, are spread over the run, long ones among
+    short ones: each has others beside it. Unit tests come last: they are short, and never wait, so
+    no worker is left with a long test when the others have nothing to do.
     """
-    booting: list[pytest.Item] = []
+    waiting: list[pytest.Item] = []
     on_linux: list[pytest.Item] = []
     units: list[pytest.Item] = []
     for item in items:
-        if item.get_closest_marker("boot"):
-            booting.append(item)
+        if item.get_closest_marker("boot") or item.get_closest_marker("waits"):
+            waiting.append(item)
         elif item.get_closest_marker("linux"):
             on_linux.append(item)
         else:
             item.add_marker("unit")
             units.append(item)
-    each = max(1, len(on_linux) // max(1, len(booting)))
+    waiting.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+    # A test with programs takes as long as five unit tests.
+    groups = [[item] for item in on_linux]
+    groups += [units[at : at + 5] for at in range(0, len(units), 5)]
+    # The last tenth has none that waits.
+    each = max(1, len(groups) * 9 // 10 // max(1, len(waiting)))
     items[:] = []
-    for place, item in enumerate(on_linux):
-        if place % each == 0 and booting:
-            items.append(booting.pop(0))
-        items.append(item)
-    items += booting
-    items += units
+    for place, group in enumerate(groups):
+        if place % each == 0 and waiting:
+            items.append(waiting.pop(0))
+        items += group
+    items += waiting
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -135,6 +135,7 @@ DECISIONS: dict[str, tuple[str, str, dict[str, str], str]] = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_which_steps_hold_a_unit_back(gate: Gate, decision: str) -> None:
     """Required and foreign steps hold it back if they fail, hang or are missing; wanted ones are
@@ -212,6 +213,7 @@ def test_a_clock_that_jumps(gate: Gate, jump: int) -> None:
     assert 60 <= int(may_wait.read_text()) <= 65
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("arguments", [("a.service", "a"), (GUARD,)])
 def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
     """Where /proc shows processes only, as in the oneshots and the guard, a step has its time."""
@@ -578,6 +580,7 @@ def test_who_can_write_is_not_known(gate: Gate) -> None:
     assert "chmod" not in log.splitlines()[0]
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize(
     ("how", "name"), [("--exclusive", "turn"), ("--exclusive", "lock"), ("--shared", "turn")]
 )
