@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def find_costs(judge: Judge, proposed: Sequence[Route], taken: Sequence[Part]) -> Iterator[Cost]:
-    """What these routes cost, some of it twice. `taken` are the parts that they take, as these were
-    judged without them.
+    """What these routes cost. `taken` are the parts that they take, as these were judged without
+    them. A cost of several parts is named for each; `repair.prove` drops the repetitions.
     """
     if not proposed:
         return
@@ -60,7 +60,7 @@ def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
 
 
 def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
-    """The networks to which a tunnel has a route; a default route leads to all."""
+    """The prefixes of the routes by which a tunnel had these parts, except its own networks."""
     for part in taken:
         route = part.decision.route
         if route is None:

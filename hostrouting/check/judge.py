@@ -26,7 +26,8 @@ into a list; its place there says which rules come first. Its docstring names th
 that need it (tests/hosts, one file for each), and a shape that no node has is a test in
 tests/hostrouting/check/test_judge.py. What else a change may need:
 
-1. A device of one more CNI needs no rule. It is a row in `config.cni`.
+1. A device of one more CNI needs no rule. It is a row in `config.cni`, with names and kinds, from
+   which the check at boot has them, too.
 2. What a device is (a card, a tunnel, InfiniBand), `devices` and `routes.uplink` say.
 3. Which devices are expected, the module `expected` says. A device that must never be expected is
    left out there, in `counting_devs`; then only `expectedDevs` can name it.

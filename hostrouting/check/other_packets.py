@@ -128,7 +128,7 @@ def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion 
 
     Field state: policy-routing-hides-pods.
     """
-    if judge.opinion(other.plain).belongs_elsewhere and _captures_a_plain_source(judge, other):
+    if judge.opinion(other.plain).belongs_elsewhere and _may_divert_plain_packets(judge, other):
         return _opaque(other)
     return None
 
@@ -150,12 +150,12 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
     Without this rule, OK would be wrong for connections where Linux may choose one of several
     sources; if the source is certain, `parts` judges them.
     """
-    if _captures_a_plain_source(judge, other):
+    if _may_divert_plain_packets(judge, other):
         return _opaque(other)
     return None
 
 
-def _captures_a_plain_source(judge: Judge, other: OtherPackets) -> bool:
+def _may_divert_plain_packets(judge: Judge, other: OtherPackets) -> bool:
     """Whether plain packets may leave by another device once Linux looks up with their source.
 
     IPv4 does so at once for a connected socket. IPv6 keeps the first route, and looks up again as

@@ -56,7 +56,8 @@ def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) ->
     decides.
 
     A rule for table main that decides now is not such another one: it will decide by the new route.
-    What one with `suppress_ifgroup` does with a new route is not known.
+    Those after it count, too, because they may suppress less. What one with `suppress_ifgroup` does
+    with a new route is not known.
     """
     lengths: list[int] = []
     for applied in fib.applied_rules(packet):

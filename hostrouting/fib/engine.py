@@ -258,7 +258,7 @@ def _is_met(rule: Rule, condition: Condition, packet: PacketKind) -> bool | None
         if condition == _SENT_BY_THIS_HOST:
             return True
         return None
-    if name == "from" and rule.src is not None:  # which it is not then
+    if name == "from" and rule.src is not None:  # a rule with a `from` has one
         return packet.source in rule.src
     if name == "iif":
         return value == packet.iif
@@ -554,7 +554,9 @@ def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """
     wide = [route.prefix for route in local if not route.prefix.is_single]
     around = [prefix for prefix in wide if prefix != _LOOPBACK]
-    for route in main if around else ():
+    if not around:  # as on most hosts; table main may be long
+        return
+    for route in main:
         if any(route.prefix in prefix and route.prefix != prefix for prefix in around):
             yield route
 

@@ -49,6 +49,14 @@ class TestTheDefaultRoute:
         assert report.verdict == "overlap"
         assert report.families[0].expected_devs == ("eth0",)
 
+    def test_a_bond_of_infiniband_ports_is_not_expected(self) -> None:
+        """Linux gives a bond the type of its ports, so it needs no rule of its own."""
+        bond = Link(name="bond0", index=20, kind="bond", type=IB0.type)
+        by_bond = [Route.to("0.0.0.0/0", dev="bond0"), Route.to(CIDR, dev="bond0")]
+        report = checked(node(*by_bond, links=(bond,)))
+        assert report.verdict == "overlap"
+        assert report.families[0].expected_devs == ("eth0",)
+
     def test_halves_without_a_default_route_are_the_default_route(self) -> None:
         """A default route by InfiniBand is not one; and of two routes to one half, Linux uses the
         first.
