@@ -63,23 +63,19 @@ class _Cause(NamedTuple):
     """What follows the name of the unit in the sentence."""
     remedy: Remedy
     is_pending: bool = False
-    """Whether this is not so yet, but as soon as systemd reads its files: until then, the gate runs
-    as it was loaded, or there is no drop-in of ours that runs it.
-    """
+    """Whether this takes effect only when systemd reads its files."""
 
     def finding(self, unit: str) -> Finding:
+        if self.is_pending:
+            sentence = f"as soon as systemd reads its files, {unit} {self.predicate}"
+            return Finding("gate-open", "error", sentence, self.about, self.remedy)
+        if self.kind == "missing":
+            sentence = f"{self.about} is missing, so {unit} starts unchecked"
+            return Finding("gate-open", "error", sentence, self.about, self.remedy)
         name: Literal["gate-open", "gate-shut"] = "gate-open"
         if self.kind == "root":
             name = "gate-shut"
-        sentence = f"{unit} {self.predicate}"
-        target = unit
-        if self.is_pending:
-            sentence = f"as soon as systemd reads its files, {sentence}"
-            target = self.about
-        elif self.kind == "missing":
-            sentence = f"{self.about} is missing, so {unit} starts unchecked"
-            target = self.about
-        return Finding(name, "error", sentence, target, self.remedy)
+        return Finding(name, "error", f"{unit} {self.predicate}", unit, self.remedy)
 
 
 class UnitGates(NamedTuple):
@@ -97,16 +93,19 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """What there is to say about the gates of these units, which are gated."""
     findings = [*_find_what_opens_all(host, units)]
     lasting = [finding for finding in findings if finding.name == "gate-open"]
-    held = () if lasting else tuple(units)
+    opened: set[str] = set()
+    if lasting:
+        opened.update(units)
     for unit in units:
         for name, cause in _causes_of_unit(host, unit):
             finding = cause.finding(name)
             findings.append(finding)
             if finding.name != "gate-open":
                 continue
-            held = tuple(other for other in held if other != unit)
+            opened.add(unit)
             if cause.kind not in _ENDED_BY_APPLY:
                 lasting.append(finding)
+    held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
 
 
@@ -122,9 +121,13 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
-            opens_at_reload = cause.is_pending and cause.kind not in _ENDED_BY_APPLY
-            cannot_be_gated = cause.kind == "root" or (cause.kind == "success" and is_new)
-            if opens_at_reload or (cannot_be_gated and name == unit):
+            if cause.is_pending:
+                opens = cause.kind not in _ENDED_BY_APPLY
+            elif name != unit:  # a setting of one instance, and the others can be gated
+                opens = False
+            else:
+                opens = cause.kind == "root" or (cause.kind == "success" and is_new)
+            if opens:
                 yield cause.finding(name)
 
 
@@ -186,9 +189,9 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """
     manager = host.running_manager
     if manager is None:
-        for cause in _faults_of_our_drop_in(host.files, unit):
-            if cause.kind == "missing":
-                yield unit, cause
+        fault = _fault_of_our_drop_in(host.files, unit)
+        if fault is not None and fault.kind == "missing":
+            yield unit, fault
         return
     plain, *instances = _shown(manager, host.files, unit)
     of_all = [*_judge(host.files, unit, plain)]
@@ -213,33 +216,33 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open or cannot run."""
-    ours = [*_faults_of_our_drop_in(files, unit)]
-    is_missing = any(cause.kind == "missing" for cause in ours)
+    fault = _fault_of_our_drop_in(files, unit)
+    is_missing = fault is not None and fault.kind == "missing"
     if properties["LoadState"] in _NOT_LOADED:
-        if is_missing:
-            yield from ours
+        if fault is not None and is_missing:
+            yield fault
         return
-    others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
     # Not judged: whether the condition with the gate is one whose failure systemd ignores.
-    if HostLayout.gate_path not in properties["ExecCondition"]:
-        yield from ours
-        for cause in others:
-            yield cause._replace(is_pending=is_missing)
-        if not ours and not others:
+    is_loaded = HostLayout.gate_path in properties["ExecCondition"]
+    if not is_loaded or properties["NeedDaemonReload"] == "yes":
+        others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
+        if fault is not None:
+            yield fault._replace(is_pending=is_loaded)
+        for cause in others:  # while ours is missing, there is nothing that they could override
+            yield cause._replace(is_pending=is_loaded or is_missing)
+        if not is_loaded and fault is None and not others:
             yield _why_not_loaded(unit, properties)
-    elif properties["NeedDaemonReload"] == "yes":
-        for cause in (*ours, *others):
-            yield cause._replace(is_pending=True)
     yield from _settings_against_the_gate(unit, properties)
 
 
-def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
+def _fault_of_our_drop_in(files: Files, unit: str) -> _Cause | None:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
-        yield _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
-    elif not _runs_gate(files, ours):
-        yield _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+        return _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
+    if not _runs_gate(files, ours):
+        return _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+    return None
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
