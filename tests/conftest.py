@@ -130,9 +130,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that have no tier as unit tests, and put the tests in an order that keeps the
     processors busy to the end.
 
-    Those that mostly wait, as all do that boot a system, are spread over the run, long ones among
-    short ones: each has others beside it. Unit tests come last: they are short, and never wait, so
-    no worker is left with a long test when the others have nothing to do.
+    Those that mostly wait, as all do that boot a system, are spread over the run: each has others
+    beside it. Where long ones and short ones stand is drawn by lot, because in the order of the
+    files, all that wait would be reached at the same time where the others are short. Unit tests
+    come last: they never wait, so no worker is left with a long test when the others have nothing
+    to do.
     """
     waiting: list[pytest.Item] = []
     on_linux: list[pytest.Item] = []
@@ -145,10 +147,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             item.add_marker("unit")
             units.append(item)
-    waiting.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-    # A test with programs takes as long as five unit tests.
+    waiting.sort(key=_by_lot)
+    on_linux.sort(key=_by_lot)
+    # A test with programs takes longer than three unit tests.
     groups = [[item] for item in on_linux]
-    groups += [units[at : at + 5] for at in range(0, len(units), 5)]
+    groups += [units[at : at + 3] for at in range(0, len(units), 3)]
     # The last tenth has none that waits.
     each = max(1, len(groups) * 9 // 10 // max(1, len(waiting)))
     items[:] = []
@@ -157,6 +160,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             items.append(waiting.pop(0))
         items += group
     items += waiting
+
+
+def _by_lot(item: pytest.Item) -> int:
+    """A place that is the same in each run, as all workers need it."""
+    return zlib.crc32(item.nodeid.encode())
 
 
 @pytest.hookimpl(tryfirst=True)

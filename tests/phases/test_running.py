@@ -1,6 +1,7 @@
 """execute and run: every possible end of a task, and what is around the tasks of a program."""
 
 import asyncio
+import contextvars
 import logging
 import signal
 import threading
@@ -328,6 +329,14 @@ def test_a_property_that_raises_when_its_task_is_called(
     assert isinstance(step.error, ValueError)
     assert seen.starts.count("serial/broken") == 1
     assert seen.ends.count(("serial/broken", Status.FAILED)) == 1
+
+
+def test_context_variables_in_a_run() -> None:
+    """A task sees the caller's, although `run` calls it in a thread of its own."""
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("caller's")
+    report = phases.run(phases.task("look")(lambda _ctx: variable.get()), observers=[])
+    assert report.result == "caller's"
 
 
 def test_a_run_is_cancelled_from_outside() -> None:

@@ -259,6 +259,20 @@ configuration, the host.
 """
 
 
+def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
+    """While another route waits, those to expected addresses keep a run from beginning; others are
+    deleted.
+    """
+    host = without_default_route()
+    before = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
+    lose_routes(host)
+    type_routes(host, "10.5.0.0/16")
+    after = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
+    assert "route-not-configured" in {finding.name for finding in before.findings}
+    assert "route-not-configured" not in {finding.name for finding in after.findings}
+    assert [str(route.prefix) for route in after.deleted_routes] == ["10.5.0.0/16"]
+
+
 def foreseen(task: phases.Task[Any]) -> phases.Step:
     """The dry run, which changes nothing and agrees with the run that follows it."""
     dry = phases.plan(task)

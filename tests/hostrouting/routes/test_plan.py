@@ -368,6 +368,34 @@ def test_which_route_of_a_key_linux_uses(there: list[Route], actions: list[str])
     assert [step.action for step in plan.steps] == actions
 
 
+BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
+
+
+@pytest.mark.parametrize(
+    ("there", "actions"),
+    [([BY_A, BY_BOTH], ["keep"]), ([BY_BOTH, BY_A], ["keep", "delete"])],
+    ids=["behind it", "before it"],
+)
+def test_a_route_whose_deletion_could_take_the_wanted_one(
+    there: list[Route], actions: list[str]
+) -> None:
+    """Linux deletes the first route that begins with the next hops of the request. So a longer one
+    behind the wanted one stays: it is not used.
+    """
+    by_a = StaticRoute(PLACE.to_network(), gateway=BY_A.next_hops[0].gateway, dev="eth0")
+    plan = plan_static_routes(configured(by_a), host_with(DEFAULT, *there))
+    assert [step.action for step in plan.steps] == actions
+
+
+def test_a_stale_route_without_a_carrier() -> None:
+    """The host after the plan does not have it."""
+    stale = BY_A._replace(next_hops=(BY_A.next_hops[0]._replace(linkdown=True),))
+    host = host_with(DEFAULT, stale)
+    plan = plan_static_routes(HostRoutingConfig(), host)
+    assert [step.action for step in plan.steps] == ["delete"]
+    assert all(route.prefix != PLACE for route in plan.apply_to(host).routes)
+
+
 def by_dev(dev: str, gateway: str | None = None) -> Route:
     """Our route to the place by this device."""
     return entry(PLACE, NextHop(dev, gateway=None if gateway is None else as_ip(gateway)))
