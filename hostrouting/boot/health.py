@@ -33,9 +33,8 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     gates = judge_gates(host, units)
     held = spoken(gates.held)
     findings = [*_unsafe_folders(host.files, held)]
-    is_gated = bool(units)
     findings += [
-        _foreign_step(host.files, path, held, is_gated=is_gated)
+        _foreign_step(host.files, path, held, is_gated=bool(units))
         for path in foreign_steps(host.files)
     ]
     findings += _own_files(host.files, config, held)

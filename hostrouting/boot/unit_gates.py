@@ -46,10 +46,8 @@ AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
-_Kind: TypeAlias = Literal[
-    "missing", "overwritten", "overridden", "reset", "unread", "unknown", "success", "root"
-]
-_ENDED_BY_APPLY = {"missing", "overwritten", "unread"}
+_Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success", "root"]
+_ENDED_BY_APPLY = {"missing", "outdated"}
 """What the next apply ends: it writes our drop-in, and systemd reads it."""
 
 
@@ -57,21 +55,21 @@ class _Cause(NamedTuple):
     """Why the gate of a unit, or of one instance of it, is open or cannot run."""
 
     kind: _Kind
-    about: str
-    """The drop-in or the setting."""
     predicate: str
     """What follows the name of the unit in the sentence."""
     remedy: Remedy
+    drop_in: str = ""
+    """The drop-in that is to blame, if one of those on the disk is."""
     is_pending: bool = False
     """Whether this takes effect only when systemd reads its files."""
 
     def finding(self, unit: str) -> Finding:
         if self.is_pending:
             sentence = f"as soon as systemd reads its files, {unit} {self.predicate}"
-            return Finding("gate-open", "error", sentence, self.about, self.remedy)
+            return Finding("gate-open", "error", sentence, self.drop_in, self.remedy)
         if self.kind == "missing":
-            sentence = f"{self.about} is missing, so {unit} starts unchecked"
-            return Finding("gate-open", "error", sentence, self.about, self.remedy)
+            sentence = f"{self.drop_in} is missing, so {unit} starts unchecked"
+            return Finding("gate-open", "error", sentence, self.drop_in, self.remedy)
         name: Literal["gate-open", "gate-shut"] = "gate-open"
         if self.kind == "root":
             name = "gate-shut"
@@ -197,10 +195,10 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     of_all = [*_judge(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
-    known = {(cause.kind, cause.about) for cause in of_all}
+    known = {cause.predicate for cause in of_all}
     for properties in instances:
         for cause in _judge(host.files, unit, properties):
-            if (cause.kind, cause.about) not in known:
+            if cause.predicate not in known:
                 yield properties["Id"], cause
 
 
@@ -239,9 +237,9 @@ def _fault_of_our_drop_in(files: Files, unit: str) -> _Cause | None:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
-        return _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
+        return _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN, ours)
     if not _runs_gate(files, ours):
-        return _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+        return _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN, ours)
     return None
 
 
@@ -258,10 +256,10 @@ def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Caus
     for path in drop_ins:
         if path.endswith(f"/{DROP_IN}") and path != ours and not _runs_gate(files, path):
             predicate = f"starts unchecked: {path} overrides {ours}"
-            yield _Cause("overridden", path, predicate, Remedy(f"remove {path}"))
+            yield _Cause("drop-in", predicate, Remedy(f"remove {path}"), path)
     for path in resets_after_ours(files, drop_ins):
         predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
-        yield _Cause("reset", path, predicate, _without_reset(path))
+        yield _Cause("drop-in", predicate, _without_reset(path), path)
 
 
 def _without_reset(path: str) -> Remedy:
@@ -277,9 +275,9 @@ def _why_not_loaded(unit: str, properties: Mapping[str, str]) -> _Cause:
     """Why systemd does not run the gate although its drop-ins on the disk would have it so."""
     if properties["NeedDaemonReload"] == "yes":
         predicate = "starts unchecked: systemd still uses the old files"
-        return _Cause("unread", "", predicate, RELOAD)
+        return _Cause("outdated", predicate, RELOAD)
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-    return _Cause("unknown", "", predicate, _where(unit, properties))
+    return _Cause("drop-in", predicate, _where(unit, properties))
 
 
 def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
@@ -290,15 +288,14 @@ def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iter
     statuses = properties["SuccessExitStatus"].split()
     if "255" in statuses:
         predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
-        yield _Cause("success", "255", predicate, where)
+        yield _Cause("success", predicate, where)
     if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
         predicate = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
-        yield _Cause("success", "SIGKILL", predicate, where)
+        yield _Cause("success", predicate, where)
     for name in _ROOTS:
         if properties[name] not in _HOST_ROOT:
-            setting = f"{name}={properties[name]}"
-            predicate = f"has {setting}, where this host's gate cannot run"
-            yield _Cause("root", setting, predicate, Remedy(f"do not gate {unit}"))
+            predicate = f"has {name}={properties[name]}, where this host's gate cannot run"
+            yield _Cause("root", predicate, Remedy(f"do not gate {unit}"))
 
 
 def _where(unit: str, properties: Mapping[str, str]) -> Remedy:
