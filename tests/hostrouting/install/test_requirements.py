@@ -132,6 +132,14 @@ def lacking(host: FakeHost, wanted: HostRoutingConfig = GATED) -> list[tuple[str
     return [(finding.name, finding.target) for finding in plan.errors]
 
 
+@pytest.mark.parametrize("version", ["247", "247.3-7+deb11u7", "259~rc1", "unknown"])
+def test_a_systemd_that_is_new_enough(version: str) -> None:
+    """The oldest that will do is 247; a version that is not a number is not judged."""
+    host = FakeHost()
+    manager_of(host).version = version
+    assert [*find_requirements(host, OLD, FileChanges())] == []
+
+
 class TestIneffectiveGates:
     """What lets a gated unit start unchecked, or keeps it from starting, before the gate is there."""
 

@@ -82,6 +82,16 @@ class TestHeldUnits:
         error = failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
         assert HELD not in str(error)
 
+    def test_a_step_that_no_unit_waits_for(self) -> None:
+        """The rewrite of probes holds nothing back, whatever becomes of it."""
+        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+        wanted = config(*REPAIR)._replace(probe_rewrite=probes)
+        host = FakeHost(kernel=h200())
+        table = "hostrouting_slb"
+        host.nftables.meanwhile(lambda: host.nftables.tables.pop(table), nth=5)
+        error = failure_of(run, Configure(wanted, host=host), match="another program")
+        assert HELD not in str(error)
+
 
 class TestLastingConflict:
     """A conflict that the installed configuration has already holds no other change back."""
@@ -264,6 +274,20 @@ class TestUndo:
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
         phases.undo(task, phases.Context(observers=[]))
+        assert ours(host) == before
+
+    def test_a_route_through_another_one(self) -> None:
+        """The route that reaches the gateway is added first."""
+        host = configured(WANTED)
+        to_gateway = Route.to("10.9.0.1/32", dev="eth0", protocol=OURS)
+        through_it = Route.to("10.8.0.0/16", dev="eth0", gateway="10.9.0.1", protocol=OURS)
+        for route in (to_gateway, through_it):
+            host.kernel.ip_route("add", route)
+        before = ours(host)
+        task = Configure(WANTED, host=host)
+        run(task)
+        assert len(ours(host)) == len(before) - 2
+        run(phases.task("undo")(task.undo))
         assert ours(host) == before
 
     def test_only_a_route_that_was_typed(self) -> None:
