@@ -23,6 +23,7 @@ from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
+from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.prefix import IP
-    from hostrouting.testing.kernel import FakeKernel
-
 
 _NO_SYSTEMD = (
     "System has not been booted with systemd as init system (PID 1). Can't operate. | "
@@ -261,6 +260,10 @@ class FakeManager:
         return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
+_PROGRAMS = ("awk", "bash", "flock", "ip", "nft", "nsenter", "timeout")
+"""The programs that hostrouting needs."""
+
+
 def nobody() -> None:
     """Nobody is logged in: see FakeHost.client."""
 
@@ -308,6 +311,16 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.kernel, FakeKernel):
+            raise TypeError(
+                f"kernel is {self.kernel!r:.80}; it must be a FakeKernel: call h200(), or make the "
+                "fixture h200 a parameter of the test"
+            )
+        if not set(self.missing).issubset(_PROGRAMS):
+            raise ValueError(
+                f"missing is {self.missing!r:.80}; it must be a collection of programs that "
+                f"hostrouting needs: {', '.join(_PROGRAMS)}"
+            )
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
