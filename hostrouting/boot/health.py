@@ -33,9 +33,8 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     gates = judge_gates(host, units)
     held = spoken(gates.held)
     findings = [*_unsafe_folders(host.files, held)]
-    is_gated = bool(units)
     findings += [
-        _foreign_step(host.files, path, held, is_gated=is_gated)
+        _foreign_step(host.files, path, held, is_gated=bool(units))
         for path in foreign_steps(host.files)
     ]
     findings += _own_files(host.files, config, held)
@@ -91,13 +90,15 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
             sentence = f"{refusal.reason}, so the gate does not run it, and {stopped} cannot start"
             yield Finding("gate-shut", "error", sentence, path, remedy)
             return
+    if is_wrong_link:
+        yield Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
+        return
     is_empty = files.read(path) == ""
-    if is_empty and stopped and not is_wrong_link:
-        yield _unusable(path, "is empty", stopped, remedy)
+    if is_empty and stopped:
+        yield _unusable(path, "is empty", stopped, AGAIN)
     elif is_empty or (is_current and file.differs(files)):
         # What an edited script does is not known: it may refuse each start, or none.
-        sentence = f"{path} {_how_it_differs(files, file, is_wrong_link=is_wrong_link)}"
-        yield Finding("file", "error", sentence, path, remedy)
+        yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
 
 
 def _unusable(path: str, why: str, stopped: str, remedy: Remedy) -> Finding:
@@ -108,10 +109,8 @@ def _unusable(path: str, why: str, stopped: str, remedy: Remedy) -> Finding:
     return Finding("file", "error", f"{path} {why}", path, remedy)
 
 
-def _how_it_differs(files: Files, file: File, *, is_wrong_link: bool) -> str:
+def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there: it need not be this file that somebody edited."""
-    if is_wrong_link:
-        return "is a link, and not a file"
     if not file.target and files.read(file.path) == file.text:
         return "has another owner or mode"
     if file.path == HostLayout.config_path:

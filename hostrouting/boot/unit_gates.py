@@ -46,10 +46,8 @@ AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
-_Kind: TypeAlias = Literal[
-    "missing", "overwritten", "overridden", "reset", "unread", "unknown", "success", "root"
-]
-_ENDED_BY_APPLY = {"missing", "overwritten", "unread"}
+_Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success", "root"]
+_ENDED_BY_APPLY = {"missing", "outdated"}
 """What the next apply ends: it writes our drop-in, and systemd reads it."""
 
 
@@ -57,29 +55,25 @@ class _Cause(NamedTuple):
     """Why the gate of a unit, or of one instance of it, is open or cannot run."""
 
     kind: _Kind
-    about: str
-    """The drop-in or the setting."""
     predicate: str
     """What follows the name of the unit in the sentence."""
     remedy: Remedy
+    drop_in: str = ""
+    """The drop-in that is to blame, if one of those on the disk is."""
     is_pending: bool = False
-    """Whether this is not so yet, but as soon as systemd reads its files: until then, the gate runs
-    as it was loaded, or there is no drop-in of ours that runs it.
-    """
+    """Whether this takes effect only when systemd reads its files."""
 
     def finding(self, unit: str) -> Finding:
+        if self.is_pending:
+            sentence = f"as soon as systemd reads its files, {unit} {self.predicate}"
+            return Finding("gate-open", "error", sentence, self.drop_in, self.remedy)
+        if self.kind == "missing":
+            sentence = f"{self.drop_in} is missing, so {unit} starts unchecked"
+            return Finding("gate-open", "error", sentence, self.drop_in, self.remedy)
         name: Literal["gate-open", "gate-shut"] = "gate-open"
         if self.kind == "root":
             name = "gate-shut"
-        sentence = f"{unit} {self.predicate}"
-        target = unit
-        if self.is_pending:
-            sentence = f"as soon as systemd reads its files, {sentence}"
-            target = self.about
-        elif self.kind == "missing":
-            sentence = f"{self.about} is missing, so {unit} starts unchecked"
-            target = self.about
-        return Finding(name, "error", sentence, target, self.remedy)
+        return Finding(name, "error", f"{unit} {self.predicate}", unit, self.remedy)
 
 
 class UnitGates(NamedTuple):
@@ -97,16 +91,19 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """What there is to say about the gates of these units, which are gated."""
     findings = [*_find_what_opens_all(host, units)]
     lasting = [finding for finding in findings if finding.name == "gate-open"]
-    held = () if lasting else tuple(units)
+    opened: set[str] = set()
+    if lasting:
+        opened.update(units)
     for unit in units:
         for name, cause in _causes_of_unit(host, unit):
             finding = cause.finding(name)
             findings.append(finding)
             if finding.name != "gate-open":
                 continue
-            held = tuple(other for other in held if other != unit)
+            opened.add(unit)
             if cause.kind not in _ENDED_BY_APPLY:
                 lasting.append(finding)
+    held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
 
 
@@ -122,9 +119,13 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
-            opens_at_reload = cause.is_pending and cause.kind not in _ENDED_BY_APPLY
-            cannot_be_gated = cause.kind == "root" or (cause.kind == "success" and is_new)
-            if opens_at_reload or (cannot_be_gated and name == unit):
+            if cause.is_pending:
+                opens = cause.kind not in _ENDED_BY_APPLY
+            elif name != unit:  # a setting of one instance, and the others can be gated
+                opens = False
+            else:
+                opens = cause.kind == "root" or (cause.kind == "success" and is_new)
+            if opens:
                 yield cause.finding(name)
 
 
@@ -186,18 +187,18 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """
     manager = host.running_manager
     if manager is None:
-        for cause in _faults_of_our_drop_in(host.files, unit):
-            if cause.kind == "missing":
-                yield unit, cause
+        fault = _fault_of_our_drop_in(host.files, unit)
+        if fault is not None and fault.kind == "missing":
+            yield unit, fault
         return
     plain, *instances = _shown(manager, host.files, unit)
     of_all = [*_judge(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
-    known = {(cause.kind, cause.about) for cause in of_all}
+    known = {cause.predicate for cause in of_all}
     for properties in instances:
         for cause in _judge(host.files, unit, properties):
-            if (cause.kind, cause.about) not in known:
+            if cause.predicate not in known:
                 yield properties["Id"], cause
 
 
@@ -213,33 +214,33 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open or cannot run."""
-    ours = [*_faults_of_our_drop_in(files, unit)]
-    is_missing = any(cause.kind == "missing" for cause in ours)
+    fault = _fault_of_our_drop_in(files, unit)
+    is_missing = fault is not None and fault.kind == "missing"
     if properties["LoadState"] in _NOT_LOADED:
-        if is_missing:
-            yield from ours
+        if fault is not None and is_missing:
+            yield fault
         return
-    others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
     # Not judged: whether the condition with the gate is one whose failure systemd ignores.
-    if HostLayout.gate_path not in properties["ExecCondition"]:
-        yield from ours
-        for cause in others:
-            yield cause._replace(is_pending=is_missing)
-        if not ours and not others:
+    is_loaded = HostLayout.gate_path in properties["ExecCondition"]
+    if not is_loaded or properties["NeedDaemonReload"] == "yes":
+        others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
+        if fault is not None:
+            yield fault._replace(is_pending=is_loaded)
+        for cause in others:  # while ours is missing, there is nothing that they could override
+            yield cause._replace(is_pending=is_loaded or is_missing)
+        if not is_loaded and fault is None and not others:
             yield _why_not_loaded(unit, properties)
-    elif properties["NeedDaemonReload"] == "yes":
-        for cause in (*ours, *others):
-            yield cause._replace(is_pending=True)
     yield from _settings_against_the_gate(unit, properties)
 
 
-def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
+def _fault_of_our_drop_in(files: Files, unit: str) -> _Cause | None:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
-        yield _Cause("missing", ours, f"starts unchecked: {ours} is missing", AGAIN)
-    elif not _runs_gate(files, ours):
-        yield _Cause("overwritten", ours, f"starts unchecked: {ours} was overwritten", AGAIN)
+        return _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN, ours)
+    if not _runs_gate(files, ours):
+        return _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN, ours)
+    return None
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
@@ -255,10 +256,10 @@ def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Caus
     for path in drop_ins:
         if path.endswith(f"/{DROP_IN}") and path != ours and not _runs_gate(files, path):
             predicate = f"starts unchecked: {path} overrides {ours}"
-            yield _Cause("overridden", path, predicate, Remedy(f"remove {path}"))
+            yield _Cause("drop-in", predicate, Remedy(f"remove {path}"), path)
     for path in resets_after_ours(files, drop_ins):
         predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
-        yield _Cause("reset", path, predicate, _without_reset(path))
+        yield _Cause("drop-in", predicate, _without_reset(path), path)
 
 
 def _without_reset(path: str) -> Remedy:
@@ -274,9 +275,9 @@ def _why_not_loaded(unit: str, properties: Mapping[str, str]) -> _Cause:
     """Why systemd does not run the gate although its drop-ins on the disk would have it so."""
     if properties["NeedDaemonReload"] == "yes":
         predicate = "starts unchecked: systemd still uses the old files"
-        return _Cause("unread", "", predicate, RELOAD)
+        return _Cause("outdated", predicate, RELOAD)
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-    return _Cause("unknown", "", predicate, _where(unit, properties))
+    return _Cause("drop-in", predicate, _where(unit, properties))
 
 
 def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
@@ -287,15 +288,14 @@ def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iter
     statuses = properties["SuccessExitStatus"].split()
     if "255" in statuses:
         predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
-        yield _Cause("success", "255", predicate, where)
+        yield _Cause("success", predicate, where)
     if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
         predicate = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
-        yield _Cause("success", "SIGKILL", predicate, where)
+        yield _Cause("success", predicate, where)
     for name in _ROOTS:
         if properties[name] not in _HOST_ROOT:
-            setting = f"{name}={properties[name]}"
-            predicate = f"has {setting}, where this host's gate cannot run"
-            yield _Cause("root", setting, predicate, Remedy(f"do not gate {unit}"))
+            predicate = f"has {name}={properties[name]}, where this host's gate cannot run"
+            yield _Cause("root", predicate, Remedy(f"do not gate {unit}"))
 
 
 def _where(unit: str, properties: Mapping[str, str]) -> Remedy:

@@ -152,9 +152,9 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     protection or routes that would be lost, for a new conflict of routes, and for missing rights,
     in this order.
 
-    A conflict is no reason on a new host, or if the installed configuration has it already: the run
-    fails at its end, and the gate holds units back until the conflict is solved. So it is with an
-    address that would escape, which is not an error of the plan.
+    On a new host, or if the installed configuration has it already, a conflict does not raise here:
+    the run fails at its end, and the gate holds units back until the conflict is solved. An address
+    that would escape never does: the run judges that at its end.
     """
     judged_below = {"removal", "route-not-configured", "route-conflict"}
     lacking = [finding for finding in plan.errors if finding.name not in judged_below]
@@ -167,8 +167,8 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     if needed:
         raise RequirementError(findings=needed)
     conflicts = plan.routes.conflicts
-    is_new = any(step.route.key not in wanted.former_keys for step in conflicts)
-    if is_new and not wanted.is_on_new_host:
+    has_new_conflict = any(step.route.key not in wanted.former_keys for step in conflicts)
+    if has_new_conflict and not wanted.is_on_new_host:
         plan.routes.require_possible()  # names the others, too: they have to be solved as well
     if host.backend is not None and plan.changes_kernel:
         host.rights().require_network()

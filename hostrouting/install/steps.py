@@ -1,5 +1,5 @@
-"""Steps that a run has beside those of its tasks: only and skip never leave them out, and whether
-they fail does not end the work of the tasks.
+"""Steps that a run has beside those of its tasks: `only` and `skip` never leave them out, and if
+one fails, the tasks still do their work.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def raise_failure(outcome: object, result: object, ctx: phases.Context) -> None:
 
 def raise_both(outcome: object, error: BaseException, ctx: phases.Context) -> None:
     """Raise the failure of such a step, if that is its outcome, together with the error of the
-    tasks.
+    tasks; without a failure, do nothing.
 
-    If the error is one of ours, as in a task about one section, it is raised as it is. For example,
-    a route conflicts: the caller gets that RouteConflict, and the report has both failures.
+    A task about one section raises an error of ours, such as RouteConflict. `raise_together` then
+    raises that error alone, so the failure of the step goes into the report here.
     """
     if isinstance(outcome, phases.TaskFailed):
         if isinstance(error, HostRoutingError) and ctx.step is not None:

@@ -129,7 +129,9 @@ class InstallTask(ABC, Generic[R]):
         Routes that somebody had typed, and that a run has deleted, are added again. HostError if
         what was installed could not be read, or if another run has installed something else since.
         """
-        undone = [run for run in self._before if self._is_undone(run, ctx)]
+        undone = [*self._before]
+        if ctx.ran is not None and ctx.root is not None:  # phases undoes one run, and no other
+            undone = [run for run in undone if run == ctx.root.run]
         if not undone:
             return phases.Skip(
                 "this object has not run, or has changed nothing; to remove everything, run Remove"
@@ -138,15 +140,6 @@ class InstallTask(ABC, Generic[R]):
         for run in undone:
             del self._before[run]
         return result
-
-    @staticmethod
-    def _is_undone(run: str, ctx: phases.Context) -> bool:
-        """Whether the undo is about this run: about one run if phases undoes what ran in it, and
-        otherwise about all of them.
-        """
-        if ctx.ran is None or ctx.root is None:
-            return True
-        return run == ctx.root.run
 
     def do_wanted(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> R | phases.Skip:
         """Install the files, start the guard, and have the parts do their work.
@@ -209,8 +202,8 @@ class InstallTask(ABC, Generic[R]):
         """Before the first change: say what has to be known, and keep what undo needs."""
         _warn(ctx, planned.plan)
         if not planned.plan.is_empty:
-            # Even if the run fails and deletes none of these routes, its undo would: it is a run of
-            # a configuration that does not have them either.
+            # The run may fail before it deletes these routes. Its undo deletes them all the same,
+            # because the former configuration does not have them either.
             self._keep_for_undo(ctx, planned.wanted, planned.plan.deleted_routes)
 
     def _start_guard(self, ctx: phases.Context, plan: Plan) -> object:
@@ -241,7 +234,8 @@ class InstallTask(ABC, Generic[R]):
 
     def _keep_changes(self, ctx: phases.Context, wanted: Wanted, effects: Effects) -> None:
         """Keep the routes that a part has deleted, also if the plan of the run did not have them:
-        they may have been typed while the part waited. What was also added was taken back.
+        they may have been typed while the part waited. A route that was added as well is there
+        again: the part has rolled its changes back.
         """
         if not effects.changes:
             return

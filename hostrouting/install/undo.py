@@ -56,13 +56,14 @@ class Undo:
     before. Anything else is another run's, and stays.
     """
     typed_routes: tuple[Route, ...]
-    """The routes to add again, in this order."""
+    """The routes to add again, the one that was deleted last first: a route through a gateway was
+    deleted before the route that reaches the gateway.
+    """
 
     @classmethod
     def of(cls, task: InstallTask[Any], runs: Sequence[Before]) -> Self:
-        """The undo of these runs of the task, of which the first one came first.
-
-        HostError if what was installed before it could not be read.
+        """The undo of these runs of the task, the earliest first. HostError if what was installed
+        before that one could not be read.
         """
         former = runs[0].config
         if former is None:
@@ -105,7 +106,7 @@ class Undo:
             raise HostError(sentence, what="file")
         had_step = wanted.former is not None and wanted.former.has_step
         if wanted.config.has_step and not had_step:
-            # The run that is undone has left nothing to guard, and turned the guard off.
+            # The undone run has taken away the only step, and with it the guard.
             config = wanted.config._replace(guard=self.task.config.guard)
             return attrs.evolve(wanted, config=config)
         return wanted

@@ -58,7 +58,7 @@ def write_files(host: Host, plan: Plan) -> Effects:
     with having_changed(files=writer.changed, operations=writer.operations):
         if plan.files:
             remove_markers(host)  # 1
-        with writer.guard_started_again():
+        with writer.guard_started_again_on_failure():
             writer.stop_units()  # 2
             writer.change_files()  # 3 to 8
     return Effects(files=writer.changed, operations=tuple(writer.operations))
@@ -109,7 +109,7 @@ class _Writer:
             self._reload()  # 8
 
     @contextmanager
-    def guard_started_again(self) -> Iterator[None]:
+    def guard_started_again_on_failure(self) -> Iterator[None]:
         """If the block fails, start the guard again that it has stopped for new files. Each file is
         whole, old or new; `operations` gets what became of the guard.
         """
@@ -127,13 +127,16 @@ class _Writer:
         if HostLayout.unit_path(guard) in self.changed:
             with suppress(HostError):  # systemd can start the guard as it was loaded before
                 self._manager.reload()
-        outcome = Operation("stop", guard, "its files are new; it could not be started again")
-        with suppress(HostError):
+        try:
             if is_active(self._manager, guard):
                 return
             self._manager.start(guard, timeout=_GRACE)
-            outcome = Operation("restart", guard, "the change of its files has failed")
-        self.operations.append(outcome)
+        except HostError:
+            reason = "its files are new; it could not be started again"
+            self.operations.append(Operation("stop", guard, reason))
+        else:
+            reason = "the change of its files has failed"
+            self.operations.append(Operation("restart", guard, reason))
 
     def _reload(self) -> None:
         if self._manager is not None:

@@ -449,6 +449,15 @@ a mark whose table has a default route that the rule passes over, which only the
 a rule for sockets that are bound to a device, which only the check judges
   rule add pref 9 oif eth1 lookup 100; route add default dev ib0 table 100
   undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all oif eth1 lookup 100
+a rule for root alone, which plain packets meet
+  rule add pref 9 uidrange 0-0 lookup 100; route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all uidrange 0-0 lookup 100;
+a rule for users, which plain packets do not meet
+  rule add pref 9 uidrange 1000-2000 lookup 100; route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all uidrange 1000-2000 lookup 100;
+a rule that refuses what has no mark
+  rule add pref 9 not fwmark 0x1 prohibit
+  overlap: is refused (prohibit) by a route or rule that is not known; expected via eth0
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
@@ -459,7 +468,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 41
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 44
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

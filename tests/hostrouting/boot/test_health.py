@@ -226,6 +226,16 @@ class TestFiles:
         assert fault.sentence == f"{path} {predicate}"
         assert fault.remedy == AGAIN._replace(words="remove the link; then")
 
+    def test_a_link_and_files_of_another_release(self, host: FakeHost) -> None:
+        """No release writes a link there, so it is named, although texts are not compared."""
+        config_json = host.files.texts[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = config_json.replace(WRITER, "hostrouting 0.1")
+        host.files.texts["/srv/copy"] = host.files.texts.pop(LAYOUT.gate_path)
+        host.files.links[LAYOUT.gate_path] = "/srv/copy"
+        fault, note = faults(host)
+        assert fault == ("file", "error", f"{LAYOUT.gate_path} is a link, and not a file")
+        assert note[:2] == ("file", "note")
+
     @pytest.mark.parametrize("state", ["no systemd", "an image", "break glass", "no drop-in"])
     def test_a_foreign_step_that_is_not_run_here(self, host: FakeHost, state: str) -> None:
         """It is an error whatever starts unchecked now: the gate refuses as soon as it is asked."""

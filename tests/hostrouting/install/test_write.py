@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,9 @@ from hostrouting.boot.units import UNITS
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.effects import effects_of
+from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
@@ -201,6 +204,36 @@ def test_removal_without_a_configuration() -> None:
     del host.files.texts[LAYOUT.config_path]
     run(Remove(host=host))
     assert host.files.texts == {}
+
+
+def test_the_same_configuration_after_a_removal_that_was_killed() -> None:
+    """It takes nothing away, although the scripts that are left no longer say what was gated."""
+    host, mishaps = mishap_host()
+    run(Configure(GATED, host=host))
+    kill_at(mishaps, f"remove {LAYOUT.gate_path}")
+    with suppress(Killed):
+        run(Remove(host=host))
+    assert LAYOUT.gate_path in host.files.texts
+    assert LAYOUT.drop_in_path(KUBELET) not in host.files.texts
+    mishaps.disarm()
+    run(Configure(GATED, host=host, allow_removal=False))
+    assert read_installed(host) == GATED
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_folders_of_an_image(tmp_path: Path) -> None:
+    """Folders of ours go when they are empty; in a folder that others use, their file stays."""
+    theirs = tmp_path / f"etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("[Service]\n")
+    image = Host.offline(str(tmp_path))
+    run(Configure(GATED._replace(manage_foreign="keep"), host=image))
+    run(Remove(host=image))
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    folders = [path for path in left if path.endswith(".d") or "hostrouting" in path]
+    assert folders == [str(theirs.parent.relative_to(tmp_path))]
+    assert theirs.exists()
 
 
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
