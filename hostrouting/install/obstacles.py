@@ -34,7 +34,7 @@ other device.
 """
 _NETWORKD_FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
 _KEEPS_ROUTES = re.compile(
-    r"(?m)^[ \t]*ManageForeignRoutes[ \t]*=[ \t]*(no|false|off|0|n|f)[ \t]*$"
+    r"(?m)^[ \t]*ManageForeignRoutes[ \t]*=[ \t]*(?i:no|false|off|0|n|f)[ \t]*$"
 )
 
 _KUBELETS = (

@@ -236,6 +236,12 @@ def test_what_a_step_leaves_behind(tmp_path: Path) -> None:
     assert logged(tmp_path, gate, [*range(20)]) == ["without a newline"] * 2
 
 
+def test_a_step_does_not_get_the_monitor(tmp_path: Path) -> None:
+    """A process that a step leaves behind would keep the end of `ip monitor` from the guard."""
+    gate = f"[[ -e /proc/$$/fd/3 ]] && echo open\n{ENDS_WELL}"
+    assert logged(tmp_path, gate, [5]) == []
+
+
 KILLED = "the gate was killed, or has printed nothing for 90 s"
 
 

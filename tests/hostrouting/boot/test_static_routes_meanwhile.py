@@ -385,12 +385,38 @@ class TestWhenTheDefaultRouteGoes:
         )
         assert Ran(namespace, HALVES, tmp_path).status == 1
         assert Ran(namespace, HALVES, tmp_path, expected=["eth0", "eth1"]).status == 1
-        for expected in (["eth0"], ["eth1"]):
+        # A device that leads nowhere is none of several.
+        namespace.batch(["link add ifb7 type ifb"])
+        for expected in (["eth0"], ["eth1"], ["eth0", "ifb7"]):
             assert Ran(namespace, HALVES, tmp_path, expected=expected).lines == []
             devs = {route.devs for route in our_routes(namespace)}
-            assert devs == {tuple(expected)}
+            assert devs == {(expected[0],)}
         namespace.batch(["route del default dev eth0"])
         assert Ran(namespace, HALVES, tmp_path, expected=["eth0"]).lines == []
+
+    def test_the_default_route_of_the_expected_device_is_in_another_table(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """That is not the way of this host."""
+        namespace.batch(
+            [
+                "route del default",
+                "route add default via 10.1.0.1 dev eth1 onlink",
+                f"route append default {ETH0}",
+                "route add default dev wg0 table 100",
+            ]
+        )
+        [line, _] = Ran(namespace, HALVES, tmp_path, expected=["wg0"]).lines
+        assert "ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route on wg0; " in line
+
+    def test_a_line_of_a_provider(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A modem's line may have the only default route, although a card has an address."""
+        namespace.batch(["route del default", "route add default dev wg0"])
+        edit = r"s,(: wg0[@:].*\\ +)veth,\1ppp,"
+        tools = {"ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""}
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
+        [route] = our_routes(namespace)
+        assert route.devs == ("wg0",)
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:

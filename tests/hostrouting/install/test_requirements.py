@@ -265,12 +265,6 @@ class TestPaths:
         assert [*host.files.texts] == [f"{path}/x"]
 
 
-def test_the_oldest_systemd_that_will_do() -> None:
-    """Debian 11 has it."""
-    host = FakeHost(kernel=h200(), manager=FakeManager(version="247.3-7+deb11u6"))
-    assert lacking(host, GATED) == []
-
-
 def test_what_no_script_needs() -> None:
     """Where no unit is gated, there are no boot scripts."""
     manager = FakeManager(version="245")

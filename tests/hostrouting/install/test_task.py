@@ -66,15 +66,6 @@ class TestHeldUnits:
         assert "another run has installed a different configuration" in str(error)
         assert HELD not in str(error)
 
-    @pytest.mark.parametrize(("mode", "is_held"), [("WARN", False), ("STRICT", True)])
-    def test_a_check_that_fails(self, mode: str, *, is_held: bool) -> None:
-        """In mode WARN, no unit waits until the check succeeds."""
-        host = FakeHost(kernel=h200())
-        host.faults.fail("snapshot", 5, nth=4)
-        error = failure_of(run, Configure(config(cidrs=(CIDR,), mode=mode), host=host))
-        assert str(error).startswith("the kernel refused a snapshot")
-        assert (HELD in str(error)) is is_held
-
     def test_what_break_glass_lets_start(self) -> None:
         """While the gate is open, no unit waits for it."""
         host = FakeHost(kernel=h200())
@@ -311,19 +302,6 @@ class TestUndo:
         run(task)
         run(phases.task("undo")(task.undo))
         assert [route.split(" ")[0] for route in ours(host)] == ["10.9.0.0/16"]
-
-    def test_two_typed_routes_to_one_network(self) -> None:
-        """The one that Linux used is the first again."""
-        host = FakeHost(kernel=h200())
-        type_routes(host, "10.9.0.0/16")
-        behind = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.2", protocol=OURS)
-        host.kernel.ip_route("append", behind)
-        before = ours(host)
-        task = Configure(config("10.8.0.0/16"), host=host)
-        run(task)
-        run(phases.task("undo")(task.undo))
-        assert len(before) == 2
-        assert ours(host) == before
 
     def test_a_route_that_is_typed_meanwhile(self) -> None:
         """A route that the plan did not have, and the run has deleted, is back, too."""

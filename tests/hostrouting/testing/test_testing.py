@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.programs import completed
 from tests.support.tasks import config, run
@@ -38,19 +37,6 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     texts = {name: path.read_text() for name, path in real.items() if not path.is_symlink()}
     assert (image.files.texts, set(image.files.links)) == (texts, set(real) - set(texts))
     assert str(image.kernel) == str(FakeHost.local().kernel)
-
-
-def test_a_removal_leaves_no_folder_of_ours(tmp_path: Path) -> None:
-    """In an image on disk: neither /etc/hostrouting nor those of drop-ins. Folders of others stay."""
-    image = Host.offline(str(tmp_path))
-    gated = {"units": ["kubelet.service", "k3s.service"]}
-    settings = {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}, "gate": gated}
-    run(Configure(HostRoutingConfig.from_mapping(settings), host=image))
-    (tmp_path / "etc/systemd/system/k3s.service.d/10-mine.conf").write_text("[Unit]\n")
-    run(Remove(host=image))
-    left = {str(path.relative_to(tmp_path / "etc")) for path in tmp_path.glob("etc/**/*.d")}
-    assert left == {"systemd/system/k3s.service.d"}
-    assert not (tmp_path / "etc/hostrouting").exists()
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
