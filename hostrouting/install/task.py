@@ -57,7 +57,9 @@ that class, and not the one from which it would inherit __init__.
 
 @attrs.frozen
 class _Progress(Effects):
-    """How far a run has come: its plan as of the last look at the host, and what was changed."""
+    """How far a run has come: its plan as of the last look at the host, and what was changed. A sum
+    of effects has the class of the one on the right.
+    """
 
     wanted: Wanted = attrs.field(kw_only=True)
     plan: Plan = attrs.field(kw_only=True)
