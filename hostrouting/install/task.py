@@ -58,7 +58,9 @@ that class, and not the one from which it would inherit __init__.
 
 @attrs.frozen
 class _Progress(Effects):
-    """How far a run has come: its plan as of the last look at the host, and what was changed."""
+    """How far a run has come: its plan as of the last look at the host, and what was changed. A sum
+    of effects has the class of the one on the right.
+    """
 
     wanted: Wanted = attrs.field(kw_only=True)
     plan: Plan = attrs.field(kw_only=True)
@@ -235,14 +237,16 @@ class InstallTask(ABC, Generic[R]):
 
     def _keep_changes(self, ctx: phases.Context, wanted: Wanted, effects: Effects) -> None:
         """Keep the routes that a part has deleted, also if the plan of the run did not have them:
-        they may have been typed while the part waited. A route that was added as well is there
-        again: the part has rolled its changes back.
+        they may have been typed while the part waited. Also those that a rollback has added again,
+        because undo would delete them.
         """
         if not effects.changes:
             return
-        added = {change.route for change in effects.changes if change.verb != "delete"}
-        deleted = [change.route for change in effects.changes if change.verb == "delete"]
-        self._keep_for_undo(ctx, wanted, [route for route in deleted if route not in added])
+        first_verbs: dict[Route, str] = {}
+        for change in effects.changes:
+            first_verbs.setdefault(change.route, change.verb)
+        deleted = [route for route, verb in first_verbs.items() if verb == "delete"]
+        self._keep_for_undo(ctx, wanted, deleted)
 
     def _keep_for_undo(self, ctx: phases.Context, wanted: Wanted, deleted: list[Route]) -> None:
         before = self._before.setdefault(ctx.run_id, Before(wanted.former))
