@@ -329,7 +329,7 @@ hostrouting repair ${repairs[*]}")
     ok) level=6 marker=(ok ok) ;;
     overlap) marker=(detected "${faults[@]}") ;;
     no-default-route) marker=(detected "$verdict") ;;
-    undecided) marker=(undecided "${notes[@]}") ;;
+    undecided) marker=(undecided "${doubts[@]}") ;;
   esac
   if [[ $verdict == undecided ]]; then
     notes+=('nothing is proven, so this check holds no unit back')
