@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.install.plan import Plan
     from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
@@ -263,12 +264,17 @@ class InstallTask(ABC, Generic[R]):
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        if finding.name == "unit-not-gated":
+        if finding.name == "unit-not-gated" or _is_for_later(finding):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
             # Without the field, so that the command prints it now, and not only after the run: by
             # then, this session may have ended.
             ctx.log.warning("%s", finding)
+
+
+def _is_for_later(finding: Finding) -> bool:
+    """Whether an image lacks something that it may get later; on a host, the run fails of that."""
+    return finding.name in {"requirement", "file"} and finding.severity == "warning"
 
 
 def _consequence(host: Host, step: str) -> str:
