@@ -79,7 +79,7 @@ class FakeFiles:
 
     def names(self, folder: str) -> tuple[str, ...]:
         require_path(folder)
-        below = f"{folder}/"
+        below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
         for path in (*self.texts, *self.links):
             if path.startswith(below):

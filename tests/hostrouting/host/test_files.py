@@ -162,6 +162,17 @@ def test_what_cannot_be_written(
     assert (fake, os.listdir(tmp_path)) == (FakeFiles(), [])
 
 
+def test_the_root_and_a_folder_with_a_slash(tmp_path: Path) -> None:
+    """Both are folders, on the fake as on a real host, and neither is replaced by a file."""
+    for files in (FakeFiles(), LocalFiles(tmp_path)):
+        files.write("/etc/a", "text")
+        assert (files.names("/"), files.names("/etc/")) == (("etc",), ("a",))
+        with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
+            files.write("/", "text")
+        with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
+            files.write("/etc/", "text")
+
+
 # An image, and what a process sees that has it as its root
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
