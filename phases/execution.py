@@ -59,7 +59,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
     reason = ctx.why_left_out(step.path)
     # Only undos are limited to what ran: an undo may run tasks that did not run before.
     if step.method == "undo" and ctx.ran is not None and step.path not in ctx.ran:
-        reason = "it did not run"
+        reason = "it did nothing in that run"
     if reason:
         return record_unstarted(step, ctx, reason)
     if step.method == "plan":

@@ -343,7 +343,7 @@ class TestUndoOfARun:
         log.clear()
         undone = phases.undo(tree, Context(clock=FakeClock(), observers=[]), of=report)
         assert log == ["undo e", "undo d", "undo c", "undo a"]
-        assert undone.find("f").reason == "it did not run"
+        assert undone.find("f").reason == "it did nothing in that run"
         log.clear()
         both = phases.parallel(Disk("c", log), Disk("d", log), name="both")
 
