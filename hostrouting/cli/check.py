@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
+from hostrouting.config.settings import gated_units
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name
+from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.check.results import FamilyReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
@@ -30,12 +33,11 @@ LOOK_FIRST = "To see first what would change, write plan instead of apply."
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
 """The same where the repair costs something."""
 _WRONG: dict[Name, str] = {
-    "gate-open": "units can start unchecked",
-    "gate-shut": "units cannot start",
-    "route-stays": "units cannot start after the next boot",
+    "gate-open": "{gated} can start unchecked",
+    "gate-shut": "{gated} cannot start",
+    "route-stays": "{gated} cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
     "route-not-configured": "routes are lost at the next boot",
-    "no-default-route": "there is no default route",
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
 """What is wrong, by the name of a finding."""
@@ -55,7 +57,7 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
         else:
             yield str(family)
     yield from capped([f"  {finding.sentence}" for finding in escapes])
-    costs = [finding for finding in check.findings if finding.name in _COSTS]
+    costs = _costs(check)
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, who, note))
     yield from _block(finding_lines(_other_findings(check), who))
@@ -65,6 +67,17 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
         if any(finding.name == "repair-cost" for finding in costs):
             last.append(TAKE_BACK)
         yield from _block(last)
+
+
+def _costs(check: HostCheck) -> list[Finding]:
+    """What has to be known before the repair; what has to be typed first stands beside it."""
+    costs: list[Finding] = []
+    for finding in check.findings:
+        if finding == GUARD_IS_MASKED and check.report.resolved:
+            costs.append(finding._replace(remedy=None))
+        elif finding.name in _COSTS:
+            costs.append(finding)
+    return costs
 
 
 def _has_pipeline(check: HostCheck) -> bool:
@@ -120,18 +133,37 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     else:
         yield from consent_lines(check.managed)
     yield f"Permanently, {who}{part}{note}:"
+    if GUARD_IS_MASKED in check.findings:
+        yield f"  {UNMASK_GUARD}"
     yield f"  {check.repair_command}"
 
 
-def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
+def what_is_wrong(
+    findings: Iterable[Finding], check: HostCheck | None, config: HostRoutingConfig
+) -> str:
     """What is wrong on a host that matches its configuration; empty if there is no word for it."""
     names = {finding.name for finding in findings}
     if check is not None:
         names |= {finding.name for finding in check.findings}
-    wrong = [words for name, words in _WRONG.items() if name in names]
+    gated = gated_by(config)
+    wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
+    if check is not None:
+        wrong += missing_defaults(check.report.families)
     if check is not None and check.report.verdict == "undecided":
         wrong.insert(0, "the verdict is undecided (units start now)")
     return spoken([*dict.fromkeys(wrong)])
+
+
+def gated_by(config: HostRoutingConfig) -> str:
+    """The unit that this configuration gates, for a sentence; several have no name."""
+    units = gated_units(config)
+    return units[0] if len(units) == 1 else "units"
+
+
+def missing_defaults(families: Iterable[FamilyReport]) -> list[str]:
+    """That a family has no default route, for each such family."""
+    without = [family for family in families if family.verdict == "no-default-route"]
+    return [f"there is no IPv{family.family} default route" for family in without]
 
 
 def starts_unchecked(

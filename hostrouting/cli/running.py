@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
+from hostrouting.cli.check import missing_defaults
 from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
@@ -17,6 +18,7 @@ from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
+from hostrouting.text import spoken
 from phases.observers import FIELDS, LOGGER, live_tree
 
 _ON_THE_PAGE = {"verdict", "finding"}
@@ -152,7 +154,10 @@ def _failure_lines(error: BaseException) -> Iterator[str]:
     if isinstance(error, RouteOverlapError) and error.report is not None:
         # The page of its check follows. Do not say that no unit starts: the boot script does not
         # judge the packets of pods.
-        words = f"the verdict is {error.report.verdict}, and the mode is STRICT"
+        wrong = "addresses escape"
+        if error.report.verdict == "no-default-route":
+            wrong = spoken(missing_defaults(error.report.families))
+        words = f"{wrong}, and the mode is STRICT"
         words += "; the gate checks again before each start of a gated unit"
     first, *others = words.splitlines()
     yield f"FAILED: {first}"

@@ -17,12 +17,13 @@ TO_KEEP = "to keep these routes"
 """What a repair is typed for where routes are not configured."""
 APPLY = "hostrouting apply --config -"
 _GUARD = HostLayout.guard_unit
+UNMASK_GUARD = f"systemctl unmask {_GUARD}"
 GUARD_IS_MASKED = Finding(
     "requirement",
     "error",
     f"{_GUARD} is masked, so apply cannot start it, and fails",
     _GUARD,
-    Remedy(command=f"systemctl unmask {_GUARD}"),
+    Remedy(command=UNMASK_GUARD),
 )
 """Before this command is typed, `apply` fails if the guard is configured."""
 

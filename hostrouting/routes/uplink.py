@@ -496,7 +496,8 @@ class Uplink:
 
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
         """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
-        because a route that is not a default route leads to it by another device.
+        because a route that is not a default route leads to it by another device. Linux takes every
+        route that begins with :: for a default route.
         """
         if self._family == IPV4:
             return False

@@ -69,7 +69,8 @@ def _answer(outcome: Run, config: HostRoutingConfig, host: Host) -> Answer:
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
     }
-    lines = [*outcome.lines(_success(routes, findings, check)), *finding_lines(findings)]
+    wrong = what_is_wrong(findings, check, config)
+    lines = [*outcome.lines(_success(routes, wrong)), *finding_lines(findings)]
     if outcome.report.ok:
         lines += _start_lines(config, host, check)
     else:
@@ -111,12 +112,11 @@ def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
     return RoutePlan()
 
 
-def _success(routes: RoutePlan, findings: list[Finding], check: HostCheck | None) -> str:
+def _success(routes: RoutePlan, wrong: str) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
     if routes.reply_findings:
         sentence += ", except for the route for replies to probes"
-    wrong = what_is_wrong(findings, check)
     return f"{sentence}, but {wrong}" if wrong else sentence
 
 
@@ -150,4 +150,5 @@ def _start_lines(config: HostRoutingConfig, host: Host, check: HostCheck | None)
     with suppress(HostRoutingError):
         refused = refused_units(unit_states(manager, gated_units(config)))
         if refused:
-            yield str(Remedy(refusal_of(refused), f"systemctl start {' '.join(refused)}"))
+            start = Remedy(command=f"systemctl start {' '.join(refused)}")
+            yield f"{refusal_of(refused)}; {start}"

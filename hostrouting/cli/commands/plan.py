@@ -1,6 +1,6 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Without --config, it is that of the installed configuration.
+Without --config, the installed configuration is planned.
 
 Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail;
 or, in mode STRICT, a gated unit starts unchecked, whatever apply does. 3: apply would wait, because
@@ -12,8 +12,8 @@ import argparse
 import attrs
 
 from hostrouting.boot.unit_gates import judge_gates
-from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
-from hostrouting.cli.output import Answer
+from hostrouting.cli.check import code_with, missing_defaults, starts_unchecked, what_is_wrong
+from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import (
     as_whom,
@@ -34,7 +34,7 @@ from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import counted
+from hostrouting.text import spoken
 
 ARGUMENTS = (
     "--config",
@@ -66,14 +66,20 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     answer = _answer(arguments, plan, check)
     openings = _openings(arguments, config, host)
     shown = plan.with_findings(openings)
+    cause = _cause(arguments, plan, answer)
     first = f"{answer.upper()}: {_rest(arguments, plan, answer, who)}"
     if answer == "nothing to do" and openings:
-        first += f", but {what_is_wrong(openings, None)}"
-    lines = [first, *plan_lines(shown, who)]
+        first += f", but {what_is_wrong(openings, None, config)}"
+    lines = [first]
+    if cause is not None:
+        lines += way_lines(cause.remedy, who)
+    lines += plan_lines(_without(shown, cause), who)
     findings = list(shown.findings)
     if check is not None:
         findings += check.findings
         lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
+        if check.report.routes and not plan.errors and arguments.snapshot is None:
+            lines += [f"To repair that, {who}:", f"  {_gating(arguments, plan)}"]
     document = {
         "schema": "hostrouting/plan/4",
         "answer": answer,
@@ -125,33 +131,64 @@ def _failures(arguments: argparse.Namespace, plan: Plan) -> list[Finding]:
     return [finding for finding in plan.failures if finding.name not in passed_over]
 
 
+def _cause(arguments: argparse.Namespace, plan: Plan, answer: str) -> Finding | None:
+    """The finding whose sentence is in the first line: why apply would refuse, or wait."""
+    if answer == "not ready":
+        return next(iter(plan.routes.route_waits), None)
+    for failure in _failures(arguments, plan):
+        if failure.name == "route-conflict":  # the lines of the routes have all of them
+            return None
+        if failure.name not in ESCAPES:
+            return failure
+    return None
+
+
+def _without(plan: Plan, cause: Finding | None) -> Plan:
+    """The plan without the finding that is told already."""
+    others = [finding for finding in plan.findings if finding != cause]
+    return attrs.evolve(plan, findings=tuple(others))
+
+
 def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> str:
     """What follows the answer in the first line."""
     if answer == "would fail":
-        names = {finding.name for finding in _failures(arguments, plan)}
-        if names.issubset(ESCAPES) and plan.is_empty:
-            return "in mode STRICT, because addresses escape"
-        if names.issubset(ESCAPES):
-            changes = "apply would make the changes below, and then fail"
-            return f"{changes}: addresses escape, and the mode is STRICT"
-        if "route-conflict" in names:
-            return "for the reasons below"
-        return "apply would change nothing, for the reasons below"
+        return _failure(plan, _cause(arguments, plan, answer))
     if answer == "not ready":
-        waiting = plan.routes.waiting
-        if waiting and all(route.missing.devs for route in waiting):
-            routes = counted(len(waiting), "route")
-            return (
-                f"apply would wait, and then fail: {routes} cannot be set until a device is named"
-            )
-        return "apply would wait, for the reasons below"
+        return _delay(plan, _cause(arguments, plan, answer))
     if answer == "to do" and arguments.config == "-":
         return f"{who}: the same command with apply instead of plan"
     if answer == "to do":
         return Remedy(command=_apply(arguments)).text_for(who)
     if arguments.snapshot is not None:
         return "the routes of the snapshot match the configuration"
-    return "this host matches the configuration"
+    if arguments.config == "-":
+        return "this host matches the configuration"
+    return f"this host matches {typed_name(arguments.config)}"
+
+
+def _failure(plan: Plan, cause: Finding | None) -> str:
+    """Why apply would fail, and whether it would have changed something then."""
+    if cause is not None:
+        return f"apply would change nothing, because {cause.sentence}"
+    if plan.routes.conflicts:
+        return "another program's route is in the way; the lines that begin with ! say what to do"
+    reason = "addresses escape, and the mode is STRICT"
+    if plan.is_empty:
+        return reason
+    return f"{reason}, so apply would make the changes below, and then fail"
+
+
+def _delay(plan: Plan, cause: Finding | None) -> str:
+    """What apply would wait for, and how that would end."""
+    if cause is not None:
+        is_in_vain = all(route.missing.devs for route in plan.routes.waiting)
+        end = ", and then fail" if is_in_vain else ""
+        return f"apply would wait{end}: {cause.sentence}"
+    families = () if plan.report is None else plan.report.families
+    changes = "" if plan.is_empty else "make the changes below, "
+    end = ", and then fail" if plan.mode == "STRICT" else ""
+    missing = spoken(missing_defaults(families))
+    return f"{missing}, so apply would {changes}wait for one{end}"
 
 
 def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Plan:
@@ -183,6 +220,8 @@ def _gating(arguments: argparse.Namespace, plan: Plan) -> str:
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        given = f" --config {typed_name(arguments.config)}"
+        given = ""
+        if arguments.config != HostLayout.config_path:
+            given = typed_file(arguments)
         return repair_pipeline(given) + _options(arguments)
     return _apply(arguments)

@@ -129,16 +129,15 @@ def _print_commands(now: HostCheck, who: str) -> _Printed:
     findings = _limits(now, now)
     findings += [finding for finding in now.findings if finding.name == "requirement"]
     remarks = [*_texts(findings, who), *_remedies(now, who)]
-    if now.report.verdict == "ok":
+    managed = now.managed
+    if managed is not None and (now.report.resolved or managed.unconfigured):
+        code = PROBLEM
+        part = " (repairs only a part)" if _unsafe(now) else ""
+        remarks = [MANAGED, *(finding.sentence for finding in managed.unconfigured), *remarks]
+        remarks += consent_lines(managed)
+        remarks.append(f"permanently, {who}{part}: {now.repair_command}")
+    elif now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
-    if now.managed is not None:
-        if now.report.resolved:
-            code = PROBLEM
-        remarks += [finding.sentence for finding in now.managed.unconfigured]
-        if now.report.resolved or now.managed.unconfigured:
-            part = " (repairs only a part)" if _unsafe(now) else ""
-            remarks += [MANAGED, *consent_lines(now.managed)]
-            remarks.append(f"permanently, {who}{part}: {now.repair_command}")
     return _Printed(code, findings, remarks, _commands(now))
 
 
@@ -172,7 +171,7 @@ def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> It
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
         known = "already has these routes, but they are not set on this host"
-        yield f"the {source} configuration {known}; to apply the printed one sets them"
+        yield f"the {source} configuration {known}; applying the printed one sets them"
     for finding in proposal.left_out:
         reason = SENTENCES["held"].format(held=finding.facts["held"])
         yield f"{finding.target} is left out: {reason}"

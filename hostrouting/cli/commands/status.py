@@ -19,12 +19,19 @@ import attrs
 
 from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import LOOK_FIRST, check_lines, refusal_of, what_is_wrong
+from hostrouting.cli.check import (
+    LOOK_FIRST,
+    check_lines,
+    gated_by,
+    refusal_of,
+    what_is_wrong,
+)
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
 ARGUMENTS = ("unit", "--metrics")
 
 _PATH = HostLayout.config_path
+_GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
 _NO_MATCH = f"this host does not match {_PATH}"
 _HEADLINES: dict[State, str] = {
     "nothing": "NOTHING: hostrouting has nothing installed on this host",
@@ -49,8 +57,7 @@ _HEADLINES: dict[State, str] = {
     "failing": "DIFFERENT: ",
     "escaping": f"DIFFERENT: {_NO_MATCH}, and addresses would escape after apply",
     "different": "DIFFERENT: ",
-    "waiting": f"NOT READY: a route that {_PATH} asks for cannot be set now, so gated units "
-    "cannot start; ROUTE-WAITS says why",
+    "waiting": "NOT READY: ",
     "installed": f"INSTALLED: this host matches {_PATH}",
 }
 _TO_RESTORE = Remedy(
@@ -58,7 +65,11 @@ _TO_RESTORE = Remedy(
     f"systemctl restart {HostLayout.routes_unit}",
 )
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
-_ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
+_ENDS: dict[State, str] = {
+    "broken": "file",
+    "not-configured": "route-not-configured",
+    "waiting": "route-waits",
+}
 """The finding that ends the headline, by its name."""
 _TO: dict[State, str] = {
     "conflict": "to go around it",
@@ -170,7 +181,7 @@ def _headline_finding(status: Status) -> Finding | None:
     """The finding whose sentence ends the headline."""
     if status.state == "failing":
         return status.plan.errors[0]
-    findings = [*status.findings]
+    findings = [*_findings_with_one_remedy(status)]
     if status.check is not None:  # which says when routes go, and not what apply would delete
         findings = [*status.check.findings, *findings]
     for finding in findings:
@@ -185,6 +196,8 @@ def _headline(status: Status) -> str:
     if status.state in {"different", "failing"}:
         return headline + ", and ".join(_differences(status))
     cause = _headline_finding(status)
+    if status.state == "waiting" and cause is not None:
+        return f"{headline}{gated_by(_config_of(status))} cannot start: {cause.sentence}"
     if cause is not None:
         return headline + cause.sentence
     if status.state == "installed" and status.code != FINE:
@@ -194,35 +207,54 @@ def _headline(status: Status) -> str:
 
 def _differences(status: Status) -> Iterator[str]:
     """What is wrong where the host does not match."""
-    missing = len(status.missing_routes)
     is_failing = status.state == "failing"
-    wrong = what_is_wrong(status.faults, None)
+    wrong = what_is_wrong(status.faults, None, _config_of(status))
     if wrong and not is_failing:
         yield wrong
+    parts = spoken([*_differing_parts(status)])
     if status.check is None or not status.check.report.escapes:
-        yield _NO_MATCH
-    elif missing:
-        verb = "is" if missing == 1 else "are"
-        yield f"addresses escape: {counted(missing, 'route')} {verb} missing"
+        yield parts or _NO_MATCH
+    elif parts:
+        yield f"addresses escape: {parts}"
     else:
         yield "addresses escape"
-        if not is_failing:
-            yield _NO_MATCH
-    if is_failing and status.guard == "is masked" and status.command:
-        yield "the guard is masked"
-    elif is_failing:
+    is_told = status.guard == "is masked" and status.command
+    if is_failing and not is_told:
         yield f"apply would fail: {status.plan.errors[0].sentence}"
+
+
+def _differing_parts(status: Status) -> Iterator[str]:
+    """Which parts of the host are not as they were installed."""
+    missing = len(status.missing_routes)
+    if missing:
+        yield f"{counted(missing, 'route')} {'is' if missing == 1 else 'are'} missing"
+    if status.guard not in {"", "runs", "is not enabled"}:
+        yield f"the guard {status.guard}"
+    files = [*status.plan.files.written_paths, *status.plan.files.removes]
+    if status.guard == "is masked" and _GUARD_PATH in files:
+        files.remove(_GUARD_PATH)  # the mask is a link there
+    if len(files) == 1:
+        yield f"{files[0]} is not as installed"
+    elif files:
+        yield f"{len(files)} files are not as installed"
+    elif status.plan.for_systemd("reload"):
+        yield "systemd has not read its files"
+
+
+def _config_of(status: Status) -> HostRoutingConfig:
+    """What config.json says, or else what the installed scripts do."""
+    return status.config or status.enforced
 
 
 def _what_is_wrong(status: Status) -> str:
     """What is wrong although the host matches, and which units that keeps from starting."""
-    wrong = what_is_wrong(status.findings, status.check)
+    wrong = what_is_wrong(status.findings, status.check, _config_of(status))
     refused = () if status.to_start else refused_units(status.units)
     if refused:
         was = "was" if len(refused) == 1 else "were"
         wrong = f"{spoken(refused)} {was} refused: {wrong}"
     if wrong:
-        return f"{wrong}, although this host matches {_PATH}"
+        return wrong
     if status.to_start:
         return refusal_of(status.to_start)
     return f"this host matches {_PATH}, but see below"

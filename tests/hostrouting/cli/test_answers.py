@@ -595,7 +595,7 @@ def test_apply_where_nothing_holds_units_back() -> None:
     check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
     for first in ("DONE", "NOTHING TO DO"):
         page = apply(host, check)
-        escape = "units can start unchecked and addresses escape"
+        escape = "systemd-nspawn@.service can start unchecked and addresses escape"
         assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
         assert "GATE-OPEN: systemd does not run here" in page.out
 

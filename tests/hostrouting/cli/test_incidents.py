@@ -127,7 +127,9 @@ def test_an_edit_in_place_takes_nothing_away_unless_that_is_allowed(edit: str) -
     assert loss in refused.out
     assert host.files.texts == before
     assert len(ours(host)) == len(REPAIR)
-    assert apply_installed(host, "--allow-removal").out.startswith(("DONE", "FAILED: the verdict"))
+    assert apply_installed(host, "--allow-removal").out.startswith(
+        ("DONE", "FAILED: addresses escape")
+    )
 
 
 @pytest.mark.parametrize("edit", EDITS)
@@ -180,7 +182,7 @@ def test_an_overriding_drop_in_that_systemd_has_loaded(command: str, mode: str, 
     host = with_loaded_override(mode)
     text = host.files.texts[LAYOUT.config_path].encode()
     said = say(command, "--config", "-", host=host, stdin=text)
-    first = "NOTHING TO DO: this host matches the configuration, but units can start unchecked"
+    first = f"NOTHING TO DO: this host matches the configuration, but {KUBELET} can start unchecked"
     assert (said.code, said.lines[0]) == (code, first)
     [line] = [line for line in said.lines if line.startswith("GATE-OPEN")]
     assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
@@ -217,7 +219,8 @@ def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
     host = with_loaded_override("STRICT")
     host.files.write(OVERRIDE, "[Service]\n")
     status = say("status", host=host)
-    assert status.lines[0].startswith("DIFFERENT: units can start unchecked, and this host does")
+    reason = f"{KUBELET} can start unchecked, and systemd has not read its files"
+    assert status.lines[0] == f"DIFFERENT: {reason}"
     assert status.lines[2] == f"  {AGAIN.command}"
     assert "GATE-OPEN: kubelet.service starts unchecked: systemd still uses" in status.out
     assert "systemctl daemon-reload" not in status.out
@@ -243,6 +246,117 @@ def test_our_own_drop_in_was_overwritten() -> None:
     assert f"starts unchecked: {DROP_IN} was overwritten" in status.out
     assert "apply would fail" in status.lines[0]
     assert AGAIN.command not in status.out
+
+
+# The first line has the reason.
+
+
+def stop_guard(host: FakeHost) -> None:
+    """Somebody stops the guard."""
+    manager_of(host).stop(LAYOUT.guard_unit)
+
+
+def lose_routes_and_guard(host: FakeHost) -> None:
+    """The routes are lost while the guard does not run; nothing escapes here."""
+    stop_guard(host)
+    lose_routes(host)
+
+
+def edit_script(host: FakeHost) -> None:
+    """Somebody edits a step of the gate."""
+    host.files.texts[LAYOUT.step_path(LAYOUT.routes_step)] += "# mine\n"
+
+
+def delete_gate(host: FakeHost) -> None:
+    """Two files are lost, without which kubelet cannot start."""
+    host.files.remove(LAYOUT.gate_path)
+    host.files.remove(LAYOUT.step_path(LAYOUT.routes_step))
+
+
+DIFFERENCES: dict[str, Callable[[FakeHost], None]] = {
+    "2 routes are missing and the guard does not run": lose_routes_and_guard,
+    "the guard does not run": stop_guard,
+    f"{LAYOUT.step_path(LAYOUT.routes_step)} is not as installed": edit_script,
+    f"{KUBELET} cannot start, and 2 files are not as installed": delete_gate,
+}
+
+
+@pytest.mark.parametrize("reason", DIFFERENCES)
+def test_the_headline_says_what_differs(reason: str) -> None:
+    """The routes, the guard and the files."""
+    host = node(config(*REPAIR, guard=GUARDED), plain_vm)
+    DIFFERENCES[reason](host)
+    assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
+
+
+@pytest.mark.parametrize(("mode", "end"), [("STRICT", ", and then fail"), ("WARN", "")])
+def test_a_plan_without_a_default_route(mode: str, end: str) -> None:
+    """It says which family lacks one, and what apply would do before it waits for it."""
+    host = node(config(mode=mode), plain_vm)
+    both = {"expectedCidrs": [CIDR, "fd00::/64"], "mode": mode}
+    text = json.dumps(config(*REPAIR, routeOverlap=both)).encode()
+    missing = "there is no IPv6 default route"
+    plan = say("plan", "--config", "-", host=host, stdin=text)
+    would = f"so apply would make the changes below, wait for one{end}"
+    assert (plan.code, plan.lines[0]) == (3, f"NOT READY: {missing}, {would}")
+    applied = apply(host, text.decode())
+    if mode == "STRICT":
+        assert applied.lines[0].startswith(f"FAILED: {missing}, and the mode is STRICT")
+    else:
+        assert applied.lines[0].endswith(f", but {missing}")
+    plan = say("plan", host=host)
+    assert plan.lines[0] == f"NOT READY: {missing}, so apply would wait for one{end}"
+    assert say("status", host=host).lines[0] == f"ATTENTION: {missing}"
+
+
+def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
+    """Apply would change nothing, and fail; the page has the line that repairs it."""
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    plan = say("plan", host=host).lines
+    assert plan[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
+    assert plan[-2:] == [
+        "To repair that, as root:",
+        "  hostrouting repair | hostrouting apply --config -",
+    ]
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = say("plan", "--config", "-", host=host, stdin=text).lines
+    assert plan[-1] == "  hostrouting repair --config FILE | hostrouting apply --config -"
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> None:
+    """Where hostrouting is installed, routes that were typed with ip do not stay."""
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    if typed:
+        type_repair(host)
+    refused = say("repair", "--commands", host=host)
+    first, *_, last = refused.err.splitlines()
+    assert (refused.code, refused.out) == (1, "")
+    assert first.startswith("hostrouting: Do not repair it with ip")
+    assert last.endswith("permanently, as root: hostrouting repair | hostrouting apply --config -")
+    assert "nothing to repair" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{\n  "hostRouting": {\n    "guard": [,\n  }\n}', ', line 3 ("guard": [,)'),
+        (
+            '{"hostRouting": {' + '"guard": [,' + " " * 60 + "1]}}",
+            ', line 1 ({"hostRouting": {"guard": [,)',
+        ),
+        ('{"hostRouting": {"guard": 1}}', ""),
+    ],
+)
+def test_the_line_that_is_not_json(text: str, place: str) -> None:
+    """The way to correct the file quotes it; not all of a file that is one line."""
+    host = node(config(*REPAIR))
+    host.files.texts[LAYOUT.config_path] = text
+    correct = f"  correct {LAYOUT.config_path}{place}, then: hostrouting status"
+    assert correct in say("status", host=host).lines
+    assert correct in say("check", host=host).err.splitlines()
 
 
 # Routes that somebody has typed.
@@ -317,9 +431,11 @@ def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     text = host.files.texts[LAYOUT.config_path].encode()
     plan = ("plan", "--config", "-")
     first = say(*plan, host=host, stdin=text).lines[0]
-    assert first == "WOULD FAIL: apply would change nothing, for the reasons below"
+    reason = f"apply would delete the routes to {REPAIR[0]} and {REPAIR[1]}, which are not in the"
+    assert first.startswith(f"WOULD FAIL: apply would change nothing, because {reason} config")
     allowed = say(*plan, "--allow-removal", host=host, stdin=text)
-    assert allowed.lines[0].startswith("WOULD FAIL: apply would make the changes below, and then")
+    changes = "so apply would make the changes below, and then fail"
+    assert allowed.lines[0] == (f"WOULD FAIL: addresses escape, and the mode is STRICT, {changes}")
     assert "apply would delete the routes to" in allowed.out
     assert "Nothing was changed." not in apply_installed(host, "--allow-removal").out
 
@@ -400,7 +516,11 @@ def test_apply_says_which_device_it_needs() -> None:
     lose_routes(host)
     text = host.files.texts[LAYOUT.config_path].encode()
     plan = say("plan", "--config", "-", host=host, stdin=text)
-    assert plan.lines[0].endswith("and then fail: 2 routes cannot be set until a device is named")
+    needs = f"2 routes, such as {REPAIR[0]}, need a device to be named: [default via 10.8.0.1"
+    assert plan.lines[0].startswith(f"NOT READY: apply would wait, and then fail: {needs}")
+    assert (
+        say("status", host=host).lines[0].startswith(f"NOT READY: {KUBELET} cannot start: {needs}")
+    )
     failed = apply_installed(host)
     lines = [line for line in failed.lines if " --dev " in line]
     assert failed.code == 3
@@ -562,7 +682,7 @@ def test_two_refused_units() -> None:
     both = "k3s.service and kubelet.service"
     assert page[0].startswith(f"ATTENTION: {both} were refused, and nothing holds them back now")
     applied = apply_installed(host).out
-    assert f"{both} were refused, and nothing holds them back now, as root: " in applied
+    assert f"{both} were refused, and nothing holds them back now; as root: " in applied
 
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
@@ -572,7 +692,7 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     refuse(host)
     page = say("status", host=host)
     assert "systemctl start" not in page.out
-    assert page.lines[0].startswith(f"ATTENTION: {KUBELET} was refused: addresses escape, although")
+    assert page.lines[0] == f"ATTENTION: {KUBELET} was refused: addresses escape"
 
 
 @pytest.mark.parametrize(("main", "is_told"), [("40", True), ("70", False), ("", False)])
@@ -750,7 +870,7 @@ def test_the_headline_says_what_is_wrong_and_the_next_line_what_to_type(
     status = say("status", host=host)
     command = f"systemctl unmask {LAYOUT.guard_unit} && {AGAIN.command}"
     assert status.lines[:3] == [
-        "DIFFERENT: addresses escape: 2 routes are missing, and the guard is masked",
+        "DIFFERENT: addresses escape: 2 routes are missing and the guard is masked",
         "To make it match, as root:",
         f"  {command}",
     ]
@@ -764,13 +884,14 @@ def test_the_headline_says_what_is_wrong_and_the_next_line_what_to_type(
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_check_knows_that_the_guard_is_masked(mask: Callable[[FakeHost], None]) -> None:
-    """What unmasks it stands above the line of the repair, which changes nothing with plan instead
-    of apply. That line is the one of status: the installed configuration has the repair.
+    """What unmasks it is the line before that of the repair, which changes nothing with plan
+    instead of apply. That line is the one of status: the installed configuration has the repair.
     """
     host = with_masked_guard(mask)
-    lines = say("check", host=host).lines
-    [unmask] = [line for line in lines if line.endswith(f"systemctl unmask {LAYOUT.guard_unit}")]
-    assert lines.index(unmask) < lines.index(f"  {AGAIN.command}")
+    page = say("check", host=host).out
+    unmask = f"systemctl unmask {LAYOUT.guard_unit}"
+    assert f"\nPermanently, as root:\n  {unmask}\n  {AGAIN.command}\n" in page
+    assert page.count(unmask) == 1
     assert f"systemctl unmask {LAYOUT.guard_unit}" in say("repair", "--commands", host=host).err
     unmask_guard(host)
     assert "unmask" not in say("check", host=host).out
@@ -855,8 +976,8 @@ def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
     with_ib0(host.kernel)
     type_by_hand(host, protocol)
     status = say("status", host=host)
-    headline = "ATTENTION: routes are lost at the next boot, although this host matches"
-    assert (status.code, status.lines[0].startswith(headline)) == (int(is_told), is_told)
+    headline = "ATTENTION: routes are lost at the next boot"
+    assert (status.code, status.lines[0] == headline) == (int(is_told), is_told)
     assert say("check", host=host).code == 0
     assert say("check", "--fail-on", "warning", host=host).code == int(is_told)
     for command in ("status", "check"):
