@@ -318,12 +318,12 @@ def _with_free_halves(
             taken.add(route.prefix)
     for step in steps:
         prefix = step.route.prefix
+        halves: tuple[Prefix, ...] = ()
         if step.rivals and not prefix.is_single:
             halves = prefix.halves()
-            if taken.isdisjoint(halves):
-                yield step._replace(free_halves=halves)
-                continue
-        yield step
+        if not taken.isdisjoint(halves):
+            halves = ()
+        yield step._replace(free_halves=halves)
 
 
 def _plan_route(
@@ -331,19 +331,18 @@ def _plan_route(
 ) -> RoutePlan:
     """The plan for one configured route, from the routes that have its key now."""
     key = static.key
-    complete = uplink.route_to(
+    found = uplink.route_to(
         key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
     )
-    if isinstance(complete, Route):
-        plan = RoutePlan(tuple(steps_for_key(as_stored(complete), present)))
+    if isinstance(found, Route):
+        plan = RoutePlan(tuple(steps_for_key(as_stored(found), present)))
         if is_reply and plan.conflicts:
             return RoutePlan(reply_findings=tuple(map(_reply_finding, plan.conflicts)))
         return plan
 
-    missing = complete
-    incomplete = (Incomplete(static, missing),)
+    incomplete = (Incomplete(static, missing=found),)
     if _may_stay(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, missing)), staying=incomplete)
+        return RoutePlan(tuple(_steps_that_stay(present, found)), staying=incomplete)
     if is_reply:
         return RoutePlan(reply_findings=(_waiting_finding(incomplete),))
     return RoutePlan(waiting=incomplete)
@@ -490,10 +489,11 @@ def _conflict(
     """The conflict, if Linux would use a route of another program that is not as wanted."""
     whole = as_listed(wanted)[0]
     routes = [bare(route) for route in _in_order_of_use(present)]
-    staying = [route for route in routes if not set(as_stored(route)) <= set(stale)]
-    if not staying:
+    deleted = set(stale)
+    left = [route for route in routes if not deleted.issuperset(as_stored(route))]
+    if not left:
         return None
-    used = staying[0]
+    used = left[0]
     if used.protocol == OURS or _in_effect(used) == _in_effect(whole):
         return None
     rivals = tuple(route for route in routes if route.protocol != OURS)

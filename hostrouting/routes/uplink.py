@@ -502,10 +502,8 @@ class Uplink:
         if self._family == IPV4:
             return False
         best = self._best_route_to(gateway)
-        if best is None or best.type in REFUSING:
+        if best is None or best.prefix.first == 0 or best.type in REFUSING:
             return False
-        if best.prefix.first == 0:
-            return False  # for Linux, ::/1 is a default route, too
         return dev not in best.devs
 
     def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:

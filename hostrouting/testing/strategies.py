@@ -143,9 +143,8 @@ def configs() -> SearchStrategy[config.HostRoutingConfig]:
 def _config(
     *, is_guarded: bool, route_overlap: config.RouteOverlapConfig, **sections: Any
 ) -> config.HostRoutingConfig:
-    guard = config.GuardConfig(
-        enabled=is_guarded and bool(route_overlap.expected_cidrs)
-    )  # it needs something to guard
+    has_something_to_guard = bool(route_overlap.expected_cidrs)
+    guard = config.GuardConfig(enabled=is_guarded and has_something_to_guard)
     return config.HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
 
 

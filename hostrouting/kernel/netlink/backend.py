@@ -12,7 +12,13 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest,
 from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
 from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.routes import Names, NamesHere, change_routes, lookup_routes
+from hostrouting.kernel.netlink.routes import (
+    Names,
+    NamesHere,
+    change_routes,
+    index_of,
+    lookup_routes,
+)
 from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import Rule, reached_tables
@@ -63,7 +69,7 @@ class NetlinkBackend(RouteBackend):
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
         with self._attempt("change routes") as netlink:
-            return change_routes(netlink, tuple(requests))
+            return change_routes(netlink, tuple(requests), index_of)
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

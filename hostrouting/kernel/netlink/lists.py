@@ -24,7 +24,13 @@ from functools import lru_cache
 
 from hostrouting.kernel.base import Near, is_wanted
 from hostrouting.kernel.netlink.numbers import FAMILY_OF, RTM_GETROUTE
-from hostrouting.kernel.netlink.routes import ROUTE_ATTRIBUTES_AT, RTA_DST, RTA_TABLE, decode, rtmsg
+from hostrouting.kernel.netlink.routes import (
+    ROUTE_ATTRIBUTES_AT,
+    RTA_DST,
+    RTA_TABLE,
+    decode,
+    question_rtmsg,
+)
 from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
     HEADER,
@@ -49,7 +55,7 @@ def list_routes(
     netlink: Netlink, family: int, tables: Collection[int] | None, reader: RouteReader
 ) -> list[Route]:
     """The routes of these tables, in the kernel's order; None means all tables."""
-    question = rtmsg(family)
+    question = question_rtmsg(family)
     questions = [question]
     if tables is not None:
         questions = [question + _of_table(table) for table in sorted(tables)]
@@ -98,7 +104,7 @@ class RouteReader:
                     if self._near.keeps(route):
                         routes.append(route)
                 else:
-                    break  # this message may have another size
+                    break  # its header says something else: `size_at` has to look
                 at += size
         return routes
 

@@ -499,7 +499,7 @@ class _RequestTemplate:
 def change_routes(
     netlink: Netlink,
     requests: Sequence[RouteRequest],
-    index_of: Callable[[str], int] = index_of,
+    index_of: Callable[[str], int],
 ) -> tuple[Outcome, ...]:
     """Carry out the requests in their order; KernelError (EPERM) if this process has no right to.
 
@@ -560,7 +560,7 @@ def _question(destination: IP) -> bytes:
 @cache
 def _plain_packet(family: int) -> bytes:
     """The beginning of a lookup: a UDP packet of root, to an address that follows."""
-    fixed = rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
+    fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
     by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
     return fixed + of_root + by_udp
@@ -576,6 +576,6 @@ def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:
     return Answer(kind, None)
 
 
-def rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:
+def question_rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:
     """The fixed part of a question: the other fields are zero."""
     return _RTMSG.pack(AF_OF[family], dst_len, 0, 0, 0, 0, 0, 0, flags)

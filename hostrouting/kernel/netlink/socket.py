@@ -238,7 +238,7 @@ class NetlinkSocket(Netlink):
         opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
         # This takes one system call for each answer; Python's own time-out takes two.
         seconds = int(self._timeout)
-        microseconds = int(self._timeout % 1 * 1e6) or 1
+        microseconds = int(self._timeout % 1 * 1e6) or 1  # zeros would mean: wait for ever
         timeval = struct.pack("=qq", seconds, microseconds)
         opened.setsockopt(socket.SOL_SOCKET, _SO_RCVTIMEO, timeval)
 
