@@ -9,20 +9,28 @@ if TYPE_CHECKING:
 FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
 
 
-def exit_code(report: "phases.Step") -> int:
+def exit_code(outcome: "phases.Step | errors.HostRoutingError") -> int:
     """The exit code for the report of a run with tasks of hostrouting, as docs/findings.md lists
-    them: of several failures, the worst.
+    them: of several failures, the worst. Or the code for an error of hostrouting that came before
+    the run, such as that of a configuration which cannot be read.
 
     An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
     signal, the code is 128 plus its number.
     """
+    if isinstance(outcome, errors.HostRoutingError):
+        return code_of(outcome)
+    if not hasattr(outcome, "failures"):
+        raise TypeError(
+            f"exit_code: you passed a {type(outcome).__name__}; pass the report of a run, or an "
+            "error of hostrouting"
+        )
     codes: list[int] = []
-    for step in report.failures:
+    for step in outcome.failures:
         if isinstance(step.error, errors.HostRoutingError):
             codes.append(code_of(step.error))
         else:
             codes.append(PROBLEM)
-    return worst_code(*codes) or report.exit_code
+    return worst_code(*codes) or outcome.exit_code
 
 
 def worst_code(*codes: int) -> int:

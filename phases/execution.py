@@ -59,7 +59,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
     reason = ctx.why_left_out(step.path)
     # Only undos are limited to what ran: an undo may run tasks that did not run before.
     if step.method == "undo" and ctx.ran is not None and step.path not in ctx.ran:
-        reason = "it did not run"
+        reason = "it did nothing in that run"
     if reason:
         return record_unstarted(step, ctx, reason)
     if step.method == "plan":
@@ -157,8 +157,12 @@ def _record_result(step: Step, result: object) -> None:
         return
     step.result = result
     if step.method == "plan":
-        would_fail = getattr(result, "would_fail", "")
-        if isinstance(would_fail, str) and would_fail:
+        would_fail = getattr(result, "would_fail", None) or ""
+        if not isinstance(would_fail, str):
+            raise InvalidTask(
+                f"would_fail of its plan is {would_fail!r:.80}; it must be a sentence that says why"
+            )
+        if would_fail:
             raise WouldFail(would_fail)
     step.status = Status.OK
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.context import Context, in_range
+from phases.context import Context, Scope, in_range
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
 from phases.step import TaskFailed
@@ -64,8 +64,7 @@ def parallel(
         in_range(at_once, "parallel: at_once", least=1, whole=True)
 
     def do(ctx: Context) -> tuple[object, ...]:
-        with ctx.within() as part:
-            return _ParallelRun(tasks, part, at_once or len(tasks)).run()
+        return _ParallelRun(tasks, ctx, at_once or len(tasks)).run()
 
     return FunctionTask(name, do, subtasks=tasks)
 
@@ -79,12 +78,13 @@ class _ParallelRun:
     """
 
     def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context, at_once: int) -> None:
-        self._ctx = ctx
+        self._scope = Scope(ctx.clock)
+        self._ctx = ctx.derive(scopes=(self._scope, *ctx.scopes))
         self._at_once = at_once
         self._variables = contextvars.copy_context()
         self._count = len(tasks)
         self._untaken = deque(
-            (index, task, new_step(task, ctx)) for index, task in enumerate(tasks)
+            (index, task, new_step(task, self._ctx)) for index, task in enumerate(tasks)
         )
         self._results: dict[int, object] = {}
         """Of the tasks that have ended; None for one that raised."""
@@ -141,7 +141,7 @@ class _ParallelRun:
             reason = error.reason
         else:
             reason = describe_error(error)
-        self._ctx.scopes[0].cancel(reason)
+        self._scope.cancel(reason)
 
 
 def retry(

@@ -234,13 +234,14 @@ def _handling_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
 
     A signal that the parent process ignored (nohup) stays ignored.
     """
-    handlers = _replaced_handlers()
+    own_handlers = _own_handlers()
+    ending = [number for number in _STOPPING if signal.getsignal(number) is signal.SIG_DFL]
     raised: list[BaseException] = []
     is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:
         if is_over:
-            handlers[number](number, frame)
+            own_handlers[number](number, frame)
         elif number in _STOPPING:
             on_signal(number)
         else:
@@ -248,36 +249,32 @@ def _handling_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
 
     def call_own_handler(number: int, frame: FrameType | None) -> None:
         try:
-            handlers[number](number, frame)
+            own_handlers[number](number, frame)
         except BaseException as error:  # noqa: BLE001  raised at the end of the block
             raised.append(error)
             on_signal(number)
 
     try:
-        for number in handlers:
+        for number in (*ending, *own_handlers):
             signal.signal(number, handle)
         yield
     finally:
-        # As soon as one of the program's own handlers is restored, it may raise, and then this loop
-        # ends early. So the defaults are restored first, while `handle` still does what it did. The
-        # own handlers come last: from the first of them on, `handle` does no more than call them.
-        for number, handler in handlers.items():
-            is_over = callable(handler)
+        # An own handler may raise as soon as it is restored, and that ends this block. So the
+        # defaults are restored first; from then on, `handle` only calls the own handlers.
+        for number in ending:
+            signal.signal(number, signal.SIG_DFL)
+        is_over = True
+        for number, handler in own_handlers.items():
             signal.signal(number, handler)
     if raised:
         raise raised[0]
 
 
-def _replaced_handlers() -> dict[int, Any]:
-    """The handlers of SIGINT and SIGTERM, and those that the program has in Python. Those that end
-    the process by default come first: `_handling_signals` says why.
-    """
-    ending: dict[int, Any] = {}
-    own: dict[int, Any] = {}
+def _own_handlers() -> dict[int, Any]:
+    """The handlers that the program has in Python; Python's own for SIGINT is one."""
+    own_handlers: dict[int, Any] = {}
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler):
-            own[number] = handler
-        elif handler is signal.SIG_DFL and number in _STOPPING:
-            ending[number] = handler
-    return ending | own
+            own_handlers[number] = handler
+    return own_handlers

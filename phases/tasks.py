@@ -120,7 +120,7 @@ def wrapped(
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """The same object if it is a task; otherwise raises InvalidTask, which says what is missing."""
-    if isinstance(candidate, list | tuple) and not hasattr(candidate, "do"):
+    if type(candidate) in {list, tuple}:
         kind = type(candidate).__name__
         raise InvalidTask(f"you passed a {kind}; pass each task: serial(*tasks)")
     fault = _fault(candidate)
@@ -182,7 +182,7 @@ def fault_of_method(verb: str, method: object) -> str:
     try:
         signature(method).bind(None)
     except TypeError:
-        return f"{verb} takes no context; write {verb}(ctx)"
+        return f"{verb} takes no context; write {verb}(ctx), and in a class {verb}(self, ctx)"
     except ValueError:  # some builtins do not say what they take
         return ""
     return ""

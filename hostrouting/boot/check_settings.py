@@ -176,7 +176,11 @@ def _refusal_settings(cni: Cni, refusal: Refusal, families: Collection[int]) -> 
     """By family and type: the protocol, the CNI, what proves or suggests that it is the CNI's, and
     the lengths of its prefixes.
     """
-    trace = "protocol" if refusal.is_shown_by_protocol else "device"
+    trace = "device"
+    if refusal.proof == "first":
+        trace = "none"
+    elif refusal.is_shown_by_protocol:
+        trace = "protocol"
     whose = f"{protocol_name(refusal.protocol)} {_word(cni.name)} {refusal.proof} {trace}"
     for family, (shortest, longest) in refusal.lengths.items():
         if family not in families:

@@ -93,10 +93,9 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
     if is_wrong_link:
         yield Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
         return
-    is_empty = files.read(path) == ""
-    if is_empty and stopped:
+    if entry.kind == "file" and files.read(path) == "":
         yield _unusable(path, "is empty", stopped, AGAIN)
-    elif is_empty or (is_current and file.differs(files)):
+    elif is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
         yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
 

@@ -188,7 +188,7 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     manager = host.running_manager
     if manager is None:
         fault = _fault_of_our_drop_in(host.files, unit)
-        if fault is not None and fault.kind == "missing":
+        if fault is not None:
             yield unit, fault
         return
     plain, *instances = _shown(manager, host.files, unit)

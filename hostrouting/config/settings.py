@@ -427,6 +427,12 @@ class HostRoutingConfig(NamedTuple):
         fault, and so is a section of hostrouting beside `hostRouting`. Raises a ConfigError with
         all faults at once.
         """
+        document: object = text  # not every author checks types
+        if not isinstance(document, str | bytes | bytearray):
+            raise TypeError(
+                f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
+                "from_mapping takes parsed JSON, and load reads a file"
+            )
         return cls.from_mapping(parse(text, _REMEDY), required=required)
 
     @classmethod

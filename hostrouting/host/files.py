@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
-    and the remedy.
+    and the remedy. An argument that no host could take is a TypeError or ValueError.
 
     No method waits, whatever is at the path.
     """
@@ -105,6 +105,41 @@ def leftover(path: str) -> str:
     return f"{path}.new"
 
 
+def require_path(path: str) -> None:
+    """Raise TypeError or ValueError unless this is an absolute path, given as a str."""
+    require_name("path", path)
+    if not path.startswith("/"):
+        raise ValueError(f"path is {path!r:.80}; it must be absolute: it begins with /")
+
+
+def require_name(argument: str, value: object) -> None:
+    """Raise TypeError or ValueError unless Linux could name a file like this."""
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{argument} is {value!r:.80}; it must be a str, such as str(Path('/etc/hosts'))"
+        )
+    if not value or "\0" in value:
+        raise ValueError(f"{argument} is {value!r:.80}; it must not be empty or contain NUL")
+
+
+def require_content(text: object, mode: object) -> None:
+    """Raise TypeError or ValueError unless a file can have this text and mode. The text may be a
+    secret, so it is not quoted.
+    """
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise TypeError(f"text must be a str, not a {kind}; write a binary file with pathlib")
+    if not isinstance(mode, int):
+        raise TypeError(f"mode is {mode!r:.80}; it must be an int, such as 0o644")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        place = f"{text[error.start]!a} at {error.start}"
+        raise ValueError(
+            f"text has {place}, which UTF-8 cannot encode; decode it with errors='replace'"
+        ) from error
+
+
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
@@ -143,6 +178,7 @@ class LocalFiles:
         return ()
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        require_content(text, mode)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         temporary = leftover(place)
@@ -158,6 +194,7 @@ class LocalFiles:
                 os.fsync(descriptor)
 
     def link(self, path: str, target: str) -> None:
+        require_name("target", target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
         with _edge("link", place), _replaced(place, leftover(place)):
@@ -220,6 +257,7 @@ class LocalFiles:
         """The file's path on this machine, with links in its folder followed; the file itself may
         be a link.
         """
+        require_path(path)
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
@@ -227,6 +265,7 @@ class LocalFiles:
         """The path on this machine, with all links followed: Linux would follow an absolute link
         out of an image.
         """
+        require_path(path)
         parts: list[str] = []
         names = path.split("/")[::-1]
         links = 0

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.install.plan import Plan
     from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
@@ -57,7 +58,9 @@ that class, and not the one from which it would inherit __init__.
 
 @attrs.frozen
 class _Progress(Effects):
-    """How far a run has come: its plan as of the last look at the host, and what was changed."""
+    """How far a run has come: its plan as of the last look at the host, and what was changed. A sum
+    of effects has the class of the one on the right.
+    """
 
     wanted: Wanted = attrs.field(kw_only=True)
     plan: Plan = attrs.field(kw_only=True)
@@ -234,14 +237,16 @@ class InstallTask(ABC, Generic[R]):
 
     def _keep_changes(self, ctx: phases.Context, wanted: Wanted, effects: Effects) -> None:
         """Keep the routes that a part has deleted, also if the plan of the run did not have them:
-        they may have been typed while the part waited. A route that was added as well is there
-        again: the part has rolled its changes back.
+        they may have been typed while the part waited. Also those that a rollback has added again,
+        because undo would delete them.
         """
         if not effects.changes:
             return
-        added = {change.route for change in effects.changes if change.verb != "delete"}
-        deleted = [change.route for change in effects.changes if change.verb == "delete"]
-        self._keep_for_undo(ctx, wanted, [route for route in deleted if route not in added])
+        first_verbs: dict[Route, str] = {}
+        for change in effects.changes:
+            first_verbs.setdefault(change.route, change.verb)
+        deleted = [route for route, verb in first_verbs.items() if verb == "delete"]
+        self._keep_for_undo(ctx, wanted, deleted)
 
     def _keep_for_undo(self, ctx: phases.Context, wanted: Wanted, deleted: list[Route]) -> None:
         before = self._before.setdefault(ctx.run_id, Before(wanted.former))
@@ -263,12 +268,17 @@ class InstallTask(ABC, Generic[R]):
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        if finding.name == "unit-not-gated":
+        if finding.name == "unit-not-gated" or _is_for_later(finding):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
             # Without the field, so that the command prints it now, and not only after the run: by
             # then, this session may have ended.
             ctx.log.warning("%s", finding)
+
+
+def _is_for_later(finding: Finding) -> bool:
+    """Whether an image lacks something that it may get later; on a host, the run fails of that."""
+    return finding.name in {"requirement", "file"} and finding.severity == "warning"
 
 
 def _consequence(host: Host, step: str) -> str:

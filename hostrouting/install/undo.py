@@ -56,8 +56,8 @@ class Undo:
     before. Anything else is another run's, and stays.
     """
     typed_routes: tuple[Route, ...]
-    """The routes to add again, the one that was deleted last first: a route through a gateway was
-    deleted before the route that reaches the gateway.
+    """The routes to add again; of each run, the one that was deleted last comes first: a route
+    through a gateway was deleted before the route that reaches the gateway.
     """
 
     @classmethod
@@ -73,7 +73,7 @@ class Undo:
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
         configured = configured_keys(former)
         typed: list[Route] = []
-        for before in reversed(runs):
+        for before in runs:
             typed += [route for route in reversed(before.typed) if route.key not in configured]
         # `wanted` has the configuration as its run has installed it, without idle settings.
         replaceable = (task.own_part(task.wanted().config), task.own_part(former))

@@ -496,13 +496,16 @@ class Uplink:
 
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
         """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
-        because a route that is not a default route leads to it by another device.
+        because a route that is not a default route leads to it by another device. Linux takes every
+        route that begins with :: for a default route.
         """
         if self._family == IPV4:
             return False
         best = self._best_route_to(gateway)
-        if best is None or best.prefix.first == 0 or best.type in REFUSING:
+        if best is None or best.type in REFUSING:
             return False
+        if best.prefix.first == 0:
+            return False  # for Linux, ::/1 is a default route, too
         return dev not in best.devs
 
     def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
@@ -527,10 +530,10 @@ class Uplink:
         return best
 
     def _gateway_hidden_by(self, route: Route) -> IP | None:
-        """The gateway that Linux would look for by this IPv6 route itself, and no longer find.
+        """A gateway of ours or of a default route that this IPv6 route would hide from Linux.
 
-        Then it refuses further routes by that gateway: ours, and the default route of the host when
-        that is added anew.
+        Linux then refuses further routes by that gateway: ours, and the default route of the host
+        when that is added anew.
         """
         if self._family == IPV4 or not route.has_gateway:
             return None
@@ -538,17 +541,21 @@ class Uplink:
         for default in self._defaults:
             hops += default.next_hops
         for hop in hops:
-            gateway = hop.gateway
-            if gateway is None or hop.onlink or gateway in LINK_LOCAL:
-                continue
-            if hop.dev not in route.devs or Prefix.of(gateway) not in route.prefix:
-                continue
-            best = self._best_route_to(gateway, hop.dev)
-            if best is None or best.has_gateway:
-                continue
-            if _precedence(route) >= _precedence(best):
-                return gateway
+            if self._hides(route, hop):
+                return hop.gateway
         return None
+
+    def _hides(self, route: Route, hop: NextHop) -> bool:
+        """Whether Linux would look for the gateway of a next hop by this route, and not find it."""
+        gateway = hop.gateway
+        if gateway is None or hop.onlink or gateway in LINK_LOCAL:
+            return False
+        if hop.dev not in route.devs or Prefix.of(gateway) not in route.prefix:
+            return False
+        best = self._best_route_to(gateway, hop.dev)
+        if best is None or best.has_gateway:
+            return False
+        return _precedence(route) >= _precedence(best)
 
     def _is_own_address(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
+from phases.context import in_range
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -41,11 +42,11 @@ class Faulty(Generic[E]):
         """Make the nth call from now raise this error; with `done`, after its work, as in a
         timeout.
         """
-        self._errors[self._calls + nth] = (error, done)
+        self._errors[self._call_after(nth)] = (error, done)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
-        self._happenings.setdefault(self._calls + nth, []).append(happening)
+        self._happenings.setdefault(self._call_after(nth), []).append(happening)
 
     def meet(self) -> tuple[E | None, bool]:
         """Count the call, and run what is due before it. Returns its error, and whether the call
@@ -68,6 +69,11 @@ class Faulty(Generic[E]):
         yield
         if isinstance(error, Exception):
             raise error
+
+    def _call_after(self, nth: int) -> int:
+        """The number of the nth call from now."""
+        in_range(nth, "nth", least=1, whole=True)
+        return self._calls + nth
 
 
 class FaultyBackend(RouteBackend):
@@ -99,15 +105,21 @@ class FaultyBackend(RouteBackend):
         An errno, or an error with a route, is the outcome of one route of a change, as if the
         kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
+        if not isinstance(error, BackendError | int):
+            raise TypeError(
+                f"error is {error!r:.80}; it must be a BackendError or an errno, such as "
+                "errno.ENOBUFS"
+            )
+        faults = self._faults_at(moment)
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
-        self._moments[moment].fail(error, nth=nth, done=done)
+        faults.fail(error, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to
         delete a device.
         """
-        self._moments[moment].meanwhile(happening, nth=nth)
+        self._faults_at(moment).meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
@@ -140,6 +152,12 @@ class FaultyBackend(RouteBackend):
 
     def close(self) -> None:
         self.inner.close()
+
+    def _faults_at(self, moment: Moment) -> Faulty[BackendError | int]:
+        if moment not in self._moments:
+            moments = ", ".join(self._moments)
+            raise ValueError(f"moment is {moment!r:.80}; it must be one of {moments}")
+        return self._moments[moment]
 
     def _change(self, request: RouteRequest) -> Outcome:
         error, is_done = self._moments["change"].meet()

@@ -8,6 +8,7 @@ reads, from the unit files and drop-ins in /etc/systemd/system.
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_kind
+from hostrouting.host.files import Entry, require_content, require_kind, require_name, require_path
 from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
+from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.prefix import IP
-    from hostrouting.testing.kernel import FakeKernel
-
 
 _NO_SYSTEMD = (
     "System has not been booted with systemd as init system (PID 1). Can't operate. | "
@@ -59,13 +59,16 @@ class FakeFiles:
     """Paths that another process has locked."""
 
     def read(self, path: str) -> str | None:
-        place = self.links.get(path, path)
+        require_path(path)
+        target = self.links.get(path, path)
+        place = os.path.normpath(os.path.join(os.path.dirname(path), target))
         if place == "/dev/null":
             return ""
         require_kind("read", place, self.look(place), "file")
         return self.texts.get(place)
 
     def look(self, path: str) -> Entry | None:
+        require_path(path)
         if path in self.links:
             return Entry("link", 0, self.links[path])
         if path in self.texts:
@@ -75,6 +78,7 @@ class FakeFiles:
         return None
 
     def names(self, folder: str) -> tuple[str, ...]:
+        require_path(folder)
         below = f"{folder}/"
         names: set[str] = set()
         for path in (*self.texts, *self.links):
@@ -84,11 +88,13 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        require_content(text, mode)
         self._change("write", path, "file")
         self.texts[path] = text
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
+        require_name("target", target)
         self._change("link", path, "file", "link")
         self.texts.pop(path, None)
         self.links[path] = target
@@ -102,10 +108,12 @@ class FakeFiles:
         return True
 
     def remove_empty(self, folder: str) -> None:
-        """See Files."""
+        """See Files: a folder is gone as soon as nothing is in it."""
+        require_path(folder)
 
     def why_unwritable(self, folder: str) -> str:
         """See Files. A folder that is `broken`, or is in one, refuses files."""
+        require_path(folder)
         for path, reason in self.broken.items():
             if f"{folder}/".startswith(f"{path}/"):
                 return reason
@@ -252,6 +260,10 @@ class FakeManager:
         return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
+_PROGRAMS = ("awk", "bash", "flock", "ip", "nft", "nsenter", "timeout")
+"""The programs that hostrouting needs."""
+
+
 def nobody() -> None:
     """Nobody is logged in: see FakeHost.client."""
 
@@ -299,6 +311,16 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.kernel, FakeKernel):
+            raise TypeError(
+                f"kernel is {self.kernel!r:.80}; it must be a FakeKernel: call h200(), or make the "
+                "fixture h200 a parameter of the test"
+            )
+        if not set(self.missing).issubset(_PROGRAMS):
+            raise ValueError(
+                f"missing is {self.missing!r:.80}; it must be a collection of programs that "
+                f"hostrouting needs: {', '.join(_PROGRAMS)}"
+            )
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files

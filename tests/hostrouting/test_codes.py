@@ -1,6 +1,9 @@
 """hostrouting.exit_code: an agent's program exits as the command would."""
 
+import errno
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +11,7 @@ import hostrouting
 import phases
 from hostrouting.codes import worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import HostRoutingError
+from hostrouting.errors import ConfigError, HostError, HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
@@ -51,6 +54,26 @@ def test_refused_input() -> None:
     host = FakeHost(kernel=h200())
     assert code_of_run(Configure(config(*REPAIR), host=host)) == 0
     assert code_of_run(Configure(config(), host=host, allow_removal=False)) == 2
+
+
+@pytest.mark.parametrize(("text", "code"), [("{", 2), (None, 3)], ids=["broken", "unreadable"])
+def test_an_error_before_the_run(tmp_path: Path, text: str | None, code: int) -> None:
+    """A configuration that cannot be read has the code of the commands, too."""
+    error: HostRoutingError = HostError("x: permission denied", what="file", errno=errno.EACCES)
+    if text is not None:
+        file = tmp_path / "agent.json"
+        file.write_text(text)
+        with pytest.raises(ConfigError) as raised:
+            HostRoutingConfig.load(file)
+        error = raised.value
+    assert hostrouting.exit_code(error) == code
+
+
+@pytest.mark.parametrize("outcome", [None, {}, OSError("x"), 3])
+def test_neither_a_report_nor_an_error_of_hostrouting(outcome: Any) -> None:
+    """The argument is named."""
+    with pytest.raises(TypeError, match=r"exit_code: you passed a \w+; pass the report of a run"):
+        hostrouting.exit_code(outcome)
 
 
 def test_the_worst_counts() -> None:

@@ -1,6 +1,7 @@
 """plan and undo of a whole tree, and run(only=…, skip=…)."""
 
 import pickle
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -111,6 +112,22 @@ class TestPlan:
         assert str(report.children[0].result) == "+ 10.9.0.0/16"
         assert report.to_mapping()["status"] == "failed"
         assert phases.plan(fine).ok
+
+    @pytest.mark.parametrize("would_fail", [True, 3, [1]])
+    def test_a_plan_that_does_not_say_why_the_run_would_fail(self, would_fail: object) -> None:
+        """It is refused, and does not count as a run that would succeed."""
+        plan = SimpleNamespace(would_fail=would_fail)
+        report = phases.plan(phases.task("doomed", plan=lambda _: plan)(never))
+        assert report.exit_code == 1
+        assert str(report.error) == (
+            f"would_fail of its plan is {would_fail!r}; it must be a sentence that says why"
+        )
+
+    @pytest.mark.parametrize("would_fail", ["", None, False])
+    def test_a_plan_that_says_that_nothing_would_fail(self, would_fail: object) -> None:
+        """Nothing is to be said then."""
+        plan = SimpleNamespace(would_fail=would_fail)
+        assert phases.plan(phases.task("fine", plan=lambda _: plan)(never)).ok
 
     def test_a_group_may_answer_for_its_members(self) -> None:
         """If a group has a plan or an undo itself, that is called instead of those of its tasks."""
@@ -326,7 +343,7 @@ class TestUndoOfARun:
         log.clear()
         undone = phases.undo(tree, Context(clock=FakeClock(), observers=[]), of=report)
         assert log == ["undo e", "undo d", "undo c", "undo a"]
-        assert undone.find("f").reason == "it did not run"
+        assert undone.find("f").reason == "it did nothing in that run"
         log.clear()
         both = phases.parallel(Disk("c", log), Disk("d", log), name="both")
 

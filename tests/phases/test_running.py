@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -56,6 +56,13 @@ def _yields(_ctx: phases.Context) -> Iterator[None]:
     yield
 
 
+class _Pair(NamedTuple):
+    """One value of two parts, such as a configuration."""
+
+    one: str
+    other: str
+
+
 class _Named:
     """Has a name, and nothing to do."""
 
@@ -69,6 +76,7 @@ class _Named:
         (StubTask, "StubTask'> cannot be used as a task: .* pass an instance"),
         ([StubTask("a")], r"^you passed a list; pass each task: serial\(\*tasks\)$"),
         ((StubTask("a"),), "^you passed a tuple; pass each task"),
+        (_Pair("a", "b"), r"^_Pair\(.*\) cannot be used as a task: it needs"),  # no list of tasks
         (None, "None cannot be used as a task"),
         (_Named(), "^task 'own' cannot be used as a task: it needs a method"),
         (StubTask(""), "its name is ''"),
@@ -142,7 +150,10 @@ def _own(**attributes: object) -> _Group:
         (_own(subtasks=[StubTask("a")]), "they must be a tuple"),
         (_own(subtasks=(5,)), "5 cannot be used as a task"),
         (_cycle(), "it contains itself"),
-        (_own(do=lambda: None), r"do takes no context; write do\(ctx\)"),
+        (
+            _own(do=lambda: None),
+            r"do takes no context; write do\(ctx\), and in a class do\(self, ctx\)",
+        ),
         (_own(undo=lambda _ctx, _more: None), r"undo takes no context; write undo\(ctx\)"),
         (_own(plan="would load it"), r"its plan is 'would load it'; it must be a function of the"),
     ],

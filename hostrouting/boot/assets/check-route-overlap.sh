@@ -14,6 +14,7 @@
 #   OWN-RANGE         a route of the type local keeps them on this host
 #   NO-DEFAULT-ROUTE  there is no default route, and routeOverlap.expectedDevs is empty
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
+#   no verdict        a program that this check needs has failed
 #   ACTION            what to type next
 # By hand, without waiting, with what each step prints (it writes the marker, too), as root:
 #   bash FILE by-hand 0 steps
@@ -105,7 +106,7 @@
 #     PROOF makes the refusal right (fine): a device of the CNI (device), a pod or an address by one
 #       inside the range (inside), or such an address at its beginning (first).
 #     TRACE, without that, makes it a doubt: a device of the CNI (device), or also other routes that
-#       have the protocol (protocol). With the PROOF "first", no trace counts.
+#       have the protocol (protocol); or nothing does (none).
 #   pod-block 4 20
 #     A prefix of this family that is shorter is not a block of pods.
 #
@@ -328,7 +329,7 @@ hostrouting repair ${repairs[*]}")
     ok) level=6 marker=(ok ok) ;;
     overlap) marker=(detected "${faults[@]}") ;;
     no-default-route) marker=(detected "$verdict") ;;
-    undecided) marker=(undecided "${notes[@]}") ;;
+    undecided) marker=(undecided "${doubts[@]}") ;;
   esac
   if [[ $verdict == undecided ]]; then
     notes+=('nothing is proven, so this check holds no unit back')
@@ -992,6 +993,20 @@ function find_expected(   classes, used) {
   else if (uplink != NONE) expect_uplink(used)
   else say_that_none_is_expected()
 }
+# Default routes of one rank are taken for one, by all devices that Linux may use: while the gateway
+# of the first one does not answer, IPv4 goes over to others with a gateway, and IPv6 to any. IPv4
+# does not go away from a route by several next hops.
+function find_equal_routes(   d, r, rank) {
+  for (d = 1; d <= defaults; d++) {
+    r = default_route[d]
+    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
+    if (!(rank in equal_devices)) {
+      equal_devices[rank] = route_devices[r]
+      is_fixed[rank] = !route_has_gateway[r] || (family == 4 && route_hops[r] > 1)
+    } else if (!is_fixed[rank] && (family == 6 || route_has_gateway[r]))
+      equal_devices[rank] = union(equal_devices[rank], route_devices[r])
+  }
+}
 # The first default route by a device of these classes; 0 if there is none. With `all`, default
 # routes that a lookup passes over count, too.
 function first_default(classes, all,   i, d, r) {
@@ -1069,20 +1084,6 @@ function say_what_is_awaited(   n, dev, i) {
   if (uplink != NONE || has_some_default) return
   if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
-# Default routes of one rank are taken for one, by all devices that Linux may use: while the gateway
-# of the first one does not answer, IPv4 goes over to others with a gateway, and IPv6 to any. IPv4
-# does not go away from a route by several next hops.
-function find_equal_routes(   d, r, rank) {
-  for (d = 1; d <= defaults; d++) {
-    r = default_route[d]
-    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
-    if (!(rank in equal_devices)) {
-      equal_devices[rank] = route_devices[r]
-      is_fixed[rank] = !route_has_gateway[r] || (family == 4 && route_hops[r] > 1)
-    } else if (!is_fixed[rank] && (family == 6 || route_has_gateway[r]))
-      equal_devices[rank] = union(equal_devices[rank], route_devices[r])
-  }
-}
 '
 
 # --- What is right: the devices of CNIs, and what CNIs left behind --------------------------------
@@ -1137,8 +1138,7 @@ function with_spaces(word) {
 # What shows that a CNI has left this device, or this route to it, behind; "" if nothing does. No
 # CNI has a route inside the network of an expected card, or of a bridge for pods.
 function sign_of_leftover(dev, low, high,   i, its_dev) {
-  if (low == high) return dev in rival_of ? rival_of[dev] : ""
-  for (i = 1; i <= networks; i++) {
+  for (i = 1; i <= networks && low != high; i++) {
     its_dev = spoken(route_devices[network[i]], "") # a network has one device
     if (its_dev == dev || !is_around(network[i], low, high)) continue
     if (has(expected, its_dev) || uses[its_dev] ~ /\/bridge\//) return "the network of " its_dev
@@ -1171,7 +1171,7 @@ function owner_of_refusal(r,   size, i) {
     if (known_type[i] != route_type[r] || known_protocol[i] != route_protocol[r]) continue
     if (size < known_shortest[i] || known_longest[i] < size) continue
     if (is_proven(i)) return "cni"
-    if (known_proof[i] == "first") continue # it is of another node, or of nobody
+    if (known_trace[i] == "none") continue # it is of another node, or of nobody
     if (known_cni[i] in runs) return "perhaps"
     if (known_trace[i] == "protocol" && routes_with[route_protocol[r]] > 1) return "perhaps"
   }

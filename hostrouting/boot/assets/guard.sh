@@ -144,7 +144,7 @@ run_gate() { # [STEP]
   fi
 }
 
-note_outcome() { # STEPS STATUS
+note_outcome() { # KIND STATUS
   if [[ ! $2 ]]; then
     log 4 "the gate was killed, or has printed nothing for $silence_limit s"
   fi

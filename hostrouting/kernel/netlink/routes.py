@@ -162,11 +162,11 @@ def index_of(name: str) -> int:
 # From a message to a route.
 
 
-def decode(message: bytes, names: Mapping[int, str]) -> Route:
+def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     """The route of one message; `names` are those of devices."""
-    fixed = _RTMSG.unpack_from(message, HEADER.size)
+    fixed = _RTMSG.unpack_from(packed, HEADER.size)
     af, dst_len, src_len, tos, table, protocol, scope, type_, flags = fixed
-    attributes = attributes_of(message, ROUTE_ATTRIBUTES_AT)
+    attributes = attributes_of(packed, ROUTE_ATTRIBUTES_AT)
     metrics: dict[int, bytes] = {}
     if _RTA_METRICS in attributes:
         metrics = attributes_of(attributes[_RTA_METRICS])
@@ -250,11 +250,10 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     """Whether the lifetime of the route is over; None if it has none."""
     if not cacheinfo:
         return None
-    ticks_left: int
     (ticks_left,) = _EXPIRES.unpack_from(cacheinfo)
     if not ticks_left:
         return None
-    return ticks_left < 0
+    return bool(ticks_left < 0)
 
 
 def _unread(
@@ -346,8 +345,9 @@ def _why_not_sent(route: Route) -> str:
 def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
     """The fixed part: with the flags of the next hop, unless the next hops are listed."""
     flags = 0
-    if route.next_hops and not _are_listed(verb, route) and route.next_hops[0].onlink:
-        flags = _RTNH_F_ONLINK
+    if not _are_listed(verb, route):
+        for hop in route.next_hops:
+            flags = _flags_of(hop)
     table = route.table
     if table > _LARGEST_IN_RTMSG:
         table = _RT_TABLE_COMPAT
@@ -417,10 +417,13 @@ def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
-    flags = _RTNH_F_ONLINK if hop.onlink else 0
     weight = hop.weight if has_weights(route) else 1
     device = 0 if hop.dev is None else index_of(hop.dev)
-    return _RTNEXTHOP.pack(length, flags, weight - 1, device) + gateway
+    return _RTNEXTHOP.pack(length, _flags_of(hop), weight - 1, device) + gateway
+
+
+def _flags_of(hop: NextHop) -> int:
+    return _RTNH_F_ONLINK if hop.onlink else 0
 
 
 def _packed_gateway(route: Route, hop: NextHop) -> bytes:

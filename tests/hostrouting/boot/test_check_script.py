@@ -111,12 +111,15 @@ class TestWhatItSaysAndLeaves:
     def test_many_doubts(
         self, namespace: Namespace, tmp_path: Path, doubts: int, rest: list[str]
     ) -> None:
-        """The first fourteen are said, and the others counted if there are any."""
+        """The first fourteen are said, and the others counted if there are any. The marker has all."""
         rules = [f"rule add pref {mark} fwmark {mark} lookup 100" for mark in range(1, doubts + 1)]
         namespace.batch(["route add default dev ib0 table 100", *rules])
-        lines = Checked(namespace, check(), tmp_path).said.splitlines()
+        checked = Checked(namespace, check(HEALTHY), tmp_path)
+        lines = checked.said.splitlines()
         assert sum("UNDECIDED: " in line for line in lines) == 14
         assert [line[3:] for line in lines if "more doubts" in line] == rest
+        marker = checked.left[MADE_UNDECIDED].splitlines()
+        assert sum("UNDECIDED: " in line for line in marker) == len(marker) == doubts
 
     def test_by_hand(self, namespace: Namespace, tmp_path: Path) -> None:
         """With a third argument, it also prints what each step prints, in the order of the steps."""

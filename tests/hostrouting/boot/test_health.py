@@ -115,6 +115,26 @@ class TestFiles:
         sentence = f"{path} is empty, so {MACHINES} cannot start"
         assert faults(host) == [("gate-shut", "error", sentence)]
 
+    @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
+    def test_an_empty_unit(self, host: FakeHost, writer: str) -> None:
+        """It is named whoever wrote the files; no unit waits for it."""
+        path = LAYOUT.unit_path(LAYOUT.check_unit)
+        host.files.texts[path] = ""
+        config_json = host.files.texts[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = config_json.replace(WRITER, writer)
+        errors = [fault for fault in faults(host) if fault[1] == "error"]
+        assert errors == [("file", "error", f"{path} is empty")]
+
+    @pytest.mark.parametrize("is_systemd", [True, False])
+    def test_a_drop_in_that_was_overwritten(self, host: FakeHost, *, is_systemd: bool) -> None:
+        """The unit starts unchecked, also in a container, when that is started with systemd."""
+        host.files.texts[DROP_IN] = "[Service]\n"
+        manager_of(host).reload()
+        manager = host.manager if is_systemd else FakeManager(running=False)
+        sentence = f"{MACHINES} starts unchecked: {DROP_IN} was overwritten"
+        openings = faults(attrs.evolve(host, manager=manager))
+        assert ("gate-open", "error", sentence) in openings
+
     def test_what_else_is_in_the_folder_of_steps(self, host: FakeHost) -> None:
         """A script of somebody else holds units back, too; a file with another name does not."""
         path = f"{LAYOUT.gate_directory}/90-licence"
@@ -384,6 +404,29 @@ class TestSystemd:
             f"as soon as systemd reads its files, {KUBELET} starts unchecked: {path} is missing"
         )
         assert (fault.sentence, fault.remedy) == (sentence, AGAIN)
+        assert [*find_ineffective_gates(host, gated_units(wanted))] == []  # apply ends it
+
+    def test_a_unit_that_does_not_exist(self) -> None:
+        """Its drop-in has to be there when somebody installs the unit."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = configured(wanted)
+        assert faults(host, wanted) == []
+        path = LAYOUT.drop_in_path(KUBELET)
+        del host.files.texts[path]
+        sentence = f"{path} is missing, so {KUBELET} starts unchecked"
+        assert ("gate-open", "error", sentence) in faults(host, wanted)
+
+    @pytest.mark.parametrize(
+        ("folder", "line"),
+        [(MACHINES, "SuccessExitStatus=255"), (KUBE1, "RootDirectory=/srv/x")],
+    )
+    def test_what_refuses_no_run(self, host: FakeHost, folder: str, line: str) -> None:
+        """A gate that is open already, or the setting of one instance, is a fault; a run may still
+        repair something else.
+        """
+        dropped(host, folder, f"[Service]\n{line}\n")
+        assert len(faults(host)) == 1
+        assert [*find_ineffective_gates(host, gated_units(WANTED))] == []
 
     def test_the_root_of_this_host(self, host: FakeHost) -> None:
         """A unit may name it."""
@@ -451,11 +494,14 @@ class TestSystemd:
                 "50-x.conf",
                 "has SuccessExitStatus=255, so it starts even if ",
             ),
-            (
-                MACHINES,
-                "SuccessExitStatus=SIGTERM SIGKILL\n",
-                "50-x.conf",
-                "has SuccessExitStatus=SIGKILL, so it starts if ",
+            *(
+                (
+                    MACHINES,
+                    f"SuccessExitStatus=SIGTERM {name}\n",
+                    "50-x.conf",
+                    "has SuccessExitStatus=SIGKILL, so it starts if ",
+                )
+                for name in ("KILL", "SIGKILL")
             ),
             *(
                 (

@@ -228,6 +228,15 @@ def test_text_that_is_not_json(text: str | bytes, said: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", [{"secret": 1}, None, Path("config.json")], ids=str)
+def test_what_is_not_a_text(text: Any) -> None:
+    """What is read already, or not yet, is refused by the name of its type, with what reads it."""
+    kind = type(text).__name__
+    said = f"text must be JSON, as str or bytes, not a {kind}; from_mapping takes parsed JSON, and load reads a file"
+    with pytest.raises(TypeError, match=f"^{said}$"):
+        HostRoutingConfig.from_json(text)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     {

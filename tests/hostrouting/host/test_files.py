@@ -40,7 +40,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(
         st.just("link"),
         st.sampled_from([*LINKS, "/d"]),
-        st.sampled_from([*FILES, "/d", "/gone", "/gone/x", "/dev/null"]),
+        st.sampled_from([*FILES, "/d", "/gone", "/gone/x", "/dev/null", "x", "../a"]),
     ),
     st.tuples(st.sampled_from(["remove", "read", "look"]), PATHS),
     st.tuples(st.sampled_from(["names", "why_unwritable"]), st.sampled_from(["/d", "/gone"])),
@@ -51,7 +51,9 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
     """What a step returns, or the sentence of its error; all paths are below a folder of these
     files.
     """
-    first = [below + text if verb == "link" and text != "/dev/null" else text for text in more[:1]]
+    first = list(more[:1])
+    if verb == "link" and first[0] != "/dev/null" and first[0].startswith("/"):
+        first = [below + first[0]]
     try:
         value = getattr(files, verb)(
             below + path, *first, **dict(zip(["mode"], more[1:], strict=False))
@@ -64,6 +66,7 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
 @given(st.lists(STEPS, max_size=12))
 @example([("link", "/l", "/dev/null"), ("read", "/l")])  # as systemd masks a unit
 @example([("link", "/l", "/d"), ("read", "/l"), ("read", "/d")])
+@example([("write", "/d/x", "text", 0o644), ("link", "/d/m", "x"), ("read", "/d/m")])
 @example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("look", "/l")])
 def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
     """Whatever is done, each step returns the same, or raises an error with the same sentence, also
@@ -78,6 +81,85 @@ def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
             expected = outcome(fake, "-", *step)
             assert outcome(image, root, *step) == expected, step
             assert outcome(here, folder, *step, below=folder) == expected, step
+
+
+@pytest.mark.parametrize("make", [FakeFiles, LocalFiles])
+@pytest.mark.parametrize(
+    ("path", "kind", "said"),
+    [
+        (Path("/a"), TypeError, r"path is \w+Path\('/a'\); it must be a str, such as str\(Path"),
+        (b"/a", TypeError, "path is b'/a'; it must be a str"),
+        (None, TypeError, "path is None; it must be a str"),
+        ("a", ValueError, "path is 'a'; it must be absolute: it begins with /"),
+        ("", ValueError, "path is ''; it must not be empty or contain NUL"),
+        ("/a\0", ValueError, r"path is '/a\\x00'; it must not be empty or contain NUL"),
+    ],
+    ids=str,
+)
+def test_what_is_not_a_path(
+    make: Callable[[], Files], path: Any, kind: type[Exception], said: str
+) -> None:
+    """Each method of both refuses it before it does anything: it would be another file on another
+    host.
+    """
+    files = make()
+    calls: list[Callable[[], object]] = [
+        lambda: files.read(path),
+        lambda: files.look(path),
+        lambda: files.names(path),
+        lambda: files.write(path, "text"),
+        lambda: files.link(path, "/nowhere"),
+        lambda: files.remove(path),
+        lambda: files.remove_empty(path),
+        lambda: files.why_unwritable(path),
+        lambda: files.try_lock(path),
+    ]
+    for call in calls:
+        with pytest.raises(kind, match=said):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "said"),
+    [
+        (
+            lambda files, path: files.write(path, b"secret"),
+            TypeError,
+            "text must be a str, not a bytes; write a binary file with pathlib",
+        ),
+        (
+            lambda files, path: files.write(path, "secret \udce9"),
+            ValueError,
+            r"text has '\\udce9' at 7, which UTF-8 cannot encode; decode it with errors='replace'",
+        ),
+        (
+            lambda files, path: files.write(path, "", mode="0644"),
+            TypeError,
+            "mode is '0644'; it must be an int, such as 0o644",
+        ),
+        (
+            lambda files, path: files.link(path, Path("/a")),
+            TypeError,
+            r"target is \w+Path\('/a'\); it must be a str, such as str\(Path",
+        ),
+        (
+            lambda files, path: files.link(path, ""),
+            ValueError,
+            "target is ''; it must not be empty",
+        ),
+    ],
+    ids=["bytes", "surrogate", "mode", "target", "no target"],
+)
+def test_what_cannot_be_written(
+    tmp_path: Path, step: Callable[[Files, Any], None], kind: type[Exception], said: str
+) -> None:
+    """Both refuse it with one sentence, which does not quote the file, and write nothing."""
+    fake = FakeFiles()
+    for files in (fake, LocalFiles(tmp_path)):
+        with pytest.raises(kind, match=said) as caught:
+            step(files, "/folder/file")
+        assert "secret" not in str(caught.value)
+    assert (fake, os.listdir(tmp_path)) == (FakeFiles(), [])
 
 
 # An image, and what a process sees that has it as its root

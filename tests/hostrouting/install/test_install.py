@@ -525,11 +525,15 @@ class TestRequirements:
         assert len(task.plan().errors) == len(sentences)
         assert host.files.writes == []
 
-    def test_programs_of_an_image(self) -> None:
-        """In an image, a missing program is a warning: it may be installed later."""
+    def test_programs_of_an_image(self, caplog: pytest.LogCaptureFixture) -> None:
+        """In an image, a missing program is a warning: it may be installed later. The run logs it,
+        too.
+        """
         missing = {"bash", "flock", "ip", "awk", "nsenter", "timeout", "nft"}
         host = FakeHost(backend=None, manager=None, missing=missing)
         run(Configure(WANTED, host=host))
+        for program in missing - {"nft"}:
+            assert f"the program {program} is not installed in the image" in caplog.text
         assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {
             "warning"
         }

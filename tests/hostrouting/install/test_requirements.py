@@ -158,6 +158,7 @@ class TestIneffectiveGates:
             ("RootImage=/srv.raw", "gate-shut"),
             ("SuccessExitStatus=255", "gate-open"),
             ("SuccessExitStatus=SIGKILL", "gate-open"),
+            ("SuccessExitStatus=TERM KILL", "gate-open"),  # as systemd prints it
             ("SuccessExitStatus=1", ""),
         ],
     )
@@ -166,6 +167,13 @@ class TestIneffectiveGates:
         host.files.texts[f"{UNITS}/{KUBELET}"] += f"{line}\n"
         manager_of(host).boot()
         assert lacking(host) == ([(name, KUBELET)] if name else [])
+
+    def test_a_setting_beside_a_gate(self, host: FakeHost) -> None:
+        """The unit is open already, so a run that repairs something else does not open it."""
+        run(Configure(GATED, host=host))
+        host.files.texts[f"{UNITS}/{KUBELET}"] += "SuccessExitStatus=255\n"
+        manager_of(host).boot()
+        assert lacking(host) == []
 
     @pytest.mark.parametrize(
         "folder",

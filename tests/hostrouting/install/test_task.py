@@ -281,11 +281,12 @@ class TestUndo:
         run(phases.task("undo")(task.undo))
         assert ours(host) == before
 
-    def test_only_a_route_that_was_typed(self) -> None:
+    @pytest.mark.parametrize("wanted", [WANTED, config("10.8.0.0/16")])
+    def test_only_a_route_that_was_typed(self, wanted: HostRoutingConfig) -> None:
         """If the run has changed nothing else, undo is not skipped: its result has the route."""
-        host = configured(WANTED)
+        host = configured(wanted)
         type_routes(host, "10.9.0.0/16")
-        task = Configure(WANTED, host=host)
+        task = Configure(wanted, host=host)
         run(task)
         report = phases.undo(task, phases.Context(observers=[]))
         [change] = effects_of(report.result).changes
@@ -311,6 +312,66 @@ class TestUndo:
         assert [route.split(" ")[0] for route in ours(host)] == ["10.8.0.0/16"]
         run(phases.task("undo")(task.undo))
         assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+
+    def test_a_route_that_is_typed_meanwhile_and_a_run_that_fails(self) -> None:
+        """The run adds the route again, its undo deletes it, and adds it once more."""
+        host = configured(config(cidrs=("10.9.0.0/16",)))
+        task = Configure(config("10.8.0.0/16"), host=host)
+        ctx = phases.Context(observers=[])
+        host.faults.meanwhile("snapshot", lambda: type_routes(host, "10.7.0.0/16"), nth=3)
+        host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=2)
+        with pytest.raises(phases.Cancelled) as caught:
+            phases.execute(task, ctx)
+        verbs = [change.verb for change in effects_of(caught.value).changes]
+        assert "delete" in verbs[:-1]
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+        run(phases.task("undo")(task.undo))
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+
+    def test_a_typed_route_with_the_key_of_a_former_one(self) -> None:
+        """The former configuration brings its own route back."""
+        former = config("10.8.0.0/16")
+        host = configured(former)
+        before = ours(host)
+        task = Configure(config("10.7.0.0/16"), host=host)
+        run(task)
+        typed = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.2", protocol=OURS)
+        host.kernel.ip_route("add", typed)
+        run(task)
+        run(phases.task("undo")(task.undo))
+        assert ours(host) == before
+
+    def test_routes_that_another_run_had_installed(self) -> None:
+        """They were configured, so they are not added again as if they had been typed."""
+        host = configured(config("10.8.0.0/16"))
+        before = ours(host)
+        task = Configure(config("10.7.0.0/16"), host=host)
+        run(task)
+        run(Configure(config("10.6.0.0/16"), host=host))
+        run(task)
+        run(phases.task("undo")(task.undo))
+        assert ours(host) == before
+
+    def test_a_configuration_that_cannot_be_read_any_more(self) -> None:
+        """Undo brings the former one back."""
+        former = config("10.8.0.0/16")
+        host = configured(former)
+        task = Configure(config("10.7.0.0/16"), host=host)
+        run(task)
+        host.files.texts[LAYOUT.config_path] = "{"
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == former
+
+    def test_a_guard_that_another_run_has_turned_off(self) -> None:
+        """While there is something to guard, whoever has turned the guard off meant it."""
+        wanted = config("10.8.0.0/16", cidrs=("10.9.0.0/16",))
+        guarded = wanted._replace(guard=GuardConfig(enabled=True))
+        host = configured(guarded)
+        task = ConfigureStaticRoutes(config("10.7.0.0/16"), host=host)
+        run(task)
+        run(Configure(config("10.7.0.0/16", cidrs=("10.9.0.0/16",)), host=host))
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == wanted
 
     def test_an_undo_that_is_cancelled(self) -> None:
         """The typed routes are back, also if another process holds the lock at first."""

@@ -236,6 +236,26 @@ def test_folders_of_an_image(tmp_path: Path) -> None:
     assert theirs.exists()
 
 
+def test_what_is_ours_without_a_configuration() -> None:
+    """What a killed writer has left, and the link to a masked unit of ours. The file that opens the
+    gate, alone, is the administrator's.
+    """
+    host = FakeHost()
+    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
+    assert owned_paths(host.files) == ()
+    assert read_installed(host) == HostRoutingConfig()
+    guard = LAYOUT.unit_path(LAYOUT.guard_unit)
+    half_written = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
+    host.files.texts[half_written] = UNITS[LAYOUT.check_unit]
+    host.files.links[guard] = "/dev/null"
+    host.files.links[LAYOUT.enabled_path(LAYOUT.guard_unit)] = guard
+    assert owned_paths(host.files) == (
+        half_written,
+        LAYOUT.enabled_path(LAYOUT.guard_unit),
+        LAYOUT.opening_path,
+    )
+
+
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
     """If config.json cannot be read, nothing says whose drop-in systemd may still have loaded: it
     reads its files again.

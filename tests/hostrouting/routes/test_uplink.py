@@ -186,16 +186,11 @@ def accepting(backend: NetlinkBackend) -> Iterator[Callable[[Route], bool]]:
         backend.change(RouteRequest("delete", route) for route in reversed(made))
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-@settings(max_examples=scaled(40), deadline=None, suppress_health_check=list(HealthCheck))
-@given(routes_around_the_gateway(), st.sampled_from([[], [REFUSED]]))
-def test_gateways_on_link_that_linux_accepts_in_ipv6(
-    namespace: Namespace, others: list[Route], refused: list[Route]
-) -> None:
-    """A route whose gateway is said to be on the link is complete exactly if Linux accepts it."""
-    gateway = as_ip("fd00:98::1")
-    hop = NextHop("eth0", gateway=gateway, onlink=True)
+def require_as_linux_on_link(namespace: Namespace, gateway: str, others: list[Route]) -> None:
+    """Beside these routes, a route whose gateway is said to be on the link is complete exactly if
+    Linux accepts it.
+    """
+    hop = NextHop("eth0", gateway=as_ip(gateway), onlink=True)
     default = Route(Prefix.parse("::/0"), (hop,), metric=1024, protocol=9)
     wanted = default._replace(prefix=Prefix.parse("2001:db8::/32"), protocol=OURS)
     with namespace.inside(), NetlinkBackend() as backend:
@@ -208,11 +203,31 @@ def test_gateways_on_link_that_linux_accepts_in_ipv6(
 
         try:
             assert accepts(default)
-            assert all(accepts(route) for route in (*others, *refused))
+            assert all(accepts(route) for route in others)
             route = Uplink(backend.snapshot(), IPV6).route_to(wanted.prefix)
             assert isinstance(route, Route) == accepts(wanted), route
         finally:
             backend.change(RouteRequest("delete", route) for route in reversed(made))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@settings(max_examples=scaled(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(routes_around_the_gateway(), st.sampled_from([[], [REFUSED]]))
+def test_gateways_on_link_that_linux_accepts_in_ipv6(
+    namespace: Namespace, others: list[Route], refused: list[Route]
+) -> None:
+    """A gateway that is said to be on the link, with routes around it."""
+    require_as_linux_on_link(namespace, "fd00:98::1", [*others, *refused])
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("elsewhere", ["::/1", "2000::/3"])
+def test_a_gateway_on_link_in_a_part_of_ipv6(namespace: Namespace, elsewhere: str) -> None:
+    """Linux passes over ::/1 of another device as over a default route, and not over 2000::/3."""
+    route = Route.to(elsewhere, dev="eth1", metric=1024, protocol=4)
+    require_as_linux_on_link(namespace, "2001:db7::1", [route])
 
 
 class TestOpenRoute:

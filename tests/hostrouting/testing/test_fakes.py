@@ -122,6 +122,46 @@ class TestFaults:
                 call()
             call()
 
+    @pytest.mark.parametrize(
+        ("moment", "error", "nth", "kind", "said"),
+        [
+            (
+                "change",
+                OSError("x"),
+                1,
+                TypeError,
+                r"error is OSError\('x'\); it must be a BackendError or an errno, such as errno.ENOBUFS",
+            ),
+            (
+                "snapshot",
+                BackendError,
+                1,
+                TypeError,
+                "error is <class .*; it must be a BackendError",
+            ),
+            (
+                "chnage",
+                5,
+                1,
+                ValueError,
+                "moment is 'chnage'; it must be one of change, snapshot, lookup, watch",
+            ),
+            ("change", 5, 0, ValueError, "nth is 0; it must be a whole number, 1 or more"),
+            ("watch", 5, 1.5, ValueError, "nth is 1.5; it must be a whole number"),
+        ],
+    )
+    def test_a_fault_that_cannot_happen(
+        self, moment: Any, error: Any, nth: Any, kind: type[Exception], said: str
+    ) -> None:
+        """It is refused when the test sets it: the test would prove nothing, or fail elsewhere."""
+        backend = FaultyBackend(h200())
+        with pytest.raises(kind, match=said):
+            backend.fail(moment, error, nth=nth)
+        if kind is ValueError:
+            with pytest.raises(kind, match=said):
+                backend.meanwhile(moment, list, nth=nth)
+        assert backend.waiting == 0
+
     def test_somebody_else(self) -> None:
         """An act of another program comes just before the moment."""
         backend = FaultyBackend(h200())

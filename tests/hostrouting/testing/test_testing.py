@@ -2,18 +2,22 @@
 is imported.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.programs import completed
 from tests.support.tasks import config, run
 
@@ -37,6 +41,45 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     texts = {name: path.read_text() for name, path in real.items() if not path.is_symlink()}
     assert (image.files.texts, set(image.files.links)) == (texts, set(real) - set(texts))
     assert str(image.kernel) == str(FakeHost.local().kernel)
+
+
+@pytest.mark.parametrize("kernel", [h200, None])
+def test_a_kernel_that_is_none(kernel: Any) -> None:
+    """A function in the place of what it makes is refused when the host is made: in a test, this is
+    a fixture that is not among the parameters.
+    """
+    said = re.escape(f"kernel is {kernel!r:.80}; it must be a FakeKernel: call h200(), or ")
+    with pytest.raises(TypeError, match=said):
+        FakeHost(kernel=kernel)
+
+
+@pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
+def test_a_program_that_nobody_needs(missing: Any) -> None:
+    """A host that lacks it is like any other, so the test would prove nothing."""
+    said = "; it must be a collection of programs that hostrouting needs: awk, bash, flock, ip, nft"
+    with pytest.raises(ValueError, match=f"^missing is .*{said}"):
+        FakeHost(missing=missing)
+
+
+def test_the_programs_that_can_be_missing() -> None:
+    """They are those that hostrouting asks for."""
+    asked: set[str] = set()
+
+    @attrs.frozen(kw_only=True)
+    class Asked(FakeHost):
+        def has_program(self, name: str) -> bool:
+            asked.add(name)
+            return super().has_program(name)
+
+    settings = HostRoutingConfig.from_mapping(
+        {"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
+    )
+    Configure(settings, host=Asked()).plan()
+    assert FakeHost(missing=asked).missing == asked
+    for program in asked:
+        assert not FakeHost(missing=[program]).has_program(program)
+    with pytest.raises(ValueError, match=f"needs: {', '.join(sorted(asked))}$"):
+        FakeHost(missing=["zzz"])
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
