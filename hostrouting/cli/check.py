@@ -7,7 +7,7 @@ check, repair, plan, apply and status share this. The sentences are those of `ch
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.check.sentences import repair_commands
@@ -173,13 +173,6 @@ def starts_unchecked(
     if "gate-open" in ignored or not config.route_overlap.is_strict:
         return False
     return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
-
-
-def refusal_of(units: Sequence[str]) -> str:
-    """That these units were refused, and can be started now."""
-    if len(units) == 1:
-        return f"{units[0]} was refused, and nothing holds it back now"
-    return f"{spoken(units)} were refused, and nothing holds them back now"
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

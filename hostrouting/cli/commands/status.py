@@ -12,86 +12,16 @@ which prints the text format of Prometheus, it is 0: the metrics say it.
 """
 
 import argparse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-import attrs
-
-from hostrouting.boot.unit_gates import AGAIN, RELOAD
-from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import (
-    LOOK_FIRST,
-    check_lines,
-    gated_by,
-    refusal_of,
-    what_is_wrong,
-)
 from hostrouting.cli.metrics import metric_lines
-from hostrouting.cli.output import Answer, finding_lines, way_lines
-from hostrouting.cli.running import plan_lines
+from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
+from hostrouting.cli.status_page import headline_of, status_lines
 from hostrouting.codes import FINE
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
-from hostrouting.install.plan import Plan
-from hostrouting.install.typed_commands import TO_KEEP
-from hostrouting.status import Asked, State, Status, find_status
-from hostrouting.text import counted, spoken
-
-if TYPE_CHECKING:
-    from hostrouting.routes.plan import Step
+from hostrouting.status import Status, find_status
 
 ARGUMENTS = ("unit", "--metrics")
-
-_PATH = HostLayout.config_path
-_GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
-_NO_MATCH = f"this host does not match {_PATH}"
-_HEADLINES: dict[State, str] = {
-    "nothing": "NOTHING: hostrouting has nothing installed on this host",
-    "broken": "BROKEN: ",
-    "unanswered": f"NO ANSWER: whether this host matches {_PATH} is not known; see below",
-    "conflict": f"CONFLICT: {_NO_MATCH}, and apply would fail; the lines that begin with ! say why",
-    "not-configured": "DIFFERENT: ",
-    "failing": "DIFFERENT: ",
-    "escaping": f"DIFFERENT: {_NO_MATCH}, and addresses would escape after apply",
-    "different": "DIFFERENT: ",
-    "waiting": "NOT READY: ",
-    "installed": f"INSTALLED: this host matches {_PATH}",
-}
-_TO_RESTORE = Remedy(
-    "the boot script still has the missing routes; to set them now (this stops no unit)",
-    f"systemctl restart {HostLayout.routes_unit}",
-)
-_TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
-_ENDS: dict[State, str] = {
-    "broken": "file",
-    "not-configured": "route-not-configured",
-    "waiting": "route-waits",
-}
-"""The finding that ends the headline, by its name."""
-_TO: dict[State, str] = {
-    "conflict": "to go around it",
-    "escaping": "to repair that, too",
-    "not-configured": TO_KEEP,
-    "failing": "to make it match",
-    "different": "to make it match",
-    "installed": "to start what was refused",
-}
-"""What the command below the headline is for."""
-_SEE_PLAN = ("broken", "conflict", "escaping", "not-configured")
-"""The states whose command may be typed with plan instead of apply."""
-_ASKED: dict[Asked, str] = {
-    "unknown": "systemd does not know {unit}: is the name right?",
-    "guard": "{unit} is the guard, and no gate holds it back",
-    "not-gated": "{unit} is not gated: it starts whatever the routes are; "
-    "see: journalctl -u {unit}",
-    "gated-by-drop-in": "{unit} is still gated by its drop-in, "
-    f"although {_PATH} does not gate it",
-    "not-loaded": "{unit} is gated, and does not run: systemd has not loaded it",
-}
-"""What there is to say about a unit that was asked about."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -104,7 +34,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
     report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), _lines(status), report)
+    return Answer(status.code, _document(status), status_lines(status), report)
 
 
 def _document(status: Status) -> dict[str, object]:
@@ -112,7 +42,7 @@ def _document(status: Status) -> dict[str, object]:
         "schema": "hostrouting/status/6",
         "installed": status.state != "nothing",
         "state": status.state,
-        "headline": _headline(status),
+        "headline": headline_of(status),
         "command": status.command or None,
         **status.plan.to_mapping(),
         "check": status.check and status.check.document(),
@@ -122,227 +52,3 @@ def _document(status: Status) -> dict[str, object]:
         "lastCheck": status.last_check or None,
         "findings": [finding.to_mapping() for finding in status.findings],
     }
-
-
-def _lines(status: Status) -> Iterator[str]:
-    """The headline with what to type, the units, what differs, and the verdict."""
-    in_headline = _headline_finding(status)
-    yield _headline(status)
-    if status.state == "nothing":
-        yield "  to check its routes: hostrouting check CIDR"
-    if status.command:
-        words = _TO[status.state]
-        yield f"{words[0].upper()}{words[1:]}, {AS_ROOT}:"
-        yield f"  {status.command}"
-    yield from _protection_lines(status)
-    if in_headline is not None and not status.command:
-        yield from way_lines(in_headline.remedy)
-    if status.unit is not None:
-        yield from _of_one_unit(status.unit, status)
-    yield from _unit_lines(status)
-    yield from _mode_and_guard_lines(status)
-    yield from plan_lines(_plan_of_page(status, in_headline))
-    yield from _verdict_lines(status)
-    if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
-        yield LOOK_FIRST
-
-
-def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
-    """What apply would do, without what the headline has said. Where the command of the page keeps
-    routes that apply alone would delete, their deletion is not shown.
-    """
-    if status.state != "not-configured" or in_headline is None:
-        others = [row for row in _findings_with_one_remedy(status) if row != in_headline]
-        return attrs.evolve(status.plan, findings=tuple(others))
-    others = [row for row in _findings_with_one_remedy(status) if row.name != in_headline.name]
-    steps: list[Step] = []
-    for step in status.plan.routes.steps:
-        is_kept = str(step.route.prefix) in in_headline.facts["unconfigured"]
-        if step.action != "delete" or not is_kept:
-            steps.append(step)
-    routes = status.plan.routes._replace(steps=tuple(steps))
-    return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
-
-
-def _protection_lines(status: Status) -> Iterator[str]:
-    """Where config.json cannot be used: how lost routes come back, and whether the gate works."""
-    if status.state != "broken":
-        return
-    if status.plan.routes.changes:
-        yield f"  {_TO_RESTORE}"
-    gate = status.enforced.gate
-    if gate is not None and all(
-        fault.name not in {"gate-open", "gate-shut"} for fault in status.faults
-    ):
-        yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
-
-
-def _headline_finding(status: Status) -> Finding | None:
-    """The finding whose sentence ends the headline."""
-    if status.state == "failing":
-        return status.plan.errors[0]
-    findings = [*_findings_with_one_remedy(status)]
-    if status.check is not None:  # which says when routes go, and not what apply would delete
-        findings = [*status.check.findings, *findings]
-    for finding in findings:
-        if finding.name == _ENDS.get(status.state):
-            return finding
-    return None
-
-
-def _headline(status: Status) -> str:
-    """How this host compares with its configuration, what is worst first."""
-    headline = _HEADLINES[status.state]
-    if status.state in {"different", "failing"}:
-        return headline + ", and ".join(_differences(status))
-    cause = _headline_finding(status)
-    if status.state == "waiting" and cause is not None:
-        return f"{headline}{gated_by(_config_of(status))} cannot start: {cause.sentence}"
-    if cause is not None:
-        return headline + cause.sentence
-    if status.state == "installed" and status.code != FINE:
-        return f"ATTENTION: {_what_is_wrong(status)}"
-    return headline
-
-
-def _differences(status: Status) -> Iterator[str]:
-    """What is wrong where the host does not match."""
-    is_failing = status.state == "failing"
-    wrong = what_is_wrong(status.faults, None, _config_of(status))
-    if wrong and not is_failing:
-        yield wrong
-    parts = spoken([*_differing_parts(status)])
-    if status.check is None or not status.check.report.escapes:
-        yield parts or _NO_MATCH
-    elif parts:
-        yield f"addresses escape: {parts}"
-    else:
-        yield "addresses escape"
-    is_told = status.guard == "is masked" and status.command
-    if is_failing and not is_told:
-        yield f"apply would fail: {status.plan.errors[0].sentence}"
-
-
-def _differing_parts(status: Status) -> Iterator[str]:
-    """Which parts of the host are not as they were installed."""
-    missing = len(status.missing_routes)
-    if missing:
-        yield f"{counted(missing, 'route')} {'is' if missing == 1 else 'are'} missing"
-    if status.guard not in {"", "runs", "is not enabled"}:
-        yield f"the guard {status.guard}"
-    files = [*status.plan.files.written_paths, *status.plan.files.removes]
-    if status.guard == "is masked" and _GUARD_PATH in files:
-        files.remove(_GUARD_PATH)  # the mask is a link there
-    if len(files) == 1:
-        yield f"{files[0]} is not as installed"
-    elif files:
-        yield f"{len(files)} files are not as installed"
-    elif status.plan.for_systemd("reload"):
-        yield "systemd has not read its files"
-
-
-def _config_of(status: Status) -> HostRoutingConfig:
-    """What config.json says, or else what the installed scripts do."""
-    return status.config or status.enforced
-
-
-def _what_is_wrong(status: Status) -> str:
-    """What is wrong although the host matches, and which units that keeps from starting."""
-    wrong = what_is_wrong(status.findings, status.check, _config_of(status))
-    refused = () if status.to_start else refused_units(status.units)
-    if refused:
-        was = "was" if len(refused) == 1 else "were"
-        wrong = f"{spoken(refused)} {was} refused: {wrong}"
-    if wrong:
-        return wrong
-    if status.to_start:
-        return refusal_of(status.to_start)
-    return f"this host matches {_PATH}, but see below"
-
-
-def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
-    """The findings without a remedy that is another command of the page."""
-    done_by_headline: set[Remedy] = set()
-    if status.command == AGAIN.command:
-        done_by_headline = {AGAIN, RELOAD}
-    choices = _choices_of_a_dev(status)
-    for finding in status.findings:
-        if finding.remedy in done_by_headline:
-            yield finding._replace(remedy=None)
-        elif finding.remedy in choices:
-            yield finding._replace(remedy=Remedy("the commands below name the device"))
-        else:
-            yield finding
-
-
-def _choices_of_a_dev(status: Status) -> set[Remedy]:
-    """The remedies to write a device into the configuration, if the check has a command for each
-    device.
-    """
-    check = status.check
-    if check is None or all("candidates" not in finding.facts for finding in check.findings):
-        return set()
-    choices: set[Remedy] = set()
-    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
-        if route.missing.remedy is not None:
-            choices.add(route.missing.remedy)
-    return choices
-
-
-def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
-    """Why this unit does not start, and what to type."""
-    if status.asked:
-        yield _ASKED[status.asked].format(unit=unit)
-    if not status.to_start and refused_units(status.units):
-        when = "when the cause is gone"
-        if status.command:
-            when = "after the command above"
-        elif status.check is not None and status.check.report.routes:
-            when = "after the command below"
-        remedy = Remedy(when, f"systemctl start {unit}")
-        yield f"{unit} was refused; {remedy}"
-
-
-def _unit_lines(status: Status) -> Iterator[str]:
-    """Each unit with its state; of a refused one, what its start has logged as errors."""
-    for state in status.units:
-        yield f"  {state.line}"
-        if state.unchecked:
-            remedy = Remedy(_TO_CHECK, f"systemctl restart {state.unit}")
-            yield f"    its start was not checked; {remedy}"
-        yield from (f"    {reason}" for reason in state.reasons)
-
-
-def _mode_and_guard_lines(status: Status) -> Iterator[str]:
-    """The mode, and the guard with what it has logged as errors; what the last check has found."""
-    known: list[str] = []
-    if status.mode:
-        known.append(f"mode {status.mode}")
-    if status.guard:
-        known.append(f"the guard {status.guard}")
-    if status.unset_routes:
-        known[-1] += f", but has not set {counted(status.unset_routes, 'missing route')}"
-    if known:
-        yield f"  {'; '.join(known)}"
-    yield from (f"    {error}" for error in status.guard_errors)
-    if status.unset_routes and not status.guard_errors:
-        again = Remedy("to start it again", f"systemctl restart {HostLayout.guard_unit}")
-        yield f"    it has logged no error; {again}"
-    if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
-        yield f"    see: journalctl -u {HostLayout.guard_unit}"
-    if status.last_check not in {"", "ok"}:
-        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
-
-
-def _verdict_lines(status: Status) -> Iterator[str]:
-    """The page of the check; only the verdict where the host differs, because `apply` comes first
-    then.
-    """
-    if status.check is None:
-        return
-    if status.state in {"installed", "waiting"}:
-        yield from check_lines(status.check)
-        return
-    yield from map(str, status.check.report.families)
-    grave = [row for row in status.check.findings if row.name in {"missing-rule", "unsafe"}]
-    yield from finding_lines(grave)

@@ -359,6 +359,24 @@ def test_the_line_that_is_not_json(text: str, place: str) -> None:
     assert correct in say("check", host=host).err.splitlines()
 
 
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+def test_apply_ends_with_what_status_says(mode: str) -> None:
+    """After a failure with the headline, which is not in the first line then."""
+    host = node(config(mode=mode), plain_vm)
+    assert apply_installed(host).lines[1:] == say("status", host=host).lines[1:]
+    with_ib0(host.kernel)
+    text = json.dumps(config(mode=mode))
+    applied = apply(host, text)
+    status = say("status", host=host)
+    assert applied.code == (1 if mode == "STRICT" else 0)
+    is_shown = status.lines[0] in applied.lines
+    assert is_shown == (mode == "STRICT")
+    assert applied.out.endswith("\n".join(status.lines[1:]) + "\n")
+    document = apply(host, text, "--json").json
+    now = say("status", "--json", host=host).json
+    assert (document["findings"], document["check"]) == (now["findings"], now["check"])
+
+
 # Routes that somebody has typed.
 
 
@@ -670,7 +688,12 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
     """`apply` says so, too, although it changes nothing."""
     host = node(config(*REPAIR))
     refuse(host)
-    assert "as root: systemctl start kubelet.service" in apply_installed(host).out
+    refused = f"{KUBELET} was refused, and nothing holds it back now"
+    assert apply_installed(host).lines[:3] == [
+        f"NOTHING TO DO: this host matches the configuration, but {refused}",
+        "To start what was refused, as root:",
+        f"  systemctl start {KUBELET}",
+    ]
 
 
 def test_two_refused_units() -> None:
@@ -682,7 +705,7 @@ def test_two_refused_units() -> None:
     both = "k3s.service and kubelet.service"
     assert page[0].startswith(f"ATTENTION: {both} were refused, and nothing holds them back now")
     applied = apply_installed(host).out
-    assert f"{both} were refused, and nothing holds them back now; as root: " in applied
+    assert f", but {both} were refused, and nothing holds them back now\n" in applied
 
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
