@@ -28,6 +28,10 @@ MANAGED = (
     "Do not repair it with ip: hostrouting manages this host, and removes routes of its own that "
     "are not configured."
 )
+IN_THE_WAY = (
+    "a route that is not hostrouting's is in the way, so apply would fail; the lines that begin "
+    "with ! say what to do"
+)
 LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."

@@ -181,7 +181,9 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         return parser
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, formatter_class=_Formatter)
-    if words and words[0] not in {"-h", "--help", "--version"}:
+    if not words:
+        parser.error("which command? In trouble: hostrouting status; all: hostrouting --help")
+    if words[0] not in {"-h", "--help", "--version"}:
         _refuse_if_near(parser, words)
     return parser
 

@@ -11,6 +11,7 @@ import attrs
 from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import (
+    IN_THE_WAY,
     LOOK_FIRST,
     check_lines,
     gated_by,
@@ -37,7 +38,7 @@ _HEADLINES: dict[State, str] = {
     "nothing": "NOTHING: hostrouting has nothing installed on this host",
     "broken": "BROKEN: ",
     "unanswered": f"NO ANSWER: whether this host matches {_PATH} is not known; see below",
-    "conflict": f"CONFLICT: {_NO_MATCH}, and apply would fail; the lines that begin with ! say why",
+    "conflict": f"CONFLICT: {IN_THE_WAY}",
     "not-configured": "DIFFERENT: ",
     "failing": "DIFFERENT: ",
     "escaping": f"DIFFERENT: {_NO_MATCH}, and addresses would escape after apply",

@@ -12,7 +12,13 @@ import argparse
 import attrs
 
 from hostrouting.boot.unit_gates import judge_gates
-from hostrouting.cli.check import code_with, missing_defaults, starts_unchecked, what_is_wrong
+from hostrouting.cli.check import (
+    IN_THE_WAY,
+    code_with,
+    missing_defaults,
+    starts_unchecked,
+    what_is_wrong,
+)
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import (
@@ -171,7 +177,7 @@ def _failure(plan: Plan, cause: Finding | None) -> str:
     if cause is not None:
         return f"apply would change nothing, because {cause.sentence}"
     if plan.routes.conflicts:
-        return "another program's route is in the way; the lines that begin with ! say what to do"
+        return IN_THE_WAY
     reason = "addresses escape, and the mode is STRICT"
     if plan.is_empty:
         return reason

@@ -86,7 +86,7 @@ def test_what_is_loaded(words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ("", "required: COMMAND"),
+        ("", "In trouble: hostrouting status"),
         ("chek 10.0.0.0/8", "did you mean: hostrouting check 10.0.0.0/8"),
         ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
         ("--config x;y check", "did you mean: hostrouting check --config 'x;y'"),
