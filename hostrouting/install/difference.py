@@ -79,7 +79,7 @@ def _guard_operation(
     guard = HostLayout.guard_unit
     is_wanted = config.guard.enabled
     if not is_active(manager, guard):
-        return Operation("start", guard, "it was not running") if is_wanted else None
+        return Operation("start", guard, "it does not run") if is_wanted else None
     if not is_wanted:
         return Operation("stop", guard, "it is no longer wanted")
     if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}:

@@ -423,7 +423,7 @@ class TestRoad:
         host = configured(GUARDED)
         task = Configure(GUARDED, host=host)
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        assert f"start {LAYOUT.guard_unit}    # it was not running" in str(task.plan()).splitlines()
+        assert f"start {LAYOUT.guard_unit}    # it does not run" in str(task.plan()).splitlines()
         run(task)
         assert task.plan().is_empty
 
