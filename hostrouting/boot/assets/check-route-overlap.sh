@@ -767,10 +767,11 @@ function note_word(word, value) {
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
 # By which selector of the rule its packets are judged (judge_others): "iif", "fwmark" or "from", or
-# "else" for any other. "" if they are plain packets, or all but those of one device ("not iif").
+# "else" for any other; "forwarded" for all that this host does not send ("not iif lo"). "" if they
+# are plain packets, or all but those of one device ("not iif").
 function word_that_selects(   word, words) {
   for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
-  if (!words) return "" # plain packets only
+  if (!words) return is_inverted && "iif" in selector ? "forwarded" : ""
   if ("iif" in selector && selector["iif"] != "lo") return is_inverted ? "" : "iif"
   if ("fwmark" in selector && words == 1) return "fwmark"
   return "from" in selector && !is_inverted ? "from" : "else"
@@ -1441,6 +1442,7 @@ function leads_to_block(r, low, high) {
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
   if (selected_by == "iif") return uses[selector["iif"]] ~ /\/(network|bridge|pod)\//
+  if (selected_by == "forwarded") return devices_of_cnis != NONE
   return selected_by != "from" || plain_packets != "none" || sources != NONE
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
@@ -1471,7 +1473,7 @@ function leads_right(r,   own, by_mark_or_iif, n, dev, i) {
   # device, a table for it hides the routes to pods, which are in table main.
   if (devices_of_cnis != NONE && without(own, expected) != own) return 0
   if (route_devices[r] == own) return 1 # where their addresses are
-  by_mark_or_iif = selected_by ~ /^(fwmark|iif)$/
+  by_mark_or_iif = selected_by ~ /^(fwmark|iif|forwarded)$/
   n = split(route_devices[r], dev, "/")
   for (i = 2; i < n; i++)
     if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
