@@ -523,13 +523,14 @@ function protocol_to_ask() {
 # or "errors" and a reason, if an answer is missing.
 #
 # While the lists are read, the functions note_... keep what is needed when all is known. Then, at
-# the END of read_lists, functions of the parts below decide:
-#   judge_devices    which devices are expected
-#   judge_leftovers  which devices CNIs may have left behind
-#   judge_refusals   whose the routes and rules are that refuse packets
-#   judge_answers    what is right at each place
-#   judge_ranges     the ranges of places about which the same is said
-#   judge_others     what is right for packets that a rule tells from plain ones
+# the END of read_lists, these decide, in this order:
+#   find_expected        which devices are expected (judge_devices)
+#   find_leftovers       which devices CNIs may have left behind (judge_leftovers)
+#   judge_refusals       whose the routes and rules are that refuse packets
+#   judge_answers        what is right at each place
+#   find_ranges          the ranges of places about which the same is said (judge_ranges)
+#   judge_other_packets  what is right for packets that a rule tells from plain ones (judge_others)
+# In brackets: the part in which the function stands, if that has another name.
 #
 # The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...)
 # sets none itself.
