@@ -24,7 +24,7 @@
 #
 # What it says in the journal, with what to type. The sentences are settings, which Python writes
 # from hostrouting/routes/plan.py (SENTENCES) and hostrouting/routes/uplink.py (NEEDS, REMEDIES). To
-# find where a sentence is said, search for its name, as in filled("waits").
+# find where a sentence is said, search for its name, as in in_words("waits").
 #   ROUTE-WAITS     something is missing for a route
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
 #   ROUTE-CONFLICT  a route that is not of hostrouting is in its place
@@ -386,7 +386,7 @@ batch() { # COMMAND...
 #   plan_wanted      best_by, last_seen, is_needed, is_added, existing_for, first_for,
 #                    shared_missing (shared)
 #   change           command_of, undo_of, count
-#   value            the caller of filled
+#   value            the caller of in_words
 #
 # No apostrophe can stand in the text of the program: it would end it.
 
@@ -883,16 +883,16 @@ function find_doubt(family,   used, devs, equals, behind) {
   # Linux lists several routers that advertise themselves as one route.
   if (equals != devs || (name_for("proto", route[used, "protocol"]) == "ra" && devs ~ /\//)) {
     doubtful[family] = equals
-    choice[family] = filled("equal")
+    choice[family] = in_words("equal")
   }
   if (behind != devs || (has_tunnel(devs) && !can_be_only_uplink(family, devs))) {
     doubtful[family] = with_card_behind_tunnel(family, doubtful[family] == "" ? devs : equals)
-    choice[family] = filled("tunnel")
+    choice[family] = in_words("tunnel")
   }
   if (doubtful[family] == "") return
   value["devs"] = "\"" doubtful[family] "\""
   gsub(/\//, "\" or \"", value["devs"])
-  remedy[choice[family]] = filled("choose")
+  remedy[choice[family]] = in_words("choose")
 }
 
 # The expected device that can have the default route, if there is exactly one. An expected device
@@ -914,11 +914,11 @@ function missing_for_hop(r, h,   gateway, family) {
   if (gateway == "" || gateway ~ /^inet6 / || gateway ~ /^fe[89ab][0-9a-f]:/) return ""
   value["dev"] = hop[r, h, "dev"]
   value["gateway"] = gateway
-  if (is_own_address(gateway, family)) return filled("own") # Linux would lose the packets
+  if (is_own_address(gateway, family)) return in_words("own") # Linux would lose the packets
   if (hop[r, h, "onlink"]) {
     if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
   } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
-  return filled("near")
+  return in_words("near")
 }
 
 function is_own_address(address, family) {
@@ -1002,7 +1002,7 @@ function hidden(w, r, h,   gateway, dev, hex, best, i) {
   best = best_line(gateway, dev, 6)
   if (precedence(route[w, "prefix"], route[w, "metric"], "") < precedence_of_line(best)) return ""
   value["gateway"] = gateway
-  return filled("hides")
+  return in_words("hides")
 }
 
 # --- Planning a configured route ----------------------------------------------
@@ -1053,8 +1053,8 @@ function take_hops(w,   dev, family, from) {
   dev = named[w, "dev"]
   family = route[w, "family"]
   value["dev"] = dev
-  if (dev != "" && !(dev in is_up)) return filled("absent")
-  if (dev != "" && !is_up[dev]) return filled("down")
+  if (dev != "" && !(dev in is_up)) return in_words("absent")
+  if (dev != "" && !is_up[dev]) return in_words("down")
   if (is_optional(w)) {
     add_hop(w, "", dev)
     return ""
@@ -1100,7 +1100,7 @@ function device_of(gateway, family, devs,   n, i, dev) {
 function missing_default(family, dev,   missing) {
   value["family"] = family
   value["dev"] = dev
-  missing = filled(dev == "" ? "default" : "default-on")
+  missing = in_words(dev == "" ? "default" : "default-on")
   last_seen[missing] = "; last seen:" (family in seen ? seen[family] : " none")
   return missing
 }
@@ -1257,7 +1257,7 @@ function say_missing(w, missing) {
   value["missing"] = missing
   if (missing in last_seen) value["missing"] = missing last_seen[missing]
   if (missing in remedy) value["missing"] = missing "; " remedy[missing]
-  print "missing\tROUTE-WAITS: " filled("waits")
+  print "missing\tROUTE-WAITS: " in_words("waits")
 }
 
 # Routes that would wait for the same thing share a line.
@@ -1274,8 +1274,8 @@ function print_notes(   i, n, missing) {
     n = existing_for[missing]
     value["route"] = n > 1 ? n " routes, such as " first_for[missing] "," : first_for[missing]
     value["missing"] = missing
-    print "note\tROUTE-STAYS: " filled("stays") "; " \
-      (missing in remedy ? remedy[missing] : filled("pin"))
+    print "note\tROUTE-STAYS: " in_words("stays") "; " \
+      (missing in remedy ? remedy[missing] : in_words("pin"))
   }
 }
 
@@ -1284,21 +1284,21 @@ function say_conflict(w,   place, text, lowest, edit) {
   place = route[w, "prefix"]
   value["prefix"] = place
   name_holders(key_of(w))
-  value["reason"] = filled("held")
-  text = "ROUTE-CONFLICT: " filled("conflict")
-  if (value["devs"] != "") text = text "\t" place ": " filled("address")
+  value["reason"] = in_words("held")
+  text = "ROUTE-CONFLICT: " in_words("conflict")
+  if (value["devs"] != "") text = text "\t" place ": " in_words("address")
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
   edit = ""
   lowest = route[w, "family"] == 6 ? 1 : 0
-  if (route[w, "metric"] > lowest) edit = filled("metric")
-  else if (can_be_added(value["left"]) && can_be_added(value["right"])) edit = filled("halves")
+  if (route[w, "metric"] > lowest) edit = in_words("metric")
+  else if (can_be_added(value["left"]) && can_be_added(value["right"])) edit = in_words("halves")
   if (edit != "")
     text = text "\t" place ": option A: " edit "; then, as root: " apply \
-      "\t" place ": option B: " filled("delete")
+      "\t" place ": option B: " in_words("delete")
   else if (value["left"] == "")
-    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
-  else text = text "\t" place ": the only option: " filled("delete")
+    text = text "\t" place ": the only option: " in_words("single") "; " in_words("delete")
+  else text = text "\t" place ": the only option: " in_words("delete")
   print "refused\t" text "; then: " restart
 }
 
@@ -1342,7 +1342,7 @@ function command_to_delete(r,   text) {
 
 # The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
 # has set before: `value` is global, because awk has no other way to pass values by name.
-function filled(name,   text, done, key) {
+function in_words(name,   text, done, key) {
   text = sentence[name]
   while (match(text, /[{][a-z]+[}]/)) {
     key = substr(text, RSTART + 1, RLENGTH - 2)
