@@ -60,7 +60,9 @@ def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
 
 
 def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
-    """The prefixes of the routes by which a tunnel had these parts, except its own networks."""
+    """The networks that a VPN loses to the repair: it has routes to them. A network in which the
+    tunnel itself has an address is not one of these.
+    """
     for part in taken:
         route = part.decision.route
         if route is None:

@@ -145,7 +145,7 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
 def what_is_wrong(
     findings: Iterable[Finding], check: HostCheck | None, config: HostRoutingConfig
 ) -> str:
-    """What is wrong on a host that matches its configuration; empty if there is no word for it."""
+    """What is wrong on a host that matches its configuration; empty if no sentence fits."""
     names = {finding.name for finding in findings}
     if check is not None:
         names |= {finding.name for finding in check.findings}

@@ -204,8 +204,8 @@ def _config_of(status: Status) -> HostRoutingConfig:
 
 
 def what_is_wrong_now(status: Status) -> str:
-    """What is wrong although the host matches, and which units that keeps from starting; empty if
-    there is no word for it.
+    """What is wrong although the host matches, and which units were refused because of it. Empty if
+    the page has no sentence for it.
     """
     wrong = what_is_wrong(status.findings, status.check, _config_of(status))
     refused = refused_units(status.units)

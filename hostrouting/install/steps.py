@@ -46,8 +46,8 @@ def raise_both(outcome: object, error: BaseException, ctx: phases.Context) -> No
     """Raise the failure of such a step, if that is its outcome, together with the error of the
     tasks; without a failure, do nothing.
 
-    A task about one section raises an error of ours, such as RouteConflict. `raise_together` then
-    raises that error alone, so the failure of the step goes into the report here.
+    If the tasks have raised an error of hostrouting, such as RouteConflict, the caller gets that
+    error alone. Then the report has the failure of the step.
     """
     if isinstance(outcome, phases.TaskFailed):
         if isinstance(error, HostRoutingError) and ctx.step is not None:

@@ -277,7 +277,7 @@ def _warn(ctx: phases.Context, plan: Plan) -> None:
 
 
 def _is_for_later(finding: Finding) -> bool:
-    """Whether an image lacks something that it may get later; on a host, the run fails of that."""
+    """Whether an image lacks something that it may get later; on a host, a run must fail then."""
     return finding.name in {"requirement", "file"} and finding.severity == "warning"
 
 

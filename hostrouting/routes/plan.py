@@ -331,18 +331,19 @@ def _plan_route(
 ) -> RoutePlan:
     """The plan for one configured route, from the routes that have its key now."""
     key = static.key
-    found = uplink.route_to(
+    route_or_need = uplink.route_to(
         key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
     )
-    if isinstance(found, Route):
-        plan = RoutePlan(tuple(steps_for_key(as_stored(found), present)))
+    if isinstance(route_or_need, Route):
+        plan = RoutePlan(tuple(steps_for_key(as_stored(route_or_need), present)))
         if is_reply and plan.conflicts:
             return RoutePlan(reply_findings=tuple(map(_reply_finding, plan.conflicts)))
         return plan
 
-    incomplete = (Incomplete(static, missing=found),)
+    need = route_or_need
+    incomplete = (Incomplete(static, missing=need),)
     if _may_stay(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, found)), staying=incomplete)
+        return RoutePlan(tuple(_steps_that_stay(present, need)), staying=incomplete)
     if is_reply:
         return RoutePlan(reply_findings=(_waiting_finding(incomplete),))
     return RoutePlan(waiting=incomplete)

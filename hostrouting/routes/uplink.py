@@ -528,7 +528,8 @@ class Uplink:
         return best
 
     def _gateway_hidden_by(self, route: Route) -> IP | None:
-        """A gateway of ours or of a default route that this IPv6 route would hide from Linux.
+        """The gateway that Linux would look for by this IPv6 route, and not find: that of the route
+        itself, or of a default route. None if there is none.
 
         Linux then refuses further routes by that gateway: ours, and the default route of the host
         when that is added anew.

@@ -74,7 +74,7 @@ class TestHeldUnits:
         assert HELD not in str(error)
 
     def test_a_step_that_no_unit_waits_for(self) -> None:
-        """The rewrite of probes holds nothing back, whatever becomes of it."""
+        """No unit waits for the rewrite of probes, also if it fails."""
         probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
         wanted = config(*REPAIR)._replace(probe_rewrite=probes)
         host = FakeHost(kernel=h200())
