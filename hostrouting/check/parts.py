@@ -159,21 +159,17 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
 
     Own addresses, which have none, belong to the range around them: else they would only split it.
     """
-    own = object()
     ranges: list[tuple[Any, int, int]] = []
-    end = -1
-    """The address after the last range."""
     for part in parts:
-        value: object = label(part)
+        value: Any = label(part)
         if value is None and part.is_own:
-            value = own
+            value = OWN_ADDRESS
         first = part.first
-        if end == part.first:
+        if ranges and ranges[-1][2] + 1 == first:
             before = ranges[-1][0]
-            if value is own or before is own or before == value:
+            if before == value or OWN_ADDRESS in (before, value):
                 first = ranges.pop()[1]
-            if value is own:
+            if value == OWN_ADDRESS:
                 value = before
         ranges.append((value, first, part.last))
-        end = part.last + 1
-    return [labelled for labelled in ranges if labelled[0] is not None and labelled[0] is not own]
+    return [labelled for labelled in ranges if labelled[0] not in (None, OWN_ADDRESS)]
