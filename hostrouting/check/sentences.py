@@ -157,9 +157,7 @@ def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
     return ", ".join(known)
 
 
-def _remedy_by_name(
-    snapshot: Snapshot, known: dict[str, str], cidrs: Iterable[Prefix]
-) -> Remedy:
+def _remedy_by_name(snapshot: Snapshot, known: dict[str, str], cidrs: Iterable[Prefix]) -> Remedy:
     """For each of these devices, the command that names it, and what is known of it; for one alone,
     also for another; and that a tunnel need not have the default route.
     """
