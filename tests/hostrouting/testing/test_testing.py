@@ -53,6 +53,17 @@ def test_a_kernel_that_is_none(kernel: Any) -> None:
         FakeHost(kernel=kernel)
 
 
+def test_lines_that_are_one_text() -> None:
+    """Its letters would be the lines."""
+    manager = FakeManager()
+    lines: Any = "no certificate"
+    manager.failing["a.service"] = lines
+    with pytest.raises(
+        TypeError, match=r"^failing\['a.service'\] is 'no certificate'; it must be the"
+    ):
+        manager.start("a.service", timeout=1)
+
+
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
 def test_a_program_that_nobody_needs(missing: Any) -> None:
     """A host that lacks it is like any other, so the test would prove nothing."""
