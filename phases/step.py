@@ -270,7 +270,7 @@ def last_named(name: str, steps: Sequence[Step]) -> Step:
         if f"/{paths[number]}".endswith(f"/{name}"):
             return steps[number]
     raise UnknownTask(
-        f"no step {name!r} has ended so far; those that have: {', '.join(paths) or 'none'}"
+        f"no step {name!r} has ended; those that have: {', '.join(paths) or 'none'}"
     )
 
 
