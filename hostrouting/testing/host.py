@@ -380,15 +380,14 @@ def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     names = [unit]
     before, at, rest = unit.partition("@")
     if at:
-        names.append(f"{before}@.{rest.rpartition('.')[2]}")
-    fragments: list[str] = []
-    drop_ins: dict[str, str] = {}
+        names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
+    paths: dict[str, str] = {}
+    """By the name of the drop-in; the unit file has none, and comes first."""
     for name in names:
-        if f"{_FOLDER}{name}" in read and not fragments:
-            fragments.append(f"{_FOLDER}{name}")
         folder = f"{_FOLDER}{name}.d/"
         for path in read:
-            if path.startswith(folder) and path.endswith(".conf"):
-                drop_ins.setdefault(path.removeprefix(folder), path)
-    in_order = [path for _, path in sorted(drop_ins.items())]
-    return {path: read[path] for path in (*fragments, *in_order)}
+            if path == f"{_FOLDER}{name}":
+                paths[""] = path
+            elif path.startswith(folder) and path.endswith(".conf"):
+                paths[path.removeprefix(folder)] = path
+    return {path: read[path] for _, path in sorted(paths.items())}
