@@ -64,6 +64,8 @@ def make_plan(
         plan = plan.with_check(wanted.config, read_snapshot())
     if keeps_routes:
         plan = _refusing(plan, is_installed=wanted.is_installed)
+    if not is_checked:
+        plan = attrs.evolve(plan, report=None)
     return plan
 
 

@@ -125,8 +125,7 @@ def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
     for path in foreign_steps(host.files):
         refusal = why_not_run(host.files, path)
         if refusal is not None:
-            sentence = f"{refusal.reason}, so the gate would not run it, and would let no unit pass"
-            yield Finding("file", "error", sentence, path, refusal.remedy)
+            yield Finding("file", "error", refusal.sentence, path, refusal.remedy)
 
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
