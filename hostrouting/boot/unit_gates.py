@@ -108,8 +108,6 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     Where the gate is installed already, a run may still repair something else. So what is open
     there already is said by `judge_gates`, and here only what the reload of this run would open.
     """
-    if host.running_manager is None:
-        return
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
