@@ -239,8 +239,7 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
-    for dev in taken.devs:
-        opinions.append(first_opinion(RULES_FOR_DEVICES, judge, dev, taken))
+    opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     if worst.grade is Grade.FINE and worst.belongs_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
