@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_content, require_kind, require_name, require_path
+from hostrouting.host.files import Entry, require_kind, require_name, require_path, require_text
 from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
-from hostrouting.kernel.programs import Ended, Rights, tool_error
+from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
@@ -89,7 +89,7 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        require_content(text, mode)
+        require_text(text)
         self._change("write", path, "file")
         self.texts[path] = text
         self.modes[path] = mode
@@ -265,10 +265,6 @@ class FakeManager:
         return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
-_PROGRAMS = ("awk", "bash", "flock", "ip", "nft", "nsenter", "timeout")
-"""The programs that hostrouting needs."""
-
-
 def nobody() -> None:
     """Nobody is logged in: see FakeHost.client."""
 
@@ -322,10 +318,10 @@ class FakeHost(Host):
             "kernel",
             "a FakeKernel: call h200(), or make the fixture h200 a parameter of the test",
         )
-        if not set(self.missing).issubset(_PROGRAMS):
+        if not set(self.missing).issubset(BOOT_PROGRAMS):
             raise ValueError(
                 f"missing is {self.missing!r:.80}; it must be a collection of programs that "
-                f"hostrouting needs: {', '.join(_PROGRAMS)}"
+                f"hostrouting needs: {', '.join(sorted(BOOT_PROGRAMS))}"
             )
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:
