@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.context import Context, Scope, in_range
+from phases.arguments import in_range
+from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
 from phases.step import TaskFailed
@@ -264,7 +265,7 @@ def when(
 ) -> FunctionTask[T | Skip]:
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
     is_false = Skip("its condition is false")
-    if not callable(condition):
+    if isinstance(condition, bool):
         if condition:
             return wrapped(task, valid_task(task).do)
         return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from phases.arguments import must_be
 from phases.context import Clock, Context, name_of_signal
 from phases.execution import new_step, record_error, run_step
 from phases.observers import LOGGER, live_tree
@@ -110,7 +111,9 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     are found by their paths.
     """
     ctx = ctx or Context()
+    must_be(Context, ctx, "undo: ctx", "a phases.Context; a report is passed as of=…")
     if of is not None:
+        must_be(Step, of, "undo: of", "a report, as run returned it")
         name = valid_task(task).name
         if (of.action, of.name) != ("do", name):
             raise ValueError(

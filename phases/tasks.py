@@ -69,7 +69,7 @@ class Skip:
     reason: str = attrs.field(validator=attrs.validators.instance_of(str))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FunctionTask(Generic[T_co]):
     """A task made from functions: a step, a group, or a wrapper around another task."""
 
@@ -85,6 +85,9 @@ class FunctionTask(Generic[T_co]):
         valid_task(self)
         for member in self.subtasks:
             valid_task(member)
+
+    def __repr__(self) -> str:
+        return f"FunctionTask({self.name!r})"
 
 
 def task(

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.boot.on_disk import gated_on_disk, required_steps, text_at
+from hostrouting.boot.on_disk import gated_on_disk, text_at
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import DEFAULT_METRIC
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
@@ -41,7 +40,7 @@ def read_enforced(files: Files) -> HostRoutingConfig:
         mapping["staticRoutes"] = _routes_of(files)
         mapping["routeOverlap"] = _check_of(files)
         return HostRoutingConfig.from_mapping(mapping)
-    except ValueError:  # a ConfigError is one, too
+    except (KeyError, ValueError):  # a ConfigError is a ValueError
         return HostRoutingConfig()
 
 
@@ -58,15 +57,12 @@ def _route_of(rest: str) -> dict[str, object]:
     """The route of a line such as `10.0.0.0/8 via 10.1.0.1 dev eth0 metric 0 left … right …`."""
     destination, *words = rest.split()
     named = dict(zip(words[::2], words[1::2], strict=False))
-    route: dict[str, object] = {"destination": destination}
-    if "via" in named:
-        route["gateway"] = named["via"]
-    if "dev" in named:
-        route["dev"] = named["dev"]
-    metric = named.get("metric", "")
-    if metric != str(DEFAULT_METRIC[6 if ":" in destination else 4]):
-        route["metric"] = int(metric or 0)
-    return route
+    return {
+        "destination": destination,
+        "gateway": named.get("via"),
+        "dev": named.get("dev"),
+        "metric": int(named["metric"]),
+    }
 
 
 def _check_of(files: Files) -> dict[str, Any]:
@@ -75,9 +71,6 @@ def _check_of(files: Files) -> dict[str, Any]:
     for word, rest in _settings_of(files, HostLayout.check_step):
         values.setdefault(word, []).append(rest)
     [mode] = values.get("mode", ["WARN"])
-    required = required_steps(files)
-    if required is not None:
-        mode = "STRICT" if HostLayout.check_step in required else "WARN"
     return {
         "expectedCidrs": [_first_word(rest) for rest in values.get("cidr", [])],
         "mode": mode,

@@ -7,7 +7,7 @@ Nothing is changed here; `install` repairs the gate.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
@@ -87,8 +87,7 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
     if stopped and path != HostLayout.gate_path:  # the drop-in runs gate.sh whoever may write to it
         refusal = why_not_run(files, path)
         if refusal is not None:
-            sentence = f"{refusal.reason}, so the gate does not run it, and {stopped} cannot start"
-            yield Finding("gate-shut", "error", sentence, path, remedy)
+            yield Finding("gate-shut", "error", refusal.sentence, path, remedy)
             return
     if is_wrong_link:
         yield Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
@@ -125,13 +124,12 @@ def _foreign_step(files: Files, path: str, held: str, *, is_gated: bool) -> Find
         return Finding("file", "note", sentence, path)
     refusal = why_not_run(files, path)
     if refusal is None:
-        sentence = f"{theirs}: {held or 'a gated unit'} starts only after it succeeds"
+        sentence = f"{theirs}: a gated unit starts only after it succeeds"
         return Finding("file", "note", sentence, path)
+    name: Literal["file", "gate-shut"] = "file"
     if held:
-        sentence = f"{refusal.reason}, so the gate does not run it, and {held} cannot start"
-        return Finding("gate-shut", "error", sentence, path, refusal.remedy)
-    sentence = f"{refusal.reason}, so the gate does not run it, and lets no unit pass"
-    return Finding("file", "error", sentence, path, refusal.remedy)
+        name = "gate-shut"
+    return Finding(name, "error", refusal.sentence, path, refusal.remedy)
 
 
 # What gate.sh refuses to run; a plan looks at this, too.
@@ -166,6 +164,11 @@ class Refusal(NamedTuple):
 
     reason: str
     remedy: Remedy
+
+    @property
+    def sentence(self) -> str:
+        """The reason and its consequence."""
+        return f"{self.reason}, so the gate does not run it, and lets no unit pass"
 
 
 def why_not_run(files: Files, step: str) -> Refusal | None:

@@ -58,22 +58,16 @@ class _Cause(NamedTuple):
     predicate: str
     """What follows the name of the unit in the sentence."""
     remedy: Remedy
-    drop_in: str = ""
-    """The drop-in that is to blame, if one of those on the disk is."""
     is_pending: bool = False
     """Whether this takes effect only when systemd reads its files."""
 
     def finding(self, unit: str) -> Finding:
-        if self.is_pending:
-            sentence = f"as soon as systemd reads its files, {unit} {self.predicate}"
-            return Finding("gate-open", "error", sentence, self.drop_in, self.remedy)
-        if self.kind == "missing":
-            sentence = f"{self.drop_in} is missing, so {unit} starts unchecked"
-            return Finding("gate-open", "error", sentence, self.drop_in, self.remedy)
-        name: Literal["gate-open", "gate-shut"] = "gate-open"
+        sentence = f"{unit} {self.predicate}"
         if self.kind == "root":
-            name = "gate-shut"
-        return Finding(name, "error", f"{unit} {self.predicate}", unit, self.remedy)
+            return Finding("gate-shut", "error", sentence, unit, self.remedy)
+        if self.is_pending:
+            sentence = f"as soon as systemd reads its files, {sentence}"
+        return Finding("gate-open", "error", sentence, unit, self.remedy)
 
 
 class UnitGates(NamedTuple):
@@ -114,18 +108,18 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     Where the gate is installed already, a run may still repair something else. So what is open
     there already is said by `judge_gates`, and here only what the reload of this run would open.
     """
-    if host.running_manager is None:
-        return
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
             if cause.is_pending:
-                opens = cause.kind not in _ENDED_BY_APPLY
+                hinders = cause.kind not in _ENDED_BY_APPLY
             elif name != unit:  # a setting of one instance, and the others can be gated
-                opens = False
+                hinders = False
+            elif cause.kind == "success":
+                hinders = is_new
             else:
-                opens = cause.kind == "root" or (cause.kind == "success" and is_new)
-            if opens:
+                hinders = cause.kind == "root"
+            if hinders:
                 yield cause.finding(name)
 
 
@@ -215,19 +209,21 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open or cannot run."""
     fault = _fault_of_our_drop_in(files, unit)
-    is_missing = fault is not None and fault.kind == "missing"
     if properties["LoadState"] in _NOT_LOADED:
-        if fault is not None and is_missing:
+        if fault is not None:
             yield fault
         return
     # Not judged: whether the condition with the gate is one whose failure systemd ignores.
     is_loaded = HostLayout.gate_path in properties["ExecCondition"]
     if not is_loaded or properties["NeedDaemonReload"] == "yes":
-        others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
+        is_pending = is_loaded
         if fault is not None:
             yield fault._replace(is_pending=is_loaded)
-        for cause in others:  # while ours is missing, there is nothing that they could override
-            yield cause._replace(is_pending=is_loaded or is_missing)
+            if fault.kind == "missing":  # there is nothing yet that the others could override
+                is_pending = True
+        others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
+        for cause in others:
+            yield cause._replace(is_pending=is_pending)
         if not is_loaded and fault is None and not others:
             yield _why_not_loaded(unit, properties)
     yield from _settings_against_the_gate(unit, properties)
@@ -237,9 +233,9 @@ def _fault_of_our_drop_in(files: Files, unit: str) -> _Cause | None:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
-        return _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN, ours)
+        return _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN)
     if not _runs_gate(files, ours):
-        return _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN, ours)
+        return _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN)
     return None
 
 
@@ -256,10 +252,10 @@ def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Caus
     for path in drop_ins:
         if path.endswith(f"/{DROP_IN}") and path != ours and not _runs_gate(files, path):
             predicate = f"starts unchecked: {path} overrides {ours}"
-            yield _Cause("drop-in", predicate, Remedy(f"remove {path}"), path)
+            yield _Cause("drop-in", predicate, Remedy(f"remove {path}"))
     for path in resets_after_ours(files, drop_ins):
         predicate = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
-        yield _Cause("drop-in", predicate, _without_reset(path), path)
+        yield _Cause("drop-in", predicate, _without_reset(path))
 
 
 def _without_reset(path: str) -> Remedy:

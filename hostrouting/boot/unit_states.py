@@ -110,12 +110,14 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     elif properties["ActiveState"] == "failed":
         state = "failed"
     was_in_gate = state in {"is in the gate", "was refused"}
-    unchecked = is_gated and not was_in_gate and _has_begun_with_main(properties)
     checked = 0.0
-    if is_gated and not unchecked:
+    is_unchecked = False
+    if is_gated and not was_in_gate and _has_begun_with_main(properties):
+        is_unchecked = state == "runs"
+    elif is_gated:
         checked = _time_of(properties["InactiveExitTimestampMonotonic"])
     since = properties["StateChangeTimestamp"]
-    return UnitState(unit, state, since, reasons, checked, unchecked and state == "runs")
+    return UnitState(unit, state, since, reasons, checked, is_unchecked)
 
 
 def _was_refused(properties: Mapping[str, str]) -> bool:

@@ -51,11 +51,9 @@ class Effects:
         return bool(self.changes or self.files or self.operations)
 
     def __str__(self) -> str:
-        files = (f"changed {path}" for path in self.files)
-        return (
-            "\n".join([*files, *map(str, self.changes), *map(str, self.operations)])
-            or "nothing was changed"
-        )
+        lines = [f"changed {path}" for path in self.files]
+        lines += map(str, (*self.changes, *self.operations))
+        return "\n".join(lines) or "nothing was changed"
 
     def log_fields(self) -> dict[str, object]:
         """The number of changes of routes, of operations and of files."""
@@ -85,8 +83,11 @@ class Effects:
 
 def effects_of(outcome: object) -> Effects:
     """The effects of a result or an error; empty if there are none."""
-    effects = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
-    return effects if isinstance(effects, Effects) else Effects()
+    if not isinstance(outcome, Effects):
+        outcome = getattr(outcome, "effects", None)
+    if isinstance(outcome, Effects):
+        return outcome
+    return Effects()
 
 
 @contextmanager

@@ -122,22 +122,14 @@ def require_name(argument: str, value: object) -> None:
         raise ValueError(f"{argument} is {value!r:.80}; it must not be empty or contain NUL")
 
 
-def require_content(text: object, mode: object) -> None:
-    """Raise TypeError or ValueError unless a file can have this text and mode. The text may be a
-    secret, so it is not quoted.
+def require_text(text: object) -> None:
+    """Raise TypeError or ValueError unless a file can have this text. The text may be a secret, so
+    it is not quoted.
     """
     if not isinstance(text, str):
         kind = type(text).__name__
         raise TypeError(f"text must be a str, not a {kind}; write a binary file with pathlib")
-    if not isinstance(mode, int):
-        raise TypeError(f"mode is {mode!r:.80}; it must be an int, such as 0o644")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        place = f"{text[error.start]!a} at {error.start}"
-        raise ValueError(
-            f"text has {place}, which UTF-8 cannot encode; decode it with errors='replace'"
-        ) from error
+    text.encode()  # or UnicodeEncodeError, a ValueError
 
 
 class LocalFiles:
@@ -178,7 +170,7 @@ class LocalFiles:
         return ()
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        require_content(text, mode)
+        require_text(text)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         temporary = leftover(place)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import HostError, NotReady
@@ -103,7 +103,9 @@ class Host:
 
     @property
     def running_manager(self) -> Manager | None:
-        return self.manager if self.manager is not None and self.manager.is_running() else None
+        if self.manager is None or not self.manager.is_running():
+            return None
+        return self.manager
 
     @property
     def name_servers(self) -> tuple[IP, ...]:
@@ -163,10 +165,14 @@ class Host:
         first. In an image, the root folder is locked, so that no file is left there.
         """
         until = ctx.clock.now() + _LOCK_WAIT
-        with ExitStack() as turn:
-            if self.backend is not None:
-                turn.callback(self._take(ctx, HostLayout.turn_path, until))
-            release = self._take(ctx, "/" if self.backend is None else HostLayout.lock_path, until)
+        if self.backend is None:
+            release = self._take(ctx, "/", until)
+        else:
+            end_turn = self._take(ctx, HostLayout.turn_path, until)
+            try:
+                release = self._take(ctx, HostLayout.lock_path, until)
+            finally:
+                end_turn()
         try:
             yield
         finally:

@@ -28,8 +28,7 @@ def ssh_client() -> IP | None:
         client, _, _ = words[0].partition("%")
         with suppress(ValueError):
             ip = as_ip(client)
-            mapped: IP | None = getattr(ip, "ipv4_mapped", None)
-            return ip if mapped is None else mapped
+            return getattr(ip, "ipv4_mapped", None) or ip
     return None
 
 

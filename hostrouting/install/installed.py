@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hostrouting.host.host import Host
 
-_QUOTED = 40  # characters on each side of what is not JSON, of a file in one line
-
 
 def read_installed(host: Host) -> HostRoutingConfig:
     """The configuration that is installed on this host, which asks for nothing if none is.
@@ -87,44 +85,23 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
         known["gate"] = {"units": [*gated]}
     text = shlex.quote(json.dumps(known))
     apply = f"{APPLY} --allow-removal"
-    ways = [
-        Remedy(
-            "with a backup, or another file (--allow-removal, because nothing says what the new "
-            "file would take away)",
-            f"hostrouting repair --config BACKUP | {apply}",
-        ),
-        Remedy(
-            "without one (this keeps what the installed scripts say, and gives up podCidrs, "
-            "azureVnetCleanup and manageForeign)",
-            f"echo {text} | hostrouting repair{options} --config - | {apply}",
-        ),
-        Remedy(
-            "to remove hostrouting (the routes go, nothing holds units back, and addresses may "
-            "escape)",
-            "hostrouting remove",
-        ),
-    ]
-    if host.files.look(HostLayout.config_path) is not None:
-        words = f"correct {HostLayout.config_path}{_broken_line(host)}, then"
-        ways.insert(0, Remedy(words, "hostrouting status", needs_root=False))
-    remedy = ways.pop()
-    for way in reversed(ways):
-        remedy = way._replace(otherwise=remedy)
-    return remedy
-
-
-def _broken_line(host: Host) -> str:
-    """The line of config.json that is not JSON, for a sentence; empty if that is not what is wrong.
-
-    The file is hostrouting's own, so it has no secrets.
-    """
-    try:
-        json.loads(host.files.read(HostLayout.config_path) or "{}")
-    except json.JSONDecodeError as error:
-        before, after = error.doc[: error.pos], error.doc[error.pos :]
-        start = before.rpartition("\n")[2][-_QUOTED:]
-        end = after.partition("\n")[0][:_QUOTED]
-        return f", line {error.lineno} ({(start + end).strip()})"
-    except (HostRoutingError, ValueError):
-        return ""
-    return ""
+    removal = Remedy(
+        "to remove hostrouting (the routes go, nothing holds units back, and addresses may escape)",
+        "hostrouting remove",
+    )
+    new_file = Remedy(
+        "without one (this keeps what the installed scripts say, and gives up podCidrs, "
+        "azureVnetCleanup and manageForeign)",
+        f"echo {text} | hostrouting repair{options} --config - | {apply}",
+        otherwise=removal,
+    )
+    backup = Remedy(
+        "with a backup, or another file (--allow-removal, because nothing says what the new file "
+        "would take away)",
+        f"hostrouting repair --config BACKUP | {apply}",
+        otherwise=new_file,
+    )
+    if host.files.look(HostLayout.config_path) is None:
+        return backup
+    words = f"correct {HostLayout.config_path}, then"
+    return Remedy(words, "hostrouting status", needs_root=False, otherwise=backup)

@@ -102,9 +102,7 @@ class Plan:
 
     @property
     def deleted_routes(self) -> list[Route]:
-        """The routes that go. A deletion never waits: what is missing is missing for a route that
-        has to be added.
-        """
+        """The routes that go. Only a route that has to be added waits for something."""
         return [step.route for step in self.routes.changes if step.action == "delete"]
 
     def with_part(self, part: Plan) -> Plan:
@@ -127,15 +125,14 @@ class Plan:
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out, and
-        a warning about routes that it deletes although addresses escape without them, unless that
-        is an error already.
+        a warning about routes that it deletes although addresses escape without them.
+
+        Nothing is added if nothing is expected, or if a route conflicts or waits.
         """
         if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
         checked = attrs.evolve(self, report=report, mode=config.route_overlap.mode)
-        if any(finding.name == "route-not-configured" for finding in self.findings):
-            return checked
         unconfigured = find_unconfigured(
             self.routes, snapshot, config, after=report, deleter="apply would delete"
         )

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+import attrs
+
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
@@ -34,31 +36,36 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
-def snapshot_reader(host: Host) -> Callable[[], Snapshot]:
-    """A function that returns the snapshot of the host: it is read once, if anybody needs it."""
-    return cache(partial(take_snapshot, host))
-
-
 def make_plan(
     host: Host,
     wanted: Wanted,
     parts: Sequence[SectionTask],
-    read_snapshot: Callable[[], Snapshot],
     *,
     allow_removal: bool,
+    is_dry_run: bool,
 ) -> Plan:
-    """What a run with these parts would change, and what stands against that.
+    """What a run with these parts would change, and what stands against that; for a dry run also
+    the check of the host as it would be, if a part makes it at the end of the run.
 
     If removal is not allowed, the protection that would be lost, and the routes that must not be
-    deleted, are errors. Raises the error of a config.json that cannot be read then: what it
-    protects is not known.
+    deleted, are errors. If a config.json cannot be read then, its error is raised: nobody knows
+    what it protects.
     """
+    read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
     plan = _find_changes(host, wanted, parts, read_snapshot)
-    if allow_removal:
-        return plan
-    plan = plan.with_losses(_find_losses(host, wanted))
-    if wanted.config.route_overlap.is_strict and plan.deleted_routes:
-        plan = plan.with_findings(_find_needed_routes(wanted, plan, read_snapshot()))
+    keeps_routes = False
+    if not allow_removal:
+        plan = plan.with_losses(_find_losses(host, wanted))
+        keeps_routes = wanted.config.route_overlap.is_strict and bool(plan.deleted_routes)
+    if keeps_routes and plan.routes.waiting:
+        return plan.with_findings(_find_undecided_routes(wanted, plan))
+    is_checked = is_dry_run and any(part.checks_the_result for part in parts)
+    if keeps_routes or is_checked:
+        plan = plan.with_check(wanted.config, read_snapshot())
+    if keeps_routes:
+        plan = _refusing(plan, is_installed=wanted.is_installed)
+    if not is_checked:
+        plan = attrs.evolve(plan, report=None)
     return plan
 
 
@@ -96,23 +103,32 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     if installed is None:
         installed = read_installed(host)  # raises why, unless another run has just replaced it
     losses = [*find_losses(installed, wanted.config)]
-    # Where no unit is gated, none waits for the scripts: a removal may have left them.
+    # A removal that was killed may have left scripts: without a drop-in, they protect nothing.
     if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
     return tuple(dict.fromkeys(losses))
 
 
-def _find_needed_routes(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
-    """The routes that the run would delete although addresses escape without them; and, while that
-    cannot be said, those that somebody has typed.
-    """
-    if plan.routes.waiting:
-        yield from _find_undecided_routes(wanted, plan)
-        return
-    for finding in plan.with_check(wanted.config, snapshot).findings:
+def _refusing(plan: Plan, *, is_installed: bool) -> Plan:
+    """The plan in which it is an error to delete routes without which addresses escape."""
+    findings: list[Finding] = []
+    for finding in plan.findings:
         if finding.name == "route-not-configured":
-            remedy = _to_keep(finding, is_installed=wanted.is_installed)
-            yield finding._replace(severity="error", remedy=remedy)
+            remedy = _to_keep(finding, is_installed=is_installed)
+            findings.append(finding._replace(severity="error", remedy=remedy))
+        else:
+            findings.append(finding)
+    return attrs.evolve(plan, findings=findings)
+
+
+def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
+    """How to configure routes that are only on the host, or to give them up."""
+    remedy = finding.remedy
+    if is_installed:
+        remedy = Remedy("to keep them", repair_pipeline())
+    if remedy is None:
+        return LET_THEM_GO
+    return remedy._replace(otherwise=LET_THEM_GO)
 
 
 def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
@@ -136,15 +152,6 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
     yield Finding(
         "route-not-configured", "error", sentence, spoken(typed), remedy, facts, can_retry=True
     )
-
-
-def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
-    """How to configure routes that are only on the host, or to give them up."""
-    if is_installed:
-        return Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
-    if finding.remedy is None:
-        return LET_THEM_GO
-    return finding.remedy._replace(otherwise=LET_THEM_GO)
 
 
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:

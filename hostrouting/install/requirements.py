@@ -17,6 +17,7 @@ from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.host.files import require_removable
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import GUARD_IS_MASKED
+from hostrouting.kernel.programs import BOOT_PROGRAMS
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
 _OLDEST = 247
-_PACKAGES = {
-    "bash": "bash",
-    "ip": "iproute2",
-    "awk": "mawk or gawk",
-    "flock": "util-linux",
-    "nsenter": "util-linux",
-    "timeout": "coreutils",
-}
-"""The programs that the boot scripts need, and the packages that have them."""
 _NETWORK_TARGETS = {
     "sysinit.target",
     "basic.target",
@@ -109,8 +101,7 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
 
 def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """Scripts of somebody else that hold units back, and would not any more without the gate."""
-    removes_gate = HostLayout.gate_path in changes.removes
-    if not removes_gate and HostLayout.config_path not in changes.removes:
+    if not {HostLayout.gate_path, HostLayout.config_path}.intersection(changes.removes):
         return
     for path in foreign_steps(host.files):
         sentence = (
@@ -125,8 +116,7 @@ def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
     for path in foreign_steps(host.files):
         refusal = why_not_run(host.files, path)
         if refusal is not None:
-            sentence = f"{refusal.reason}, so the gate would not run it, and would let no unit pass"
-            yield Finding("file", "error", sentence, path, refusal.remedy)
+            yield Finding("file", "error", refusal.sentence, path, refusal.remedy)
 
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
@@ -136,11 +126,9 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
     if host.backend is None:
         severity = "warning"
         where = " in the image"
-    packages = dict(_PACKAGES)
-    if config.probe_rewrite.enabled:
-        packages["nft"] = "nftables"
-    for program, package in packages.items():
-        if not host.has_program(program):
+    for program, package in BOOT_PROGRAMS.items():
+        is_needed = program != "nft" or config.probe_rewrite.enabled
+        if is_needed and not host.has_program(program):
             sentence = f"the program {program} is not installed{where}; the boot scripts need it"
             remedy = Remedy(f"install the package {package}")
             yield Finding("requirement", severity, sentence, program, remedy)

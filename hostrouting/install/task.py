@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -32,15 +32,13 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.planning import make_plan, require_possible, snapshot_reader
+from hostrouting.install.planning import make_plan, require_possible
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.undo import Before, Undo
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.install.plan import Plan
@@ -56,14 +54,11 @@ that class, and not the one from which it would inherit __init__.
 """
 
 
-@attrs.frozen
-class _Progress(Effects):
-    """How far a run has come: its plan as of the last look at the host, and what was changed. A sum
-    of effects has the class of the one on the right.
-    """
+class _Planned(NamedTuple):
+    """What a run wants, and its plan as of the last look at the host."""
 
-    wanted: Wanted = attrs.field(kw_only=True)
-    plan: Plan = attrs.field(kw_only=True)
+    wanted: Wanted
+    plan: Plan
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
@@ -113,13 +108,7 @@ class InstallTask(ABC, Generic[R]):
         If a part judges what the others have done, the plan also has that check of the host as it
         would be; a run does it at its end.
         """
-        parts = self._parts_to_plan(ctx or phases.Context(observers=[]))
-        wanted = self.wanted()
-        read_snapshot = snapshot_reader(self.host)
-        plan = make_plan(self.host, wanted, parts, read_snapshot, allow_removal=self.allow_removal)
-        if any(part.checks_the_result for part in parts):
-            return plan.with_check(wanted.config, read_snapshot())
-        return plan
+        return self._make_plan(ctx or phases.Context(observers=[]), self.wanted(), is_dry_run=True)
 
     def do(self, ctx: phases.Context) -> R | phases.Skip:
         return self.do_wanted(ctx, self.wanted)
@@ -150,58 +139,63 @@ class InstallTask(ABC, Generic[R]):
         A run plans twice, and asks what is wanted for each plan. If the guard does not start, the
         parts work nevertheless, and the run fails at its end.
         """
-        progress = self._install_files(ctx, read_wanted)
-        if progress is None:
+        planned = self._plan_run(ctx, read_wanted)
+        if planned.plan.is_empty and planned.wanted.is_on_new_host:
             return phases.Skip(self.nothing)
-        guard = self._start_guard(ctx, progress.plan)
-        effects = progress + effects_of(guard)
+        planned, effects = self._install_files(ctx, planned, read_wanted)
+        guard = self._start_guard(ctx, planned.plan)
+        effects += effects_of(guard)
         try:
-            result = self.carry_out_parts(ctx, progress.wanted, effects)
+            result = self.carry_out_parts(ctx, planned.wanted, effects)
         except BaseException as error:  # also Cancelled, beside which a failure has to be raised
             raise_both(guard, error, ctx)
             raise
         raise_failure(guard, result, ctx)
         return result
 
+    def _plan_run(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> _Planned:
+        """The plan of a run. Raises the error of a run that must fail before its first change."""
+        wanted = read_wanted()
+        plan = self._make_plan(ctx, wanted, is_dry_run=False)
+        require_possible(self.host, wanted, plan)
+        return _Planned(wanted, plan)
+
+    def _make_plan(self, ctx: phases.Context, wanted: Wanted, *, is_dry_run: bool) -> Plan:
+        parts: list[SectionTask] = []
+        if self.host.backend is not None:  # an image has no kernel
+            parts = self.parts_of_run(ctx)
+        return make_plan(
+            self.host,
+            wanted,
+            parts,
+            allow_removal=self.allow_removal,
+            is_dry_run=is_dry_run,
+        )
+
     def _install_files(
-        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
-    ) -> _Progress | None:
-        """Fail if the run must fail; then change the files, as a step of the run. None if nothing
-        is to be done, and nothing of ours is there.
+        self, ctx: phases.Context, planned: _Planned, read_wanted: Callable[[], Wanted]
+    ) -> tuple[_Planned, Effects]:
+        """Change the files, as a step of the run. The plan that was carried out, and what it has
+        changed.
         """
-        parts = self._parts_to_plan(ctx)
-        planned = self._plan_run(read_wanted, parts)
-        if planned.plan.is_empty and planned.wanted.is_on_new_host:
-            return None
 
         @phases.task("install-files")
-        def install(step: phases.Context) -> _Progress | phases.Skip:
+        def install(step: phases.Context) -> Effects | phases.Skip:
+            nonlocal planned
             # This needs no lock: each part looks at the kernel again when it has the lock.
             if not planned.plan.changes_files:
                 self._begin(ctx, planned)
                 return phases.Skip("the files are as they should be")
             with self.host.locked(step):
-                now = self._plan_run(read_wanted, parts)
-                self._begin(ctx, now)
-                return write_files(self.host, now.plan) + now
+                planned = self._plan_run(ctx, read_wanted)
+                self._begin(ctx, planned)
+                return write_files(self.host, planned.plan)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
         result = phases.execute(install, never_left_out(ctx))
-        if isinstance(result, phases.Skip):
-            return planned
-        return result
+        return planned, effects_of(result)
 
-    def _plan_run(
-        self, read_wanted: Callable[[], Wanted], parts: Sequence[SectionTask]
-    ) -> _Progress:
-        """The plan of a run. Raises the error of a run that must fail before its first change."""
-        wanted = read_wanted()
-        read_snapshot = snapshot_reader(self.host)
-        plan = make_plan(self.host, wanted, parts, read_snapshot, allow_removal=self.allow_removal)
-        require_possible(self.host, wanted, plan)
-        return _Progress(wanted=wanted, plan=plan)
-
-    def _begin(self, ctx: phases.Context, planned: _Progress) -> None:
+    def _begin(self, ctx: phases.Context, planned: _Planned) -> None:
         """Before the first change: say what has to be known, and keep what undo needs."""
         _warn(ctx, planned.plan)
         if not planned.plan.is_empty:
@@ -236,9 +230,11 @@ class InstallTask(ABC, Generic[R]):
         return result
 
     def _keep_changes(self, ctx: phases.Context, wanted: Wanted, effects: Effects) -> None:
-        """Keep the routes that a part has deleted, also if the plan of the run did not have them:
-        they may have been typed while the part waited. Also those that a rollback has added again,
-        because undo would delete them.
+        """Keep the routes that a part has deleted. The plan of the run may not have had them: they
+        may have been typed while the part waited.
+
+        A route whose first change is a deletion was there before the run. A rollback may have added
+        it again: it is kept, too, because undo would delete it.
         """
         if not effects.changes:
             return
@@ -250,19 +246,13 @@ class InstallTask(ABC, Generic[R]):
 
     def _keep_for_undo(self, ctx: phases.Context, wanted: Wanted, deleted: list[Route]) -> None:
         before = self._before.setdefault(ctx.run_id, Before(wanted.former))
-        before.keep_typed(deleted)
+        before.deleted += deleted
 
     def parts_of_run(self, ctx: phases.Context) -> list[SectionTask]:
         """The parts that this run does not leave out. `only` and `skip` know each by its path, such
         as `configure-host-routing/check-route-overlap`.
         """
         return [part for part in self.parts() if not ctx.why_left_out((*ctx.path, part.name))]
-
-    def _parts_to_plan(self, ctx: phases.Context) -> list[SectionTask]:
-        """The same; none for an image, which has no kernel."""
-        if self.host.backend is None:
-            return []
-        return self.parts_of_run(ctx)
 
 
 def _warn(ctx: phases.Context, plan: Plan) -> None:

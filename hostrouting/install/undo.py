@@ -8,7 +8,7 @@ because they are not configured, and `apply --confirm` promises that all is as i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -36,13 +36,8 @@ class Before:
 
     config: HostRoutingConfig | None
     """What was installed; None if it could not be read."""
-    typed: list[Route] = attrs.field(factory=list)
-    """The routes that the run deletes and that were not configured."""
-
-    def keep_typed(self, deleted: Iterable[Route]) -> None:
-        """Keep those of these routes that were not configured."""
-        known = configured_keys(self.config)
-        self.typed += [route for route in deleted if route.key not in known]
+    deleted: list[Route] = attrs.field(factory=list)
+    """The routes that the run deletes, in order."""
 
 
 @attrs.frozen
@@ -71,10 +66,10 @@ class Undo:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        configured = configured_keys(former)
         typed: list[Route] = []
         for before in runs:
-            typed += [route for route in reversed(before.typed) if route.key not in configured]
+            configured = configured_keys(former) | configured_keys(before.config)
+            typed += [route for route in reversed(before.deleted) if route.key not in configured]
         # `wanted` has the configuration as its run has installed it, without idle settings.
         replaceable = (task.own_part(task.wanted().config), task.own_part(former))
         restoring = attrs.evolve(task, config=former, wait=0, allow_removal=True)

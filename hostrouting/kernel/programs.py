@@ -14,6 +14,16 @@ from hostrouting.errors import BackendError, HostError, HostPart
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
+BOOT_PROGRAMS = {
+    "bash": "bash",
+    "ip": "iproute2",
+    "awk": "mawk or gawk",
+    "flock": "util-linux",
+    "nsenter": "util-linux",
+    "timeout": "coreutils",
+    "nft": "nftables",
+}
+"""The programs that the boot scripts need, and the packages that have them; nft only for probes."""
 
 
 class Ended(NamedTuple):

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_content, require_kind, require_name, require_path
+from hostrouting.host.files import Entry, require_kind, require_name, require_path, require_text
 from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
-from hostrouting.kernel.programs import Ended, Rights, tool_error
+from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
+from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -88,7 +89,7 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        require_content(text, mode)
+        require_text(text)
         self._change("write", path, "file")
         self.texts[path] = text
         self.modes[path] = mode
@@ -183,8 +184,12 @@ class FakeManager:
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
         if unit in self.failing:
+            lines = self.failing[unit]
+            must_be(
+                (list, tuple), lines, f"failing[{unit!r}]", "the lines that it logs, in a tuple"
+            )
             self._set_state(unit, "failed")
-            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
+            raise unit_failed(unit, result="exit-code", status="1", lines=lines)
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
@@ -260,10 +265,6 @@ class FakeManager:
         return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
-_PROGRAMS = ("awk", "bash", "flock", "ip", "nft", "nsenter", "timeout")
-"""The programs that hostrouting needs."""
-
-
 def nobody() -> None:
     """Nobody is logged in: see FakeHost.client."""
 
@@ -311,15 +312,16 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.kernel, FakeKernel):
-            raise TypeError(
-                f"kernel is {self.kernel!r:.80}; it must be a FakeKernel: call h200(), or make the "
-                "fixture h200 a parameter of the test"
-            )
-        if not set(self.missing).issubset(_PROGRAMS):
+        must_be(
+            FakeKernel,
+            self.kernel,
+            "kernel",
+            "a FakeKernel: call h200(), or make the fixture h200 a parameter of the test",
+        )
+        if not set(self.missing).issubset(BOOT_PROGRAMS):
             raise ValueError(
                 f"missing is {self.missing!r:.80}; it must be a collection of programs that "
-                f"hostrouting needs: {', '.join(_PROGRAMS)}"
+                f"hostrouting needs: {', '.join(sorted(BOOT_PROGRAMS))}"
             )
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:
@@ -374,15 +376,14 @@ def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     names = [unit]
     before, at, rest = unit.partition("@")
     if at:
-        names.append(f"{before}@.{rest.rpartition('.')[2]}")
-    fragments: list[str] = []
-    drop_ins: dict[str, str] = {}
+        names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
+    paths: dict[str, str] = {}
+    """By the name of the drop-in; the unit file has none, and comes first."""
     for name in names:
-        if f"{_FOLDER}{name}" in read and not fragments:
-            fragments.append(f"{_FOLDER}{name}")
         folder = f"{_FOLDER}{name}.d/"
         for path in read:
-            if path.startswith(folder) and path.endswith(".conf"):
-                drop_ins.setdefault(path.removeprefix(folder), path)
-    in_order = [path for _, path in sorted(drop_ins.items())]
-    return {path: read[path] for path in (*fragments, *in_order)}
+            if path == f"{_FOLDER}{name}":
+                paths[""] = path
+            elif path.startswith(folder) and path.endswith(".conf"):
+                paths[path.removeprefix(folder)] = path
+    return {path: read[path] for _, path in sorted(paths.items())}

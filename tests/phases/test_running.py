@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import json
 import logging
 import signal
 import threading
@@ -61,6 +62,9 @@ class _Pair(NamedTuple):
 
     one: str
     other: str
+
+
+REPORT = phases.run(StubTask("a"), observers=[])
 
 
 class _Named:
@@ -217,12 +221,46 @@ def test_a_coroutine_that_nothing_runs() -> None:
             lambda: phases.run(StubTask("a"), observers=[5]),  # type: ignore[list-item]
             "observers has 5; an observer is a function of a step",
         ),
+        (lambda: Context(observers=[Recorder]), "observers has <class .*Recorder'>; an observer"),  # type: ignore[list-item]
+        (
+            lambda: phases.undo(StubTask("a"), REPORT),  # type: ignore[arg-type]
+            r"undo: ctx is Step\(.*; it must be a phases.Context; a report is passed as of=…$",
+        ),
+        (
+            lambda: phases.undo(StubTask("a"), of=REPORT.to_json()),  # type: ignore[arg-type]
+            "undo: of is '{.*; it must be a report, as run returned it$",
+        ),
+        (
+            lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]
+            "when: its condition is 'yes'; it must be a function of the context",
+        ),
+        (lambda: phases.when(StubTask("b"), StubTask("a")), "when: its condition is <.*; it must"),  # type: ignore[arg-type]
     ],
 )
 def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> None:
-    """At once, with the name of the argument."""
+    """At once, with the name of the argument, the value and the rule."""
     with pytest.raises(TypeError, match=words):
         use()
+
+
+def test_a_task_in_a_message() -> None:
+    """A task is shown by its name."""
+    with pytest.raises(ValueError, match=r"seconds is FunctionTask\('a'\); it must be a number"):
+        phases.deadline(60, phases.task("a")(print))  # type: ignore[arg-type]  # the wrong way round
+
+
+def test_the_class_skip() -> None:
+    """A class that was returned in place of a Skip would be a result, and the task be undone."""
+    report = phases.run(phases.task("a")(lambda _ctx: phases.Skip), observers=[])
+    assert report.why == "InvalidTask: it returned the class Skip; write Skip('the reason')"
+
+
+def test_mistakes_are_not_tried_again() -> None:
+    """A name that no step has, and a task that is none, are not there at the next attempt either."""
+    no_task: Any = 5
+    for mistake in (lambda ctx: ctx.find("typo"), lambda ctx: phases.execute(no_task, ctx)):
+        task = phases.retry(phases.task("a")(mistake))
+        assert phases.run(task, clock=FakeClock(), observers=[]).attempts == 1
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,10 +346,15 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
     """What a clock raises is an error in the report, too; what a property of the task raises comes
     before the run.
     """
-    clock: Any = FakeClock
+
+    class Broken(FakeClock):
+        def now(self) -> float:
+            raise OSError("no time")
+
+    clock = Broken()
     report = phases.run(StubTask("a"), clock=clock, observers=[], undo_on_failure=undo_on_failure)
     assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
-    assert isinstance(report.error, TypeError)
+    assert isinstance(report.error, OSError)
     with pytest.raises(ValueError, match="no such file"):
         phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure)
 
@@ -386,10 +429,11 @@ def test_a_run_is_cancelled_from_outside() -> None:
         (2, "SIGINT", 2, 130),
         (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}", signal.SIGRTMIN + 3, 165),
         ("the agent is shutting down", "the agent is shutting down", None, 1),
+        (TimeoutError("no lease"), "no lease", None, 1),  # what an agent has at hand
     ],
 )
 def test_a_run_is_cancelled_because_of_a_signal(
-    moment: str, reason: str | int, words: str, number: int | None, code: int
+    moment: str, reason: Any, words: str, number: int | None, code: int
 ) -> None:
     """A program that handles signals itself passes them on: the report, also as observers get it,
     has the number at its root, and the exit code is as if `run` had handled the signal.
@@ -405,6 +449,7 @@ def test_a_run_is_cancelled_because_of_a_signal(
     assert (report.signal, report.exit_code) == (number, code)
     assert signals[-1] == ("all", number)
     assert [step.signal for step in report.children] == [None] * len(report.children)
+    assert json.loads(report.to_json())["reason"] == words
 
 
 def test_a_plan_in_a_context_of_ones_own() -> None:

@@ -73,7 +73,7 @@ class TestFiles:
     def test_no_drop_in(self, host: FakeHost) -> None:
         """Without its drop-in a unit starts unchecked, whether or not systemd runs."""
         host.files.remove(DROP_IN)
-        sentence = f"{DROP_IN} is missing, so {MACHINES} starts unchecked"
+        sentence = f"{MACHINES} starts unchecked: {DROP_IN} is missing"
         for manager in (host.manager, FakeManager(running=False), None):
             fault, *others = find_faults(attrs.evolve(host, manager=manager), WANTED)
             assert [other.target for other in others] == (
@@ -144,9 +144,7 @@ class TestFiles:
             f"{LAYOUT.gate_directory}/a.sh.new": "",
             f"{LAYOUT.gate_directory}/.50-x.sh": "exit 1\n",
         }
-        theirs = (
-            f"{path}.sh was not installed by hostrouting: {MACHINES} starts only after it succeeds"
-        )
+        theirs = f"{path}.sh was not installed by hostrouting: a gated unit starts only after it succeeds"
         assert faults(host) == [("file", "note", theirs)]
 
     @pytest.mark.parametrize("name", ["90-licence", LAYOUT.routes_step])
@@ -157,7 +155,7 @@ class TestFiles:
         host.files.modes[path] = 0o775
         [fault, *_] = find_faults(host, WANTED)
         assert (fault.name, fault.severity, fault.target) == ("gate-shut", "error", path)
-        sentence = f"users other than root can write to {path}, so the gate does not run it, and {MACHINES} cannot start"
+        sentence = f"users other than root can write to {path}, so the gate does not run it, and lets no unit pass"
         assert fault.sentence == sentence
         is_ours = name == LAYOUT.routes_step
         assert fault.remedy == (
@@ -223,14 +221,14 @@ class TestFiles:
         path = LAYOUT.step_path("90-licence")
         host.files.links[path] = "/opt/licence.sh"
         [fault] = find_faults(host, WANTED)
-        sentence = f"{path} is a link, so the gate does not run it, and {MACHINES} cannot start"
+        sentence = f"{path} is a link, so the gate does not run it, and lets no unit pass"
         assert (fault.name, fault.sentence) == ("gate-shut", sentence)
         assert fault.remedy == Remedy("put a copy of the file in its place")
 
     @pytest.mark.parametrize(
         ("path", "predicate"),
         [
-            (CHECK, f"is a link, so the gate does not run it, and {MACHINES} cannot start"),
+            (CHECK, "is a link, so the gate does not run it, and lets no unit pass"),
             (LAYOUT.gate_path, "is a link, and not a file"),
             (LAYOUT.unit_path(LAYOUT.check_unit), "is a link, and not a file"),
         ],
@@ -373,7 +371,7 @@ class TestSystemd:
         path = f"{UNITS}/{KUBE1}.d/50-x.conf"
         host.files.texts[path] = "[Service]\nExecCondition=\n"
         [fault] = find_faults(host, WANTED)
-        assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", path)
+        assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", KUBE1)
         assert fault.sentence.startswith(f"as soon as systemd reads its files, {KUBE1} starts ")
 
     @pytest.mark.parametrize("text", ["", "[Service]\n"])
@@ -413,7 +411,7 @@ class TestSystemd:
         assert faults(host, wanted) == []
         path = LAYOUT.drop_in_path(KUBELET)
         del host.files.texts[path]
-        sentence = f"{path} is missing, so {KUBELET} starts unchecked"
+        sentence = f"{KUBELET} starts unchecked: {path} is missing"
         assert ("gate-open", "error", sentence) in faults(host, wanted)
 
     @pytest.mark.parametrize(

@@ -339,26 +339,6 @@ def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> No
     assert "nothing to repair" not in refused.err
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ('{\n  "hostRouting": {\n    "guard": [,\n  }\n}', ', line 3 ("guard": [,)'),
-        (
-            '{"hostRouting": {' + '"guard": [,' + " " * 60 + "1]}}",
-            ', line 1 ({"hostRouting": {"guard": [,)',
-        ),
-        ('{"hostRouting": {"guard": 1}}', ""),
-    ],
-)
-def test_the_line_that_is_not_json(text: str, place: str) -> None:
-    """The way to correct the file quotes it; not all of a file that is one line."""
-    host = node(config(*REPAIR))
-    host.files.texts[LAYOUT.config_path] = text
-    correct = f"  correct {LAYOUT.config_path}{place}, then: hostrouting status"
-    assert correct in say("status", host=host).lines
-    assert correct in say("check", host=host).err.splitlines()
-
-
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
 def test_apply_ends_with_what_status_says(mode: str) -> None:
     """After a failure with the headline, which is not in the first line then."""
