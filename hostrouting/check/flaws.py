@@ -61,7 +61,8 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
 def _missing_main(judge: Judge) -> Iterator[Finding]:
     fib = judge.fib
     usual = default_rules(fib.family)[1]
-    if not any(route.table == TABLE_MAIN for route in fib.snapshot.routes):
+    of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
+    if not any(route.table == TABLE_MAIN for route in of_family):
         return
     for rule in fib.rules:
         if rule._replace(priority=usual.priority) == usual:
