@@ -289,16 +289,15 @@ def by_a_doubtful_device(judge: Judge, dev: str, taken: RouteAndPackets) -> Opin
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
         return None
-    if len(doubtful) == 1:  # a tunnel alone (`Uplinks.doubtful`)
-        return _doubt_between(f"{dev}, a tunnel", taken, (dev,))
-    candidates = tuple(sorted(doubtful))
-    return _doubt_between(spoken(candidates, last="or"), taken, candidates)
+    return _doubt_between(doubtful, taken)
 
 
-def _doubt_between(choice: str, taken: RouteAndPackets, candidates: tuple[str, ...]) -> Opinion:
-    """The doubt by which of these candidates packets should leave. It also says by which they leave
+def _doubt_between(devs: Iterable[str], taken: RouteAndPackets) -> Opinion:
+    """The doubt by which of these devices packets should leave. It also says by which they leave
     now.
     """
+    candidates = tuple(sorted(devs))
+    choice = spoken(candidates, last="or")
     now = spoken(sorted(taken.devs), last="or")
     reason = f"{choice}; they leave through {now} now"
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
@@ -385,8 +384,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
     if not has_gateway(taken.route, dev) and not judge.devices.is_connected(dev, taken.route):
         return None
     # The tunnel or the dummy, and this card.
-    candidates = tuple(sorted({*judge.uplinks.devs, dev}))
-    return _doubt_between(spoken(candidates, last="or"), taken, candidates)
+    return _doubt_between({*judge.uplinks.devs, dev}, taken)
 
 
 def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
@@ -510,10 +508,8 @@ def _named(judge: Judge, dev: str, rows: CniRows) -> str:
 
     Of several CNIs, those are named that have other devices here, too: so they run.
     """
-    if len(rows) > 1:
-        running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
-        rows = running or rows
-    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
+    running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
+    by_pattern = grouped((row.pattern, cni.name) for cni, row in running or rows)
     allowances: list[str] = []
     for pattern, names in by_pattern.items():
         allowances.append(f"{pattern} ({spoken(names, last='or')})")

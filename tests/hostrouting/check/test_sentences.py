@@ -142,7 +142,7 @@ def test_no_allowance_for_what_hides_pods() -> None:
         ),
         (
             only_default(Route.to(ANYWHERE, dev="wg0"), WG0),
-            "wg0, a tunnel; they leave through wg0 now",
+            "wg0; they leave through wg0 now",
         ),
     ],
 )
