@@ -137,8 +137,10 @@ class Judge:
     def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
         route = decision.route
-        if route is None:
-            return _without_a_route(decision)
+        if route is None and decision.kind == NOT_JUDGED:
+            return Opinion(Grade.DOUBT, NOT_JUDGED)
+        if route is None:  # no route at all, or a rule that refuses
+            return Opinion(Grade.ESCAPE, decision.kind)
         # Each address in table local splits a range: the same route is judged on both sides of it.
         key = (id(route), packets)
         if key not in self._opinions:
@@ -158,13 +160,6 @@ class Judge:
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     """The CIDRs of this family."""
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
-
-
-def _without_a_route(decision: Decision) -> Opinion:
-    """What is not judged is a doubt. No route at all, or a rule that refuses, is an escape."""
-    if decision.kind == NOT_JUDGED:
-        return Opinion(Grade.DOUBT, NOT_JUDGED)
-    return Opinion(Grade.ESCAPE, decision.kind)
 
 
 # The rules for a route, by what it does with packets.
