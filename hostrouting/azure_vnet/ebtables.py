@@ -15,7 +15,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
-from itertools import count
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
@@ -80,12 +79,13 @@ class EbtablesProgram:
                     raise
                 unusable.append(error)
         if not listed:
-            not_loaded = [error for error in unusable if error.kind == "not-loaded"]
-            raise (not_loaded or unusable)[0]
+            raise min(unusable, key=lambda error: error.kind == "missing")  # the last to be said
         filled = [rules for rules in listed if rules]
+        if not filled:
+            return ()
         if len(filled) > 1:
             raise _two_backends(filled)
-        return filled[0] if filled else ()
+        return filled[0]
 
     def delete(self, texts: Sequence[str]) -> None:
         if not texts:
@@ -125,12 +125,16 @@ def _two_backends(listed: Sequence[Sequence[BridgeRule]]) -> HostError:
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line of a chain is one."""
     rules: list[BridgeRule] = []
-    chain, numbers = "", count(1)
+    chain = ""
+    number = 0
     for line in text.splitlines():
-        if heading := _CHAIN.match(line):
-            chain, numbers = heading[1], count(1)
+        heading = _CHAIN.match(line)
+        if heading is not None:
+            chain = heading[1]
+            number = 0
         elif chain and line.strip():
-            rules.append(BridgeRule(program, next(numbers), f"{chain} {line.strip()}"))
+            number += 1
+            rules.append(BridgeRule(program, number, f"{chain} {line.strip()}"))
     return tuple(rules)
 
 

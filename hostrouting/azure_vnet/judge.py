@@ -42,6 +42,7 @@ MOST = 1000
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
+_KEEP: Fate = "keep"
 
 
 @attrs.frozen
@@ -85,7 +86,9 @@ def judge(
     """
     findings: list[Finding] = []
     findings += _active(facts.conflists)
-    pods = read_state("{}" if facts.state is None else facts.state)
+    pods: tuple[Endpoint, ...] | None = ()
+    if facts.state is not None:
+        pods = read_state(facts.state)
     if pods is None:
         findings.append(_unreadable_state())
         pods = ()
@@ -199,8 +202,9 @@ def _live_macs(view: LinkLayerView, uplinks: set[str]) -> dict[str, str]:
 
 def _local_addresses(snapshot: Snapshot) -> dict[IP, str]:
     local: dict[IP, str] = {}
-    default_routes = (route for route in snapshot.routes if not route.prefix.length)
-    for route in default_routes:
+    for route in snapshot.routes:
+        if route.prefix.length:
+            continue
         for hop in route.next_hops:
             if hop.gateway is not None:
                 local[hop.gateway] = "a default gateway"
@@ -213,7 +217,8 @@ def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> 
     listed: dict[IP, Endpoint] = {}
     for pod in pods:
         if pod.device in links:
-            listed.update(dict.fromkeys(pod.ips, pod))
+            for ip in pod.ips:
+                listed[ip] = pod
     return listed
 
 
@@ -239,11 +244,13 @@ of its own.
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
     for rule, pod in node.rules:
-        if not node.has_bridge or (pod.uplink is not None and pod.uplink not in node.uplinks):
+        macs: Sequence[str] = [pod.mac]
+        if pod.mac == VIRTUAL_MAC:
+            macs = node.macs.get(pod.ip, ())
+        fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
+        is_on_uplink = pod.uplink is None or pod.uplink in node.uplinks
+        if not node.has_bridge or not is_on_uplink:
             fate, reason = _KEEP, "it matches no bridged uplink"
-        else:
-            macs = node.macs.get(pod.ip, ()) if pod.mac == VIRTUAL_MAC else [pod.mac]
-            fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
         yield CleanupEntry("rule", rule.text, fate, reason, rule)
 
 
@@ -261,11 +268,12 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         plain = _as_pod_route(route)
         if plain is None:
             continue
-        ip, (dev,) = route.prefix.ip, plain.devs
+        ip = route.prefix.ip
+        [dev] = plain.devs
         if dev in node.bridges:
             fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
         elif dev.startswith("azv") and dev in node.links:
-            macs = [node.peers[dev]] if dev in node.peers else []
+            macs = [mac for port, mac in node.peers.items() if port == dev]
             fate, reason = _fate(node, ip, macs, [node.links[dev]])
         else:
             continue  # perhaps of a new pod, whose device appeared after the devices were read
@@ -286,10 +294,9 @@ def _as_pod_route(route: Route) -> Route | None:
         protocol=route.protocol,
     )
     without_state = route._replace(next_hops=tuple(map(bare_hop, route.next_hops)))
-    return pod_route if without_state == pod_route else None
-
-
-_KEEP: Fate = "keep"
+    if without_state != pod_route:
+        return None
+    return pod_route
 
 
 def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tuple[Fate, str]:
@@ -342,14 +349,13 @@ def _may_hide_macs(node: _Node, port: Link) -> bool:
 # The findings.
 
 
-def _active(conflists: Mapping[str, str]) -> list[Finding]:
+def _active(conflists: Mapping[str, str]) -> Iterator[Finding]:
     name = active_file(conflists)
-    if not name:
-        return []
-    path = f"{FOLDER}/{name}"
-    sentence = f"{path} says that azure-vnet manages this node's pods"
-    remedy = Remedy("remove the file if another CNI manages the pods")
-    return [Finding("azure-vnet", "error", sentence, path, remedy)]
+    if name:
+        path = f"{FOLDER}/{name}"
+        sentence = f"{path} says that azure-vnet manages this node's pods"
+        remedy = Remedy("remove the file if another CNI manages the pods")
+        yield Finding("azure-vnet", "error", sentence, path, remedy)
 
 
 def _unreadable_state() -> Finding:

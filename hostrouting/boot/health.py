@@ -33,10 +33,8 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     gates = judge_gates(host, units)
     held = spoken(gates.held)
     findings = [*_unsafe_folders(host.files, held)]
-    findings += [
-        _foreign_step(host.files, path, held, is_gated=bool(units))
-        for path in foreign_steps(host.files)
-    ]
+    if units:
+        findings += [_foreign_step(host.files, path, held) for path in foreign_steps(host.files)]
     findings += _own_files(host.files, config, held)
     return worst_first((*findings, *gates.findings))
 
@@ -116,15 +114,13 @@ def _how_it_differs(files: Files, file: File) -> str:
     return f"is not what {HostLayout.config_path} asks for"
 
 
-def _foreign_step(files: Files, path: str, held: str, *, is_gated: bool) -> Finding:
+def _foreign_step(files: Files, path: str, held: str) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
-    theirs = f"{path} was not installed by hostrouting"
-    if not is_gated:
-        sentence = f"{theirs}; no unit is gated, so nothing runs it"
-        return Finding("file", "note", sentence, path)
     refusal = why_not_run(files, path)
     if refusal is None:
-        sentence = f"{theirs}: a gated unit starts only after it succeeds"
+        sentence = (
+            f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
+        )
         return Finding("file", "note", sentence, path)
     name: Literal["file", "gate-shut"] = "file"
     if held:

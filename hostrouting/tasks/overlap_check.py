@@ -14,7 +14,7 @@ from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError, RouteOverlapError
-from hostrouting.finding import SEVERITIES, WRONG, Finding
+from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
@@ -156,23 +156,20 @@ class CheckRouteOverlap(SectionTask):
         mode: Mode,
     ) -> None:
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
-        wrong: list[Finding] = []
-        remedies: list[Finding] = []
+        wrong: list[str] = []
+        remedies: list[str] = []
         rest: list[Finding] = []
         for finding in findings:
             if finding.name in WRONG:
-                wrong.append(finding)
+                wrong.append(finding.line)
             elif finding.name in _REMEDIES:
-                remedies.append(finding)
+                remedies.append(finding.line)
             else:
                 rest.append(finding)
-        for severity in SEVERITIES:
-            alike = [finding for finding in rest if finding.severity == severity]
-            for finding in alike[:_SHOWN]:
-                ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
+        for finding in worst_first(rest)[:_SHOWN]:
+            ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
 
-        lines = first_of([finding.line for finding in wrong], _SHOWN)
-        lines += first_of([finding.line for finding in remedies], _SHOWN)
+        lines = [*first_of(wrong, _SHOWN), *first_of(remedies, _SHOWN)]
         if wrong and mode == "STRICT":  # whoever catches it reports what it names
             document = check_document(report, mode=mode, findings=findings)
             raise RouteOverlapError(

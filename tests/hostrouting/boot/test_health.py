@@ -280,12 +280,7 @@ class TestFiles:
         host = configured(wanted)
         path = LAYOUT.step_path("90-licence")
         host.files.texts[path] = "exit 0\n"
-        for mode in (0o644, 0o775):
-            host.files.modes[path] = mode
-            sentence = (
-                f"{path} was not installed by hostrouting; no unit is gated, so nothing runs it"
-            )
-            assert faults(host, wanted) == [("file", "note", sentence)]
+        assert faults(host, wanted) == []
 
     def test_a_wanted_step_that_others_can_change(self) -> None:
         """It holds nothing back."""

@@ -181,7 +181,6 @@ class TestIneffectiveGates:
             f"{UNITS}/{KUBELET}.d",
             f"{UNITS}/{MACHINES}.d",
             f"{UNITS}/systemd-nspawn@gpu.service.d",
-            f"{UNITS}/systemd-.service.d",
             f"{UNITS}/service.d",
             f"/run/systemd/system/{KUBELET}.d",
             f"/usr/lib/systemd/system/{KUBELET}.d",
