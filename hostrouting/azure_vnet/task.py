@@ -256,11 +256,10 @@ class CleanStaleAzureVnet:
 
     def _find_what_came_back(self, deleted: list[CleanupEntry], left: list[str]) -> None:
         stale_again = {entry.spec for entry in self.plan().deletions}
-        for entry in deleted:
-            if entry.spec in stale_again:
-                left.append(
-                    f"{entry.spec} was added again: azure-vnet or another program is active"
-                )
+        back = [entry.spec for entry in deleted if entry.spec in stale_again]
+        left += [
+            f"{spec} was added again: azure-vnet or another program is active" for spec in back
+        ]
 
 
 def _operation(entry: CleanupEntry) -> Operation:
