@@ -12,7 +12,7 @@ script that may run the program of the other backend.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -47,15 +47,12 @@ class Ebtables(Protocol):
         """Delete the rules with these texts, all or none; a text given twice deletes the first two
         of the equal rules.
 
-        If some do not exist, the error names them (no-such-rule). If ebtables might delete
-        different rules instead, the error names the texts that are unclear (ambiguous-rule). In
-        both cases nothing was changed.
+        If some do not exist, the error names them (no-such-rule), and nothing was changed.
         """
 
 
 _BACKENDS = ("ebtables-nft", "ebtables-legacy")
 _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
-_MACS = re.compile(r" (?:! )?-[sd] (?:! )?\S+")
 
 
 class EbtablesProgram:
@@ -139,39 +136,17 @@ def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
 
 
 def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
-    """Raise the error of `delete` unless exactly the rules with these texts would be deleted.
+    """Raise the error of `delete` unless all rules with these texts exist.
 
-    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and
-    treats a missing address as zeros. "Unicast" is zeros with a mask: a rule for any source and one
-    for "-s Unicast" look the same to it. So a rule that differs from another one only in its MAC
-    addresses is not deleted.
+    Not judged: whether ebtables deletes another rule that differs from one of them only in its MAC
+    addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing address
+    as zeros.
     """
     missing = tuple((Counter(texts) - _counts(rules)).elements())
     if missing:
         sentence = f"table nat no longer has the rule {missing[0]!r}, so nothing was deleted"
         text = f"{sentence}; run this again"
         raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)
-    alike: dict[str, set[str]] = defaultdict(set)
-    for rule in rules:
-        alike[_without_macs(rule.text)].add(rule.text)
-    unclear = [text for text in texts if len(alike[_without_macs(text)]) > 1]
-    if unclear:
-        twin = min(alike[_without_macs(unclear[0])] - {unclear[0]})
-        sentence = (
-            f"ebtables may not distinguish the rule {unclear[0]!r} from {twin!r}, so nothing was "
-            "deleted"
-        )
-        remedy = (
-            "delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN "
-            "NUMBER`"
-        )
-        raise HostError(
-            f"{sentence}; {remedy}", what="ebtables", kind="ambiguous-rule", lines=unclear
-        )
-
-
-def _without_macs(text: str) -> str:
-    return _MACS.sub("", text)
 
 
 def _counts(rules: Sequence[BridgeRule]) -> Counter[str]:

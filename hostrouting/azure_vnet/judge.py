@@ -96,7 +96,6 @@ def judge(
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
         findings.append(_no_ebtables())
-    findings += _pods_that_are_gone(node, pods)
     findings += _too_many(entries)
     if config.dry_run:
         target = "azureVnetCleanup.dryRun"
@@ -372,36 +371,12 @@ def _no_ebtables() -> Finding:
     return Finding("requirement", "error", sentence, "ebtables", remedy)
 
 
-def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
-    gone = [pod for pod in pods if _is_gone(node, pod)]
-    if not gone:
-        return []
-    names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
-    sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
-    remedy = Remedy(
-        "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every "
-        "10 s"
-    )
-    return [Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)]
-
-
-def _is_gone(node: _Node, pod: Endpoint) -> bool:
-    """Whether a pod of the state file has no device any more, and another CNI manages all of its
-    addresses.
-    """
-    if not pod.ips or not pod.device:
-        return False
-    if pod.device in node.links or pod.mac in node.alive:
-        return False
-    return not any(_why_protected(node, ip) for ip in pod.ips)
-
-
-def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
+def _too_many(entries: Iterable[CleanupEntry]) -> Iterator[Finding]:
     count = sum(entry.fate == "delete" for entry in entries)
-    if count <= MOST:
-        return []
-    sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-    remedy = Remedy(
-        "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
-    )
-    return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]
+    if count > MOST:
+        sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
+        remedy = Remedy(
+            "name only some of the networks in azureVnetCleanup.managed, and clean up in several "
+            "runs"
+        )
+        yield Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)
