@@ -4,7 +4,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -129,20 +129,18 @@ class CheckRouteOverlap(SectionTask):
         return CheckResult(report=report)
 
     def _mark(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
-        """Write the marker of the verdict, as the boot script does."""
+        """Write the marker of the verdict, as the boot script does, and remove the others."""
+        marker = HostLayout.detected_path
         if report.verdict == "ok":
-            self._write_marker(HostLayout.ok_path, ["ok", *map(str, findings)])
+            marker = HostLayout.ok_path
+            lines = ["ok", *map(str, findings)]
         elif report.verdict == "overlap":
             lines = [finding.line for finding in findings if finding.name in WRONG]
-            self._write_marker(HostLayout.detected_path, lines)
         elif report.verdict == "no-default-route":
-            self._write_marker(HostLayout.detected_path, ["no-default-route"])
+            lines = ["no-default-route"]
         else:
+            marker = HostLayout.undecided_path
             lines = [str(family) for family in report.families if family.verdict == "undecided"]
-            self._write_marker(HostLayout.undecided_path, lines)
-
-    def _write_marker(self, marker: str, lines: Iterable[str]) -> None:
-        """Write this marker, and remove the others."""
         for path in HostLayout.markers:
             if path != marker:
                 self.host.files.remove(path)
