@@ -14,17 +14,18 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from phases.arguments import in_range, must_be, shown
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Iterator
 
     from phases.step import Observer, Step
 
@@ -104,20 +105,6 @@ def name_of_signal(number: int) -> str:
         return f"signal {number}"
 
 
-def in_range(
-    value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False
-) -> None:
-    """Raise ValueError unless the value is a number within these bounds."""
-    kind = int if whole else (int, float)
-    if isinstance(value, kind) and least <= value <= most and value != math.inf:
-        return
-    number = "whole number" if whole else "number"
-    limits = f"from {least:g} to {most:g}"
-    if most == math.inf:
-        limits = f"{least:g} or more"
-    raise ValueError(f"{name} is {value!r:.80}; it must be a {number}, {limits}")
-
-
 class Context:
     """A task's view of the run it is part of.
 
@@ -137,14 +124,17 @@ class Context:
         `logger` is a logger or its name.
         """
         self.clock = clock or Clock()
+        must_be(Clock, self.clock, "clock", "a phases.Clock, such as a FakeClock()")
         self.logger = logger_of(logger)
         if observers is None:
             observers = [LogObserver(self.logger)]
+        must_be(Iterable, observers, "observers", "a list of functions of a step")
         self.observers = tuple(observers)
         for observer in self.observers:
-            if not callable(observer):
+            if isinstance(observer, type) or not callable(observer):
                 raise TypeError(
-                    f"observers has {observer!r:.80}; an observer is a function of a step"
+                    f"observers has {shown(observer)}; an observer is a function of a step, or an "
+                    "instance such as LogObserver()"
                 )
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
@@ -209,6 +199,7 @@ class Context:
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
+        must_be((int, float), seconds, "sleep: seconds", "a number")
         end = min(self.clock.now() + seconds, self._scope.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
@@ -224,7 +215,7 @@ class Context:
         if isinstance(reason, int):
             self.run_scope.cancel(name_of_signal(reason), reason)
         else:
-            self.run_scope.cancel(reason)
+            self.run_scope.cancel(str(reason))  # an agent may have an error at hand
 
     @contextmanager
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:

@@ -12,6 +12,7 @@ from functools import partial
 from inspect import iscoroutine
 from typing import TypeVar, cast
 
+from phases.arguments import must_be
 from phases.context import Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
@@ -37,6 +38,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
+    must_be(Context, ctx, "ctx", "a phases.Context")
     step = new_step(valid_task(task), ctx)
     return cast("T", run_step(task, step, ctx))
 
@@ -155,13 +157,14 @@ def _record_result(step: Step, result: object) -> None:
         step.status = Status.SKIPPED
         step.reason = step.reason or result.reason
         return
+    if result is Skip:
+        raise InvalidTask(
+            f"{step.name}: {step.method} returned the class Skip; write Skip('the reason')"
+        )
     step.result = result
     if step.method == "plan":
         would_fail = getattr(result, "would_fail", None) or ""
-        if not isinstance(would_fail, str):
-            raise InvalidTask(
-                f"would_fail of its plan is {would_fail!r:.80}; it must be a sentence that says why"
-            )
+        must_be(str, would_fail, "would_fail of its plan", "a sentence that says why")
         if would_fail:
             raise WouldFail(would_fail)
     step.status = Status.OK

@@ -13,6 +13,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
+from phases.arguments import must_be
 from phases.step import Status, Step
 from phases.values import seconds_in_words
 
@@ -37,10 +38,8 @@ def logger_of(logger: object) -> logging.Logger:
             # failure would stand there, and in the report that the program prints.
             named.addHandler(logging.NullHandler())
         return named
-    if not isinstance(logger, logging.Logger | logging.LoggerAdapter):
-        raise TypeError(
-            f"logger is {logger!r:.80}; it must be a logging.Logger, or the name of one"
-        )
+    kinds = (logging.Logger, logging.LoggerAdapter)
+    must_be(kinds, logger, "logger", "a logging.Logger, or the name of one")
     return cast("logging.Logger", logger)
 
 

@@ -1,8 +1,8 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
 Theory of operation. The default routes for plain packets are listed in the order of the lookup. The
-first that Linux uses says which devices are expected. Then each way in which that may be wrong is
-asked for, and gives the devices that are in doubt:
+first of them says which devices are expected. Then each way in which that may be wrong is asked
+for, and gives the devices that are in doubt:
 
 - An equal default route leads through another device, or several routers advertise themselves.
 - The default route is a tunnel's. If it hides that of a network card, both are in doubt. A
@@ -58,14 +58,6 @@ class Uplinks(NamedTuple):
     """
 
 
-class Default(NamedTuple):
-    """A default route for plain packets."""
-
-    route: Route
-    is_used: bool
-    """Whether the rule uses it: with `suppress_prefixlength 0` it does not."""
-
-
 class Leading(NamedTuple):
     """The default routes of a host that lead out of it."""
 
@@ -73,8 +65,6 @@ class Leading(NamedTuple):
     """The devices whose default routes count."""
     routes: tuple[Route, ...]
     """In the order of the lookup, without two halves beside a default route: they are a capture."""
-    used: Route | None
-    """The first that Linux uses."""
 
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
@@ -84,22 +74,21 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     """
     leading = find_leading(fib, devices.links)
     devs = configured
-    if not devs and leading.used is not None:
-        devs = leading.devs & set(leading.used.devs)
+    if not configured and leading.routes:
+        devs = leading.devs & set(leading.routes[0].devs)
     below = leading.devs & devs_behind_a_tunnel(devs, leading.routes, devices.links)
-    card_below_tunnel = _card_below_tunnel(below, devs, devices)
+    card = _card_below_tunnel(below, devs, devices)
     hidden_card = None
     if has_tunnel(leading.devs & devs, devices.links):
-        hidden_card = card_below_tunnel
+        hidden_card = card
     doubtful = _NONE
-    if not configured:
+    are_without_card = False
+    if not configured and leading.routes:
         doubtful = _devs_that_compete(leading, devs, below, devices)
         doubtful |= _devs_that_may_be_passed_over(fib, leading)
-    devs |= doubtful
-    are_without_card = False
-    if not configured and not below:
-        are_without_card = _are_without_card(devs, doubtful, devices)
-    return Uplinks(devs, doubtful, card_below_tunnel, hidden_card, leading.routes, are_without_card)
+        devs |= doubtful
+        are_without_card = not below and _are_without_card(devs, doubtful, devices)
+    return Uplinks(devs, doubtful, card, hidden_card, leading.routes, are_without_card)
 
 
 def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Devices) -> str | None:
@@ -120,56 +109,46 @@ def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Dev
 
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
     """The default routes of a host that count."""
-    listed = list(find_defaults(fib))
-    devs = counting_devs(listed, links)
-    every = [default for default in listed if not devs.isdisjoint(default.route.devs)]
-    defaults = _without_captures(every)
-    used = next((default.route for default in defaults if default.is_used), None)
-    routes = tuple(default.route for default in defaults)
-    return Leading(devs, routes, used)
+    routes = list(find_defaults(fib))
+    devs = counting_devs(routes, links)
+    leading = [route for route in routes if not devs.isdisjoint(route.devs)]
+    # Beside a default route, two halves are a capture: OpenVPN's `redirect-gateway def1`.
+    whole = [route for route in leading if route.prefix.length == 0]
+    return Leading(devs, tuple(whole or leading))
 
 
-def find_defaults(fib: Fib) -> Iterator[Default]:
-    """All default routes for plain packets, in the order of the lookup."""
+def find_defaults(fib: Fib) -> Iterator[Route]:
+    """The default routes that Linux uses for plain packets, in the order of the lookup."""
     every = Prefix(fib.family, 0, 0)
-    halves = every.halves()
     for applied in fib.applied_rules():
         # A rule for some destinations is not about all packets, even if its table has a default.
         if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
-        for route in _defaults_in(applied.table, every, halves):
-            yield Default(route, is_used=effect_of(applied.rule, route) != "suppressed")
+        for route in _defaults_in(applied.table, every):
+            if effect_of(applied.rule, route) != "suppressed":
+                yield route
 
 
-def _defaults_in(table: Table, every: Prefix, halves: tuple[Prefix, Prefix]) -> Iterator[Route]:
+def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     """The default routes of a table; routes to both halves of all addresses are one of them."""
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
-    lower, upper = map(table.routes_to, halves)
+    lower, upper = map(table.routes_to, every.halves())
     if lower and upper and lower[0].type == upper[0].type == "unicast":
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
 
 
-def counting_devs(defaults: Iterable[Default], links: Mapping[str, Link]) -> frozenset[str]:
+def counting_devs(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
     """The devices whose default routes count.
 
     A dummy's counts where there is no other. k3s asks for one on a node without a router, because
     packets to services need a route before kube-proxy gives them another destination.
     """
-    devs = devs_of(default.route for default in defaults) & links.keys()
+    devs = devs_of(defaults) & links.keys()
     leading = {dev for dev in devs if leads_out(links[dev])}
     dummies = {dev for dev in devs if links[dev].kind == "dummy"}
     return frozenset(leading or dummies)
-
-
-def _without_captures(defaults: list[Default]) -> list[Default]:
-    """The default routes without two halves, unless there is nothing else.
-
-    Beside a default route, two halves are a capture: OpenVPN's `redirect-gateway def1`.
-    """
-    whole = [default for default in defaults if default.route.prefix.length == 0]
-    return whole or defaults
 
 
 def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
@@ -183,22 +162,17 @@ def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: D
     return any(devices.is_dummy(dev) or dev in doubtful for dev in devs)
 
 
-# One function for each reason why the default route may not be the one that is meant.
-
-
 def _devs_that_compete(
-    leading: Leading, devs: frozenset[str], hidden: frozenset[str], devices: Devices
+    leading: Leading, devs: frozenset[str], below: frozenset[str], devices: Devices
 ) -> frozenset[str]:
     """The devices of equal default routes, and of a tunnel's and the one that it hides.
 
     Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops, wg-quick-full-tunnel.
     """
-    used = leading.used
-    if used is None:
-        return _NONE
+    used = leading.routes[0]
     rivals = leading.devs & devs_of(routes_ranked_like(used, leading.routes))
     is_only = _may_be_the_only_way_out(leading, devs, devices)
-    through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_only_way_out=is_only)
+    through_tunnel = devs_of_a_tunnel(devs, below, devices.links, is_only_way_out=is_only)
     return devs_of_equal_routes(used, devs, rivals) | through_tunnel
 
 
@@ -213,14 +187,12 @@ def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: De
 
 
 def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
-    """The devices of all default routes, if plain packets may take a rule that is not judged.
-
-    They may miss the first default route then, and take another one. No field state is decided by
-    it alone: goto-over-another-default is also not judged.
+    """The devices of all default routes, if there are several and plain packets may take a rule
+    that is not judged: they may miss the first default route then, and take another one.
     """
     devs = leading.devs & devs_of(leading.routes)
-    if leading.used is None or len(devs) < 2:
-        return _NONE
-    if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
-        return devs
+    for applied in unjudged_rules(fib):
+        is_for_all = applied.rule.dst is None or applied.rule.invert
+        if is_for_all and len(devs) > 1:
+            return devs
     return _NONE

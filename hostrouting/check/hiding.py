@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Part
-from hostrouting.fib.engine import Decision, Fib, effect_of
+from hostrouting.fib.engine import Decision, Fib
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -54,39 +54,23 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
         return HiddenParts({}, judge.fib)
     fib = judge.fib
     decisions = {part.first: part.decision for part in escapes}
-    catching: dict[int, list[Route]] = {part.first: [] for part in escapes}
+    hiding: dict[int, list[Route]] = {part.first: [] for part in escapes}
     while True:
         removed: list[Route] = []
         for first, decision in decisions.items():
-            routes = _escaping_routes(judge, fib, decision)
-            catching[first] += routes
-            removed += routes
+            escapes_by_route = judge.opinion(decision).grade is Grade.ESCAPE
+            if decision.route is not None and escapes_by_route:
+                hiding[first].append(decision.route)
+                removed.append(decision.route)
         if not removed:
             break
         fib = fib.without_routes(removed)
         decisions = {first: fib.outcomes(first)[0] for first in decisions}
     by_first: dict[int, Hidden] = {}
     for first, decision in decisions.items():
-        if catching[first] and judge.opinion(decision).belongs_elsewhere:
-            by_first[first] = Hidden(decision.route, tuple(catching[first]))
+        if hiding[first] and judge.opinion(decision).belongs_elsewhere:
+            by_first[first] = Hidden(decision.route, tuple(hiding[first]))
     return HiddenParts(by_first, fib)
-
-
-def _escaping_routes(judge: Judge, fib: Fib, decision: Decision) -> list[Route]:
-    """The route of this decision and those that would decide next, one after the other, as long as
-    packets escape by them: at once all eight InfiniBand devices that are in one network.
-    """
-    rule = decision.rule
-    if decision.route is None or rule is None:
-        return []
-    escaping: list[Route] = []
-    for route in fib.tables[rule.table].routes_to(decision.route.prefix):
-        is_deciding = effect_of(rule, route) == "decides"
-        would_be = Decision(route.type, route, rule)
-        if not is_deciding or judge.opinion(would_be).grade is not Grade.ESCAPE:
-            break
-        escaping.append(route)
-    return escaping
 
 
 def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:

@@ -228,37 +228,24 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     It is at least a doubt if TCP does not connect by the route.
 
     Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops. `other_packets.hides_pods_from_plain_packets` asks for these.
+    order of the next hops, and all of them are named. `other_packets.hides_pods_from_plain_packets`
+    asks for these.
 
-    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
+    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
+    multicast-type-by-the-uplink.
     """
-    opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
-    if _is_refused_by_tcp(judge, taken.route):
-        # First, because it is certain, and of equal opinions the first decides.
+    opinions: list[Opinion] = []
+    # IPv4 routes of these types. First, because of equal opinions the first decides.
+    if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         reason = f"TCP does not connect by [{taken.route}]"
-        opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
-    if len(opinions) == 1:
-        return opinions[0]
+        opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
+    opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
-    if worst.grade is Grade.FINE:
-        return _with_all_reasons(worst, opinions)
-    return worst._replace(devs=tuple(chain.from_iterable(opinion.devs for opinion in opinions)))
-
-
-def _with_all_reasons(fine: Opinion, opinions: Iterable[Opinion]) -> Opinion:
-    """If packets belong elsewhere than at the uplink: with everything that allows that."""
-    if not fine.belongs_elsewhere:
-        return fine
-    allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
-    return fine._replace(reason=spoken(sorted(allowances), last="or"))
-
-
-def _is_refused_by_tcp(judge: Judge, route: Route) -> bool:
-    """Whether TCP refuses connections by the route, as it does by IPv4 routes of these types.
-
-    Field state: multicast-type-by-the-uplink.
-    """
-    return judge.fib.family == IPV4 and route.type in {"broadcast", "multicast"}
+    if worst.grade is Grade.FINE and worst.belongs_elsewhere:
+        allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
+        return worst._replace(reason=spoken(sorted(allowances), last="or"))
+    devs = chain.from_iterable(opinion.devs for opinion in opinions)
+    return worst._replace(devs=tuple(devs))
 
 
 RULES_FOR_ROUTES: tuple[Callable[[Judge, RouteAndPackets], Opinion | None], ...] = (

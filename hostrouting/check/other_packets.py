@@ -183,12 +183,13 @@ def _has_pods(judge: Judge, block: Prefix) -> bool:
     """Whether several pods of this node may have addresses in the block.
 
     A rule for a single one is its CNI's own. With `podCidrs`, packets of pods are judged source by
-    source.
+    source. Behind a bridge that has the default route there may be pods, too, unless
+    `expectedDevs` names it.
     """
     if judge.pods or block.is_single:
         return False
     for dev, place in judge.devices.places_of_pods:
-        if place.overlaps(block) and dev not in judge.uplinks.devs:
+        if place.overlaps(block) and dev not in judge.configured_devs:
             return True
     return False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from phases.context import in_range
+from phases.arguments import in_range
 
 
 def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:

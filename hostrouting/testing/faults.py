@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
-from phases.context import in_range
+from phases.arguments import in_range
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import json
 import logging
 import signal
 import threading
@@ -61,6 +62,9 @@ class _Pair(NamedTuple):
 
     one: str
     other: str
+
+
+REPORT = phases.run(StubTask("a"), observers=[])
 
 
 class _Named:
@@ -217,12 +221,76 @@ def test_a_coroutine_that_nothing_runs() -> None:
             lambda: phases.run(StubTask("a"), observers=[5]),  # type: ignore[list-item]
             "observers has 5; an observer is a function of a step",
         ),
+        (lambda: Context(observers=[Recorder]), "observers has <class .*Recorder'>; an observer"),  # type: ignore[list-item]
+        (lambda: Context(observers=Recorder()), "observers is <.*; it must be a list of functions"),  # type: ignore[arg-type]
+        (lambda: Context(clock=time), "clock is <module 'time'.*; it must be a phases.Clock"),  # type: ignore[arg-type]
+        (lambda: Context(clock=FakeClock), "clock is <class .*; it must be a phases.Clock"),  # type: ignore[arg-type]
+        (lambda: phases.run(StubTask("a"), ctx=Context), "ctx is <class .*; it must be a phases."),  # type: ignore[arg-type]
+        (lambda: phases.plan(StubTask("a"), ctx=5), "ctx is 5; it must be a phases.Context"),  # type: ignore[arg-type]
+        (lambda: phases.execute(StubTask("a"), REPORT), r"ctx is Step\(.*…; it must be a phases"),  # type: ignore[arg-type]
+        (
+            lambda: phases.undo(StubTask("a"), REPORT),  # type: ignore[arg-type]
+            r"ctx is Step\(.*…; it must be a phases.Context; a report is passed as of=…$",
+        ),
+        (
+            lambda: phases.undo(StubTask("a"), of=REPORT.to_json()),  # type: ignore[arg-type]
+            "undo: of is '{.*…; it must be a report, as run returned it$",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), undo_on_failure="no"),  # type: ignore[arg-type]
+            "run: undo_on_failure is 'no'; it must be True or False",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), only=StubTask("a")),  # type: ignore[arg-type]
+            "only is <.*; it must be the name of a task, or a list of names",
+        ),
+        (
+            lambda: phases.plan(StubTask("a"), skip=["a", None]),  # type: ignore[list-item]
+            "one of skip is None; it must be the name of a task$",
+        ),
+        (
+            lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]
+            "when: condition is 'yes'; it must be True, False, or a function of the context",
+        ),
+        (lambda: phases.when(StubTask("b"), StubTask("a")), "when: condition is <.*; it must be"),  # type: ignore[arg-type]
+        (lambda: phases.when(None, StubTask("a")), "when: condition is None; it must be True"),  # type: ignore[arg-type]
+        (lambda: Context().sleep("1"), "sleep: seconds is '1'; it must be a number"),  # type: ignore[arg-type]
+        (
+            lambda: phases.serial("boot", StubTask("a")),  # type: ignore[arg-type]
+            "'boot' cannot be used as a task: it is a text; for the name of a group, write name=",
+        ),
+        (
+            lambda: StubTask("a", errors=OSError("x")),  # type: ignore[arg-type]
+            r"errors is OSError\('x'\); it must be a list of errors",
+        ),
     ],
 )
 def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> None:
-    """At once, with the name of the argument."""
+    """At once, with the name of the argument, the value and the rule."""
     with pytest.raises(TypeError, match=words):
         use()
+
+
+def test_a_long_value_in_a_message() -> None:
+    """It is cut, and says so."""
+    with pytest.raises(
+        ValueError, match=r"seconds is FunctionTask\(name='a', .*…; it must be a num"
+    ):
+        phases.deadline(60, phases.task("a")(print))  # type: ignore[arg-type]  # the wrong way round
+
+
+def test_the_class_skip() -> None:
+    """A class that was returned in place of a Skip would be a result, and the task be undone."""
+    report = phases.run(phases.task("a")(lambda _ctx: phases.Skip), observers=[])
+    assert report.why == "InvalidTask: a: do returned the class Skip; write Skip('the reason')"
+
+
+def test_mistakes_are_not_tried_again() -> None:
+    """A name that no step has, and a task that is none, are not there at the next attempt either."""
+    no_task: Any = 5
+    for mistake in (lambda ctx: ctx.find("typo"), lambda ctx: phases.execute(no_task, ctx)):
+        task = phases.retry(phases.task("a")(mistake))
+        assert phases.run(task, clock=FakeClock(), observers=[]).attempts == 1
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,10 +376,15 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
     """What a clock raises is an error in the report, too; what a property of the task raises comes
     before the run.
     """
-    clock: Any = FakeClock
+
+    class Broken(FakeClock):
+        def now(self) -> float:
+            raise OSError("no time")
+
+    clock = Broken()
     report = phases.run(StubTask("a"), clock=clock, observers=[], undo_on_failure=undo_on_failure)
     assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
-    assert isinstance(report.error, TypeError)
+    assert isinstance(report.error, OSError)
     with pytest.raises(ValueError, match="no such file"):
         phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure)
 
@@ -386,10 +459,11 @@ def test_a_run_is_cancelled_from_outside() -> None:
         (2, "SIGINT", 2, 130),
         (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}", signal.SIGRTMIN + 3, 165),
         ("the agent is shutting down", "the agent is shutting down", None, 1),
+        (TimeoutError("no lease"), "no lease", None, 1),  # what an agent has at hand
     ],
 )
 def test_a_run_is_cancelled_because_of_a_signal(
-    moment: str, reason: str | int, words: str, number: int | None, code: int
+    moment: str, reason: Any, words: str, number: int | None, code: int
 ) -> None:
     """A program that handles signals itself passes them on: the report, also as observers get it,
     has the number at its root, and the exit code is as if `run` had handled the signal.
@@ -405,6 +479,7 @@ def test_a_run_is_cancelled_because_of_a_signal(
     assert (report.signal, report.exit_code) == (number, code)
     assert signals[-1] == ("all", number)
     assert [step.signal for step in report.children] == [None] * len(report.children)
+    assert json.loads(report.to_json())["reason"] == words
 
 
 def test_a_plan_in_a_context_of_ones_own() -> None:

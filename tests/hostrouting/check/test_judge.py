@@ -105,6 +105,15 @@ class TestTheDefaultRoute:
         assert report.verdict == "overlap"
         assert report.families[0].expected_devs == ("eth0",)
 
+    def test_a_default_route_that_every_rule_suppresses(self) -> None:
+        """Linux uses it for nothing, so it is not said to be worse than another one."""
+        host = node()
+        looks_up_main = rule(priority=32766, table=TABLE_MAIN, suppress_prefixlength=0)
+        report = checked(host._replace(rules=(host.rules[0], looks_up_main)))
+        assert report.verdict == "no-default-route"
+        names = [finding.name for finding in check_findings(report)]
+        assert "default-routes" not in names
+
     def test_a_goto_before_the_default_route(self) -> None:
         """It may lead to another one: what leaves through any default route's device is in doubt,
         and does not escape.

@@ -343,6 +343,18 @@ class TestPods:
         assert checked(host).verdict == "undecided"
         assert checked(host._replace(addresses=(bridge,))).verdict == "overlap"
 
+    def test_a_rule_for_the_network_of_a_bridge_of_pods_that_is_the_uplink(self) -> None:
+        """A default route by the bridge does not say that no pods are behind it: only the
+        configuration can say so.
+        """
+        bridge = address("10.244.1.1/24", "cni0")
+        default = Route.to("0.0.0.0/0", dev="cni0", gateway="10.244.1.254")
+        host = node(ELSEWHERE, rules=(rule("10.244.1.128/25"),), links=(CNI0, IB0))
+        network = Route.to("10.244.1.0/24", dev="cni0")
+        host = host._replace(routes=(ELSEWHERE, network, default), addresses=(bridge,))
+        assert checked(host).verdict == "undecided"
+        assert checked(host, expected_devs=["cni0"]).verdict == "ok"
+
     @pytest.mark.parametrize(
         ("block", "to_pod", "section", "verdict"),
         [

@@ -1,0 +1,33 @@
+"""What a caller passes, checked where it is passed: a mistake would fail a task later."""
+
+from __future__ import annotations
+
+import math
+
+
+def must_be(kind: type | tuple[type, ...], value: object, name: str, rule: str) -> None:
+    """Raise TypeError, which states the rule, unless the value is of this kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {shown(value)}; it must be {rule}")
+
+
+def in_range(
+    value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False
+) -> None:
+    """Raise ValueError unless the value is a number within these bounds."""
+    kind = int if whole else (int, float)
+    if isinstance(value, kind) and least <= value <= most and value != math.inf:
+        return
+    number = "whole number" if whole else "number"
+    limits = f"from {least:g} to {most:g}"
+    if most == math.inf:
+        limits = f"{least:g} or more"
+    raise ValueError(f"{name} is {shown(value)}; it must be a {number}, {limits}")
+
+
+def shown(value: object) -> str:
+    """The value as Python shows it, if that is short, or else the beginning of it."""
+    text = repr(value)
+    if len(text) > 80:
+        return f"{text[:79]}…"
+    return text
