@@ -84,8 +84,7 @@ def judge(
     """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
     deleted.
     """
-    findings: list[Finding] = []
-    findings += _active(facts.conflists)
+    findings = [*_active(facts.conflists)]
     pods: tuple[Endpoint, ...] | None = ()
     if facts.state is not None:
         pods = read_state(facts.state)
@@ -122,8 +121,6 @@ class _Node:
     config: AzureVnetCleanupConfig
     links: Mapping[str, Link]
     """By name."""
-    has_bridge: bool
-    """Whether the host has any bridge; a rule of ebtables without a device matches in each."""
     bridges: tuple[str, ...]
     """The bridges of azure-vnet."""
     uplinks: frozenset[str]
@@ -149,38 +146,33 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     links = {link.name: link for link in facts.snapshot.links}
     every_bridge = {link.name for link in links.values() if link.kind == "bridge"}
     bridges = tuple(name for name in every_bridge if _BRIDGE.fullmatch(name))
-    ports = [link for link in links.values() if link.master in every_bridge]
-    uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}.union(config.uplinks)
-    own_ports = [port for port in ports if port.master in bridges]
-    rules = _pod_rules(facts.rules or ())
-    neighbours = _own_neighbours(facts.view, bridges)
+    uplinks = {*config.uplinks}
+    pod_ports: list[Link] = []
+    for port in links.values():
+        if port.master in every_bridge and port.kind in _UPLINK_KINDS:
+            uplinks.add(port.name)
+        if port.master in bridges and port.name not in config.uplinks:
+            pod_ports.append(port)
+    rules: list[tuple[BridgeRule, PodRule]] = []
+    for rule in facts.rules or ():
+        pod = pod_rule(rule.text)
+        if pod is not None:
+            rules.append((rule, pod))
+    known = [neighbour for neighbour in facts.view.neighbours if neighbour.mac not in NO_MAC]
+    neighbours = tuple(neighbour for neighbour in known if neighbour.dev in bridges)
     return _Node(
         config=config,
         links=links,
-        has_bridge=bool(every_bridge),
         bridges=bridges,
         uplinks=frozenset(uplinks),
-        pod_ports=tuple(port for port in own_ports if port.name not in config.uplinks),
+        pod_ports=tuple(pod_ports),
         peers=facts.view.peers,
         alive=_live_macs(facts.view, uplinks),
         local=_local_addresses(facts.snapshot),
         listed=_pods_with_a_device(pods, links),
-        rules=rules,
+        rules=tuple(rules),
         neighbours=neighbours,
         macs=_macs_by_address(rules, neighbours),
-    )
-
-
-def _pod_rules(rules: Iterable[BridgeRule]) -> tuple[tuple[BridgeRule, PodRule], ...]:
-    pairs = [(rule, pod_rule(rule.text)) for rule in rules]
-    return tuple((rule, pod) for rule, pod in pairs if pod is not None)
-
-
-def _own_neighbours(view: LinkLayerView, bridges: Sequence[str]) -> tuple[Neighbour, ...]:
-    return tuple(
-        neighbour
-        for neighbour in view.neighbours
-        if neighbour.dev in bridges and neighbour.mac not in NO_MAC
     )
 
 
@@ -247,8 +239,7 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
         if pod.mac == VIRTUAL_MAC:
             macs = node.macs.get(pod.ip, ())
         fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
-        is_on_uplink = pod.uplink is None or pod.uplink in node.uplinks
-        if not node.has_bridge or not is_on_uplink:
+        if pod.uplink is not None and pod.uplink not in node.uplinks:
             fate, reason = _KEEP, "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, fate, reason, rule)
 

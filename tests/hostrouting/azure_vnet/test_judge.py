@@ -157,7 +157,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "ARP without an uplink": ({"rules": [ARP, VIRTUAL], "links": UNBRIDGED}, "delete 2: no device"),
     "no bridge": (
-        {"rules": [ARP, IPV4], "links": UNBRIDGED[:2]},
+        {"rules": [IPV4, IPV6], "links": UNBRIDGED[:2]},
         "keep 2: it matches no bridged uplink",
     ),
     "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete 2: no device"),
