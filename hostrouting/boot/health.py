@@ -32,7 +32,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     units = gated_units(config)
     gates = judge_gates(host, units)
     held = spoken(gates.held)
-    findings = [*_unsafe_folders(host.files, held), *_own_files(host.files, config, held)]
+    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, held)]
     if units:
         findings += [_foreign_step(host.files, path, held) for path in foreign_steps(host.files)]
     return worst_first((*findings, *gates.findings))
@@ -42,11 +42,10 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 # empty if there are none.
 
 
-def _unsafe_folders(files: Files, held: str) -> Iterator[Finding]:
+def _unsafe_folders(files: Files) -> Iterator[Finding]:
     """The open folders: gate.sh then runs no step."""
-    effect = f", so {held} cannot start" if held else ""
     for finding in open_folders(files):
-        yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
+        yield finding._replace(name="gate-shut")
 
 
 def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[Finding]:
