@@ -12,6 +12,7 @@ devices capture 172.16.0.0/16. FILE is the agent's own configuration:
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import signal
@@ -20,7 +21,15 @@ import urllib.request
 from pathlib import Path
 
 import phases
-from hostrouting import CheckResult, Configure, Host, HostRoutingConfig, Plan, exit_code
+from hostrouting import (
+    CheckResult,
+    ConfigError,
+    Configure,
+    Host,
+    HostRoutingConfig,
+    Plan,
+    exit_code,
+)
 from hostrouting.testing import FakeHost, h200
 
 UNIT = "kubelet.service"
@@ -84,8 +93,10 @@ class StartKubelet:
         if host.running_manager is None:
             raise ValueError("systemd does not run on this host")
         self.files, self.manager = host.files, host.running_manager
-        self.former: tuple[str | None, bool] = (None, False)
-        """The drop-in before do(), and whether kubelet ran. This is what undo() restores."""
+        self.former: tuple[str | None, bool] | None = None
+        """The drop-in before do(), and whether kubelet ran: undo() restores this. It is None until
+        do() changes something.
+        """
 
     def do(self, ctx: phases.Context) -> phases.Skip | None:
         """A kubelet that runs is left alone, unless its option changes.
@@ -93,9 +104,10 @@ class StartKubelet:
         After a Skip, there is nothing to undo.
         """
         drop_in = drop_in_with_address(ctx)
-        self.former = self._find()
-        if self.former == (drop_in, True):
+        former = self._find()
+        if former == (drop_in, True):
             return phases.Skip("it runs with this address")
+        self.former = former
         self._stop_and_set(drop_in)
         self.manager.start(UNIT, timeout=60)
         return None
@@ -109,6 +121,8 @@ class StartKubelet:
 
     def undo(self, _ctx: phases.Context) -> None:
         """Stop it and restore the drop-in; a kubelet that ran before runs again."""
+        if self.former is None:
+            return
         drop_in, ran = self.former
         self._stop_and_set(drop_in)
         if ran:
@@ -127,9 +141,9 @@ class StartKubelet:
         self.manager.reload()
 
 
-def agent(document: dict[str, dict[str, str]], host: Host) -> phases.AnyTask:
-    """The whole bootstrap of a node."""
-    downloads = [Download(path, url) for path, url in document.get("downloads", {}).items()]
+def agent(urls: dict[str, str], config: HostRoutingConfig, host: Host) -> phases.AnyTask:
+    """The whole bootstrap of a node; `urls` are those of the downloads, by path."""
+    downloads = [Download(path, url) for path, url in urls.items()]
     start = StartKubelet(host)
 
     @phases.task("wait-until-it-runs", plan=lambda _ctx: f"would wait until {UNIT} runs")
@@ -140,7 +154,7 @@ def agent(document: dict[str, dict[str, str]], host: Host) -> phases.AnyTask:
 
     return phases.serial(
         phases.parallel(*map(phases.retry, downloads), name="downloads", at_once=4),
-        phases.retry(Configure(HostRoutingConfig.from_mapping(document, required=True), host=host)),
+        phases.retry(Configure(config, host=host)),
         start,
         phases.deadline(phases.retry(require_running, attempts=None), 300),
         name="bootstrap",
@@ -159,7 +173,9 @@ async def run(bootstrap: phases.AnyTask) -> phases.Step:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         ctx.cancel("the agent was cancelled")
-        await asyncio.wait([running])  # until what it did is undone
+        while not running.done():  # until what it did is undone, however often this is cancelled
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         print(running.result().to_json())
         raise
 
@@ -171,8 +187,13 @@ if __name__ == "__main__":
     parser.add_argument("--here", action="store_true", help="on this computer, not on a fake host")
     parser.add_argument("--plan", action="store_true", help="only print what would be done")
     given = parser.parse_args()
-    host = Host.local() if given.here else FakeHost(kernel=h200())
-    bootstrap = agent(json.loads(given.config.read_text()), host)
+    try:
+        config = HostRoutingConfig.load(given.config, required=True)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        sys.exit(exit_code(error))
+    urls = json.loads(given.config.read_text()).get("downloads", {})
+    bootstrap = agent(urls, config, Host.local() if given.here else FakeHost(kernel=h200()))
     if given.plan:
         dry_run = phases.plan(bootstrap)
         print(dry_run)

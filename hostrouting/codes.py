@@ -21,8 +21,7 @@ def exit_code(outcome: "phases.Step | errors.HostRoutingError") -> int:
         return code_of(outcome)
     if not hasattr(outcome, "failures"):
         raise TypeError(
-            f"exit_code: you passed a {type(outcome).__name__}; pass the report of a run, or an "
-            "error of hostrouting"
+            f"exit_code: {outcome!r:.80} is not the report of a run, or an error of hostrouting"
         )
     codes: list[int] = []
     for step in outcome.failures:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 
-def must_be(kind: type | tuple[type, ...], value: object, name: str, rule: str) -> None:
-    """Raise TypeError, which states the rule, unless the value is of this kind."""
+def must_be(kind: Any, value: object, name: str, rule: str) -> None:
+    """Raise TypeError unless the value is of this kind: a type, or a tuple of types."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is {shown(value)}; it must be {rule}")
+        raise TypeError(f"{name} is {value!r:.80}; it must be {rule}")
 
 
 def in_range(
@@ -22,12 +23,4 @@ def in_range(
     limits = f"from {least:g} to {most:g}"
     if most == math.inf:
         limits = f"{least:g} or more"
-    raise ValueError(f"{name} is {shown(value)}; it must be a {number}, {limits}")
-
-
-def shown(value: object) -> str:
-    """The value as Python shows it, if that is short, or else the beginning of it."""
-    text = repr(value)
-    if len(text) > 80:
-        return f"{text[:79]}…"
-    return text
+    raise ValueError(f"{name} is {value!r:.80}; it must be a {number}, {limits}")

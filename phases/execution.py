@@ -38,7 +38,6 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
-    must_be(Context, ctx, "ctx", "a phases.Context")
     step = new_step(valid_task(task), ctx)
     return cast("T", run_step(task, step, ctx))
 
@@ -158,9 +157,7 @@ def _record_result(step: Step, result: object) -> None:
         step.reason = step.reason or result.reason
         return
     if result is Skip:
-        raise InvalidTask(
-            f"{step.name}: {step.method} returned the class Skip; write Skip('the reason')"
-        )
+        raise InvalidTask("it returned the class Skip; write Skip('the reason')")
     step.result = result
     if step.method == "plan":
         would_fail = getattr(result, "would_fail", None) or ""

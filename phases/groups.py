@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import in_range, must_be, shown
+from phases.arguments import in_range
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
@@ -180,7 +180,7 @@ def retry(
         isinstance(None, on)
     except TypeError as error:
         raise TypeError(
-            f"retry: on is {shown(on)}; it must be a type of errors, or a tuple of types"
+            f"retry: on is {on!r:.80}; it must be a type of errors, or a tuple of types"
         ) from error
 
     def do(ctx: Context) -> T:
@@ -265,8 +265,7 @@ def when(
 ) -> FunctionTask[T | Skip]:
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
     is_false = Skip("its condition is false")
-    if not callable(condition):
-        must_be(bool, condition, "when: condition", "True, False, or a function of the context")
+    if isinstance(condition, bool):
         if condition:
             return wrapped(task, valid_task(task).do)
         return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)

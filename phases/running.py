@@ -66,7 +66,6 @@ def run(
                 ctx.observers += (tree,)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
-    must_be(bool, undo_on_failure, "run: undo_on_failure", "True or False")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
         return _report(_undone_on_failure(task), ctx, method="do")
@@ -75,7 +74,6 @@ def run(
 
 def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
     """The context of a run of the selected tasks. What a run around it leaves out stays out."""
-    must_be(Context, ctx, "ctx", "a phases.Context")
     if only is None and skip is None:
         return ctx
     reason = selection(task, above=ctx.path, only=only, skip=skip)
@@ -113,7 +111,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     are found by their paths.
     """
     ctx = ctx or Context()
-    must_be(Context, ctx, "ctx", "a phases.Context; a report is passed as of=…")
+    must_be(Context, ctx, "undo: ctx", "a phases.Context; a report is passed as of=…")
     if of is not None:
         must_be(Step, of, "undo: of", "a report, as run returned it")
         name = valid_task(task).name

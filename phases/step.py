@@ -269,9 +269,7 @@ def last_named(name: str, steps: Sequence[Step]) -> Step:
     for number in reversed(range(len(steps))):
         if f"/{paths[number]}".endswith(f"/{name}"):
             return steps[number]
-    raise UnknownTask(
-        f"no step {name!r} has ended so far; those that have: {', '.join(paths) or 'none'}"
-    )
+    raise UnknownTask(f"no step {name!r} has ended; those that have: {', '.join(paths) or 'none'}")
 
 
 def _failure_in_words(step: Step) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from phases.arguments import must_be, shown
 from phases.errors import InvalidTask, UnknownTask
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Skip:
     reason: str = attrs.field(validator=attrs.validators.instance_of(str))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FunctionTask(Generic[T_co]):
     """A task made from functions: a step, a group, or a wrapper around another task."""
 
@@ -86,6 +85,9 @@ class FunctionTask(Generic[T_co]):
         valid_task(self)
         for member in self.subtasks:
             valid_task(member)
+
+    def __repr__(self) -> str:
+        return f"FunctionTask({self.name!r})"
 
 
 def task(
@@ -146,13 +148,11 @@ def _shown(candidate: object) -> str:
     name = getattr(candidate, "name", None)
     if isinstance(name, str) and not isinstance(candidate, type):
         return f"task {name!r}"
-    return shown(candidate)
+    return f"{candidate!r:.80}"
 
 
 def _fault(candidate: object) -> str:
     """What keeps the object from being a task, with the remedy; empty if it is one."""
-    if isinstance(candidate, str):
-        return f"it is a text; for the name of a group, write name={candidate!r}"
     if isinstance(candidate, type) or not callable(getattr(candidate, "do", None)):
         return (
             "it needs a method do(ctx): put @phases.task('name') above a function, or pass an "
@@ -170,7 +170,7 @@ def _fault(candidate: object) -> str:
         )
     subtasks = getattr(candidate, "subtasks", ())
     if not isinstance(subtasks, tuple):
-        return f"its subtasks are {shown(subtasks)}; they must be a tuple: (task,)"
+        return f"its subtasks are {subtasks!r:.80}; they must be a tuple: (task,)"
     return ""
 
 
@@ -179,7 +179,7 @@ def fault_of_method(verb: str, method: object) -> str:
     if method is None:
         return ""
     if not callable(method):
-        return f"its {verb} is {shown(method)}; it must be a function of the context"
+        return f"its {verb} is {method!r:.80}; it must be a function of the context"
     if iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method):
         return f"its {verb} is async or a generator, so a call runs nothing; write a plain `def`"
     try:
@@ -205,7 +205,7 @@ def selection(
     paths = list(_paths(valid_tree(root), above))
     chosen = _named(only, paths, option="only")
     _named(skip, paths, option="skip")  # raises for an unknown name
-    dropped = _ends(skip, option="skip")
+    dropped = _ends(skip)
 
     def why_left_out(path: Path) -> str:
         # Also a task that another one runs without having it among its subtasks.
@@ -243,7 +243,7 @@ def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
 def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
     """The paths that end as one of the names says."""
     matching: list[Path] = []
-    for end in _ends(names, option=option):
+    for end in _ends(names):
         matches = [path for path in paths if path[-len(end) :] == end]
         if not matches:
             known = ", ".join(_last_names(paths))
@@ -253,18 +253,13 @@ def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
     return matching
 
 
-def _ends(names: Names, *, option: str) -> list[Path]:
+def _ends(names: Names) -> list[Path]:
     """The parts of each name."""
     if names is None:
         return []
     if isinstance(names, str):
         names = [names]
-    must_be(Iterable, names, option, "the name of a task, or a list of names")
-    ends: list[Path] = []
-    for name in names:
-        must_be(str, name, f"one of {option}", "the name of a task")
-        ends.append(tuple(name.split("/")))
-    return ends
+    return [tuple(name.split("/")) for name in names]
 
 
 def _is_within(path: Path, group: Path) -> bool:

@@ -8,7 +8,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from phases.arguments import must_be
 from phases.context import Clock, Context
 from phases.step import Status, Step
 
@@ -32,7 +31,6 @@ class StubTask:
         self.result = result
         self.seconds = seconds
         self.calls = 0
-        must_be(Iterable, errors, "errors", "a list of errors")
         self._errors = iter(errors)
 
     def do(self, ctx: Context, /) -> object:

@@ -10,19 +10,19 @@ from hostrouting.host.host import Host
 from phases.arguments import in_range
 
 
-def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:
+def _must_be(kind: type[object], remedy: str) -> Callable[[object, Any, Any], None]:
     """A validator that raises TypeError for a value of another kind."""
 
-    def validate(_task: object, _field: object, value: Any) -> None:
+    def validate(_task: object, field: Any, value: Any) -> None:
         if not isinstance(value, kind):
             raise TypeError(
-                f"a task takes a {kind.__name__}, not a {type(value).__name__}: {remedy}"
+                f"{field.name} must be a {kind.__name__}, not a {type(value).__name__}: {remedy}"
             )
 
     return validate
 
 
-IS_FLAG = _must_be(bool, "allow_removal is True or False")
+IS_FLAG = _must_be(bool, "write True or False")
 IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
 IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
-from phases.arguments import in_range
+from phases.arguments import in_range, must_be
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -46,6 +46,7 @@ class Faulty(Generic[E]):
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
+        must_be(Callable, happening, "happening", "a function")
         self._happenings.setdefault(self._call_after(nth), []).append(happening)
 
     def meet(self) -> tuple[E | None, bool]:
@@ -105,11 +106,8 @@ class FaultyBackend(RouteBackend):
         An errno, or an error with a route, is the outcome of one route of a change, as if the
         kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
-        if not isinstance(error, BackendError | int):
-            raise TypeError(
-                f"error is {error!r:.80}; it must be a BackendError or an errno, such as "
-                "errno.ENOBUFS"
-            )
+        kinds = (BackendError, int)
+        must_be(kinds, error, "error", "a BackendError or an errno, such as errno.ENOBUFS")
         faults = self._faults_at(moment)
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
@@ -166,7 +164,7 @@ class FaultyBackend(RouteBackend):
         if is_done:
             self._passed_on(request)
         if isinstance(error, int):
-            return Outcome(request, refusal(request, error, "a fault of the test"))
+            return Outcome(request, refusal(request, error))
         if not error.route:
             raise error
         return Outcome(request, error)

@@ -25,6 +25,7 @@ from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
+from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -183,8 +184,12 @@ class FakeManager:
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
         if unit in self.failing:
+            lines = self.failing[unit]
+            must_be(
+                (list, tuple), lines, f"failing[{unit!r}]", "the lines that it logs, in a tuple"
+            )
             self._set_state(unit, "failed")
-            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
+            raise unit_failed(unit, result="exit-code", status="1", lines=lines)
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
@@ -307,11 +312,12 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.kernel, FakeKernel):
-            raise TypeError(
-                f"kernel is {self.kernel!r:.80}; it must be a FakeKernel: call h200(), or make the "
-                "fixture h200 a parameter of the test"
-            )
+        must_be(
+            FakeKernel,
+            self.kernel,
+            "kernel",
+            "a FakeKernel: call h200(), or make the fixture h200 a parameter of the test",
+        )
         if not set(self.missing).issubset(BOOT_PROGRAMS):
             raise ValueError(
                 f"missing is {self.missing!r:.80}; it must be a collection of programs that "
@@ -369,15 +375,14 @@ def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     names = [unit]
     before, at, rest = unit.partition("@")
     if at:
-        names.append(f"{before}@.{rest.rpartition('.')[2]}")
-    fragments: list[str] = []
-    drop_ins: dict[str, str] = {}
+        names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
+    paths: dict[str, str] = {}
+    """By the name of the drop-in; the unit file has none, and comes first."""
     for name in names:
-        if f"{_FOLDER}{name}" in read and not fragments:
-            fragments.append(f"{_FOLDER}{name}")
         folder = f"{_FOLDER}{name}.d/"
         for path in read:
-            if path.startswith(folder) and path.endswith(".conf"):
-                drop_ins.setdefault(path.removeprefix(folder), path)
-    in_order = [path for _, path in sorted(drop_ins.items())]
-    return {path: read[path] for path in (*fragments, *in_order)}
+            if path == f"{_FOLDER}{name}":
+                paths[""] = path
+            elif path.startswith(folder) and path.endswith(".conf"):
+                paths[path.removeprefix(folder)] = path
+    return {path: read[path] for _, path in sorted(paths.items())}

@@ -633,10 +633,8 @@ def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
 def _answer(fib: Fib, destination: IP) -> Answer:
     """The answer of Linux: an error has no route."""
     kind, route, _ = fib.lookup(destination)
-    if route is not None and route.type in REFUSING:
-        return Answer(route.type, None)
     if route is not None:
-        return Answer(route.type, route)
+        return Answer(route.type, None if route.type in REFUSING else route)
     if kind == "blackhole":
         return Answer("blackhole", None)
     if kind == "prohibit":

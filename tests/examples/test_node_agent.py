@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import phases
+from hostrouting import HostRoutingConfig
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from phases.testing import StubTask
 from tests.support.programs import EXAMPLES, example
@@ -63,12 +64,12 @@ def test_a_node(tmp_path: Path) -> None:
     assert (ended["start-kubelet"], ended["wait-until-it-runs"]) == ("ok", "ok")
 
 
-DOCUMENT: dict[str, Any] = {
-    "hostRouting": {
+CONFIG = HostRoutingConfig.from_mapping(
+    {
         "staticRoutes": {"enabled": True, "routes": ROUTES},
         "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]},
     }
-}
+)
 KUBELET = "kubelet.service"
 DROP_IN = f"/etc/systemd/system/{KUBELET}.d/50-node-ip.conf"
 
@@ -81,7 +82,7 @@ def made(name: str) -> Any:
 def run_and_fail(host: FakeHost) -> None:
     """Run the agent, and after it a task that fails: all that ran is undone."""
     fails = StubTask("join-cluster", errors=[OSError("refused")])
-    bootstrap = phases.serial(made("agent")(DOCUMENT, host), fails, name="node")
+    bootstrap = phases.serial(made("agent")({}, CONFIG, host), fails, name="node")
     report = phases.run(bootstrap, undo_on_failure=True, observers=[])
     assert [step.name for step in report.failures] == ["join-cluster"]
 
@@ -91,10 +92,10 @@ def test_a_kubelet_that_runs() -> None:
     later, what the first one did stays.
     """
     host = FakeHost(kernel=h200())
-    assert phases.run(made("agent")(DOCUMENT, host), observers=[]).ok
+    assert phases.run(made("agent")({}, CONFIG, host), observers=[]).ok
     calls, files = list(manager_of(host).calls), dict(host.files.texts)
     assert calls[-1] == "start kubelet.service"
-    assert phases.run(made("agent")(DOCUMENT, host), observers=[]).ok
+    assert phases.run(made("agent")({}, CONFIG, host), observers=[]).ok
     run_and_fail(host)
     assert (manager_of(host).calls, host.files.texts) == (calls, files)
 
@@ -113,6 +114,32 @@ def test_a_kubelet_that_gets_another_address() -> None:
     new = FakeHost(kernel=h200())
     run_and_fail(new)
     assert (new.files.texts, manager_of(new).states[KUBELET]) == ({}, "inactive")
+
+
+def test_a_drop_in_that_cannot_be_read() -> None:
+    """The task fails before it has changed anything, so its undo does not stop the kubelet of an
+    earlier run.
+    """
+    host = FakeHost(kernel=h200(), files=FakeFiles(texts={f"{DROP_IN}/file": ""}))
+    manager = manager_of(host)
+    manager.states[KUBELET] = "active"
+    report = phases.run(made("agent")({}, CONFIG, host), undo_on_failure=True, observers=[])
+    assert [step.name for step in report.failures] == ["start-kubelet"]
+    assert manager.states[KUBELET] == "active"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"gate": {}}', "gate.units"), ('{"downloads": {}}', "none of the keys"), ("{", "not JSON")],
+)
+def test_a_configuration_that_is_faulty(tmp_path: Path, text: str, said: str) -> None:
+    """The agent says what is wrong, and ends with the exit code of the commands."""
+    file = tmp_path / "agent.json"
+    file.write_text(text)
+    done = example("node_agent.py", str(file))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_dry_run(tmp_path: Path) -> None:
@@ -152,10 +179,12 @@ def test_an_agent_that_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
         ctx.sleep(60)
 
     async def program() -> None:
-        bootstrap = phases.serial(made("agent")(DOCUMENT, host), wait, name="node")
+        bootstrap = phases.serial(made("agent")({}, CONFIG, host), wait, name="node")
         running = asyncio.ensure_future(made("run")(bootstrap))
         await asyncio.to_thread(started.wait)
         running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()  # a second time: it still waits for the run
         with pytest.raises(asyncio.CancelledError):
             await running
 

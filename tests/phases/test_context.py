@@ -121,9 +121,9 @@ class TestFind:
         assert report.find("mount").result == [
             "/dev/a",
             5,
-            f"no step 'mount' has ended so far; {known}",
-            f"no step 'left' has ended so far; {known}",
-            f"no step 'nothing' has ended so far; {known}",
+            f"no step 'mount' has ended; {known}",
+            f"no step 'left' has ended; {known}",
+            f"no step 'nothing' has ended; {known}",
         ]
 
     def test_an_undo_reads_what_its_task_did(self) -> None:
@@ -150,6 +150,6 @@ class TestFind:
     def test_a_run_of_its_own(self) -> None:
         """Outside a task nothing has run, and the steps of another run are not found."""
         with pytest.raises(
-            phases.UnknownTask, match="no step 'a' has ended so far; those that have: none"
+            phases.UnknownTask, match="no step 'a' has ended; those that have: none"
         ):
             Context().find("a")

@@ -222,47 +222,19 @@ def test_a_coroutine_that_nothing_runs() -> None:
             "observers has 5; an observer is a function of a step",
         ),
         (lambda: Context(observers=[Recorder]), "observers has <class .*Recorder'>; an observer"),  # type: ignore[list-item]
-        (lambda: Context(observers=Recorder()), "observers is <.*; it must be a list of functions"),  # type: ignore[arg-type]
-        (lambda: Context(clock=time), "clock is <module 'time'.*; it must be a phases.Clock"),  # type: ignore[arg-type]
-        (lambda: Context(clock=FakeClock), "clock is <class .*; it must be a phases.Clock"),  # type: ignore[arg-type]
-        (lambda: phases.run(StubTask("a"), ctx=Context), "ctx is <class .*; it must be a phases."),  # type: ignore[arg-type]
-        (lambda: phases.plan(StubTask("a"), ctx=5), "ctx is 5; it must be a phases.Context"),  # type: ignore[arg-type]
-        (lambda: phases.execute(StubTask("a"), REPORT), r"ctx is Step\(.*…; it must be a phases"),  # type: ignore[arg-type]
         (
             lambda: phases.undo(StubTask("a"), REPORT),  # type: ignore[arg-type]
-            r"ctx is Step\(.*…; it must be a phases.Context; a report is passed as of=…$",
+            r"undo: ctx is Step\(.*; it must be a phases.Context; a report is passed as of=…$",
         ),
         (
             lambda: phases.undo(StubTask("a"), of=REPORT.to_json()),  # type: ignore[arg-type]
-            "undo: of is '{.*…; it must be a report, as run returned it$",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), undo_on_failure="no"),  # type: ignore[arg-type]
-            "run: undo_on_failure is 'no'; it must be True or False",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), only=StubTask("a")),  # type: ignore[arg-type]
-            "only is <.*; it must be the name of a task, or a list of names",
-        ),
-        (
-            lambda: phases.plan(StubTask("a"), skip=["a", None]),  # type: ignore[list-item]
-            "one of skip is None; it must be the name of a task$",
+            "undo: of is '{.*; it must be a report, as run returned it$",
         ),
         (
             lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]
-            "when: condition is 'yes'; it must be True, False, or a function of the context",
+            "when: its condition is 'yes'; it must be a function of the context",
         ),
-        (lambda: phases.when(StubTask("b"), StubTask("a")), "when: condition is <.*; it must be"),  # type: ignore[arg-type]
-        (lambda: phases.when(None, StubTask("a")), "when: condition is None; it must be True"),  # type: ignore[arg-type]
-        (lambda: Context().sleep("1"), "sleep: seconds is '1'; it must be a number"),  # type: ignore[arg-type]
-        (
-            lambda: phases.serial("boot", StubTask("a")),  # type: ignore[arg-type]
-            "'boot' cannot be used as a task: it is a text; for the name of a group, write name=",
-        ),
-        (
-            lambda: StubTask("a", errors=OSError("x")),  # type: ignore[arg-type]
-            r"errors is OSError\('x'\); it must be a list of errors",
-        ),
+        (lambda: phases.when(StubTask("b"), StubTask("a")), "when: its condition is <.*; it must"),  # type: ignore[arg-type]
     ],
 )
 def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> None:
@@ -271,18 +243,16 @@ def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> No
         use()
 
 
-def test_a_long_value_in_a_message() -> None:
-    """It is cut, and says so."""
-    with pytest.raises(
-        ValueError, match=r"seconds is FunctionTask\(name='a', .*…; it must be a num"
-    ):
+def test_a_task_in_a_message() -> None:
+    """A task is shown by its name."""
+    with pytest.raises(ValueError, match=r"seconds is FunctionTask\('a'\); it must be a number"):
         phases.deadline(60, phases.task("a")(print))  # type: ignore[arg-type]  # the wrong way round
 
 
 def test_the_class_skip() -> None:
     """A class that was returned in place of a Skip would be a result, and the task be undone."""
     report = phases.run(phases.task("a")(lambda _ctx: phases.Skip), observers=[])
-    assert report.why == "InvalidTask: a: do returned the class Skip; write Skip('the reason')"
+    assert report.why == "InvalidTask: it returned the class Skip; write Skip('the reason')"
 
 
 def test_mistakes_are_not_tried_again() -> None:

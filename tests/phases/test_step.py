@@ -257,7 +257,7 @@ def test_a_step_is_found_by_name() -> None:
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
     with pytest.raises(
         phases.UnknownTask,
-        match="no step 'ull' has ended so far; those that have: bootstrap, bootstrap/download",
+        match="no step 'ull' has ended; those that have: bootstrap, bootstrap/download",
     ):
         report().find("ull")
 

@@ -291,16 +291,17 @@ def test_times_of_a_task(task: type[Configure]) -> None:
 def test_what_is_not_a_configuration(task: type[Any]) -> None:
     """A mapping or a path is refused when the task is made, with the function that reads it."""
     with pytest.raises(
-        TypeError, match=r"not a dict: HostRoutingConfig.from_mapping and .load read one$"
+        TypeError,
+        match=r"^config must be a HostRoutingConfig, not a dict: HostRoutingConfig.from_mapping and .load read one$",
     ):
         task({}, host=FakeHost())
     with pytest.raises(
-        TypeError, match=r"^a task takes a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
+        TypeError, match=r"^host must be a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
     ):
         task(config(), host=h200())
     with pytest.raises(TypeError, match=rf"^{task.__name__}.__init__\(\) takes 2 positional arg"):
         task(config(), FakeHost())
     with pytest.raises(
-        TypeError, match="takes a bool, not a str: allow_removal is True or False"
+        TypeError, match=r"^allow_removal must be a bool, not a str: write True or False$"
     ):  # as a text, "false" would be true
         Configure(config(), host=FakeHost(), allow_removal="false")  # type: ignore[arg-type]  # the mistake under test

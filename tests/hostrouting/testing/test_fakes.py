@@ -162,6 +162,19 @@ class TestFaults:
                 backend.meanwhile(moment, list, nth=nth)
         assert backend.waiting == 0
 
+    def test_an_act_that_has_happened(self) -> None:
+        """What a call returned, in the place of the function."""
+        backend = FaultyBackend(h200())
+        with pytest.raises(TypeError, match="happening is None; it must be a function"):
+            backend.meanwhile("change", None)  # type: ignore[arg-type]  # the mistake under test
+
+    def test_the_errno_of_a_fault(self) -> None:
+        """It is in the message, as the kernel would have worded it."""
+        backend = FaultyBackend(h200())
+        backend.fail("change", errno.ENOBUFS)
+        [outcome, _] = backend.change(CHANGES[:2])
+        assert "(kernel: No buffer space available)" in str(outcome.error)
+
     def test_somebody_else(self) -> None:
         """An act of another program comes just before the moment."""
         backend = FaultyBackend(h200())

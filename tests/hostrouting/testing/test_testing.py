@@ -2,6 +2,7 @@
 is imported.
 """
 
+import errno
 import re
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
@@ -18,6 +20,7 @@ from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from phases.testing import FakeClock
 from tests.support.programs import completed
 from tests.support.tasks import config, run
 
@@ -53,12 +56,35 @@ def test_a_kernel_that_is_none(kernel: Any) -> None:
         FakeHost(kernel=kernel)
 
 
+def test_lines_that_are_one_text() -> None:
+    """Its letters would be the lines."""
+    manager = FakeManager()
+    lines: Any = "no certificate"
+    manager.failing["a.service"] = lines
+    with pytest.raises(
+        TypeError, match=r"^failing\['a.service'\] is 'no certificate'; it must be the"
+    ):
+        manager.start("a.service", timeout=1)
+
+
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
 def test_a_program_that_nobody_needs(missing: Any) -> None:
     """A host that lacks it is like any other, so the test would prove nothing."""
     said = "; it must be a collection of programs that hostrouting needs: awk, bash, flock, ip, nft"
     with pytest.raises(ValueError, match=f"^missing is .*{said}"):
         FakeHost(missing=missing)
+
+
+@pytest.mark.parametrize(
+    ("number", "attempts"), [(errno.ENODEV, 2), (errno.ENETDOWN, 2), (errno.ENOBUFS, 1)]
+)
+def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
+    """An errno of a fault has the effect that it has on Linux, as docs/library.md says."""
+    host = FakeHost(kernel=h200())
+    host.faults.fail("change", number, nth=2)
+    task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
+    report = phases.run(task, clock=FakeClock(), observers=[])
+    assert (report.attempts, report.ok) == (attempts, attempts == 2)
 
 
 def test_the_programs_that_can_be_missing() -> None:
