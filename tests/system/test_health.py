@@ -81,7 +81,6 @@ DROP_INS = {
     "the gate's refusal is a success": DropIn(
         MACHINES, "[Service]\nSuccessExitStatus=3 255\n", "gate-open"
     ),
-    "the gate is not found": DropIn(MACHINES, "[Service]\nRootDirectory=/srv\n", "gate-shut"),
     "settings that leave the gate alone": DropIn(
         MACHINES, "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n", ""
     ),
