@@ -50,11 +50,7 @@ def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Ite
     for route in installed.static_routes.routes:
         cidr = route.destination
         as_strong = [other.destination for other in kept if _is_as_strong(other, route)]
-        if _covers(as_strong, cidr):
-            continue
-        if any(other.destination == cidr for other in kept):
-            yield f"{cidr} with metric {route.key.metric}"
-        else:
+        if not _covers(as_strong, cidr):
             yield str(cidr)
 
 

@@ -333,7 +333,6 @@ class FakeHost(Host):
 
 _FOLDER = "/etc/systemd/system/"
 _LISTS = ("ExecCondition", "SuccessExitStatus")
-_SINGLE = ("RootDirectory", "RootImage")
 
 
 def _properties_in(unit: str, read: Mapping[str, str]) -> dict[str, str]:
@@ -357,12 +356,12 @@ def _properties_in(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 def _settings_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
     """The settings of these files: an empty value resets a list, as in systemd."""
-    values: dict[str, list[str]] = {name: [] for name in (*_LISTS, *_SINGLE)}
+    values: dict[str, list[str]] = {name: [] for name in _LISTS}
     for line in "\n".join(texts).splitlines():
         name, equals, value = line.partition("=")
         if not equals or name not in values:
             continue
-        if name in _SINGLE or not value:
+        if not value:
             values[name].clear()
         if value:
             values[name].append(value.replace("%n", unit))
