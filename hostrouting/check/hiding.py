@@ -38,23 +38,23 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     if not _may_hide(judge, escapes):
         return HiddenParts({}, judge.fib)
     fib = judge.fib
-    decisions = {part.first: part.decision for part in escapes}
-    hiding: dict[int, list[Route]] = {part.first: [] for part in escapes}
+    hiding: dict[int, list[Route]] = {}
+    """By the first address of a part: the routes by which its packets escape, one after the other.
+    """
     while True:
+        decisions = {part.first: fib.outcomes(part.first)[0] for part in escapes}
         removed: list[Route] = []
         for first, decision in decisions.items():
-            escapes_by_route = judge.opinion(decision).grade is Grade.ESCAPE
-            if decision.route is not None and escapes_by_route:
-                hiding[first].append(decision.route)
+            if decision.route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
+                hiding.setdefault(first, []).append(decision.route)
                 removed.append(decision.route)
         if not removed:
             break
         fib = fib.without_routes(removed)
-        decisions = {first: fib.outcomes(first)[0] for first in decisions}
     reasons: dict[int, Why] = {}
-    for first, decision in decisions.items():
-        routes = hiding[first]
-        if routes and judge.opinion(decision).belongs_elsewhere:
+    for first, routes in hiding.items():
+        decision = decisions[first]
+        if judge.opinion(decision).belongs_elsewhere:
             hides = f"[{routes[0]}] hides [{decision.route}]"
             cause = f"{hides}, which these packets would take without it"
             reasons[first] = Why("below-a-cni", cause, tuple(routes))
