@@ -330,11 +330,7 @@ class CheckReport(NamedTuple):
         """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
         `--node-ip`.
         """
-        known: dict[int, IP] = {}
-        for report in self.families:
-            if report.node_ip is not None:
-                known[report.family] = report.node_ip
-        return known
+        return {each.family: each.node_ip for each in self.families if each.node_ip is not None}
 
     @property
     def doubts(self) -> tuple[Finding, ...]:
