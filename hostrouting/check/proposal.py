@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
+from hostrouting.fib.engine import pieces
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
 from hostrouting.model.route import DEFAULT_METRIC, PROTOCOL_BOOT, TABLE_MAIN
@@ -216,22 +217,12 @@ def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     lost: dict[_Range, None] = {}
     for escape in after.escapes:
         family = escape.cidr.family
-        known = [(old.first, old.last) for old in before.escapes if old.cidr.family == family]
-        for first, last in _without(escape.first, escape.last, known):
-            lost[family, first, last] = None
+        known = [old for old in before.escapes if old.cidr.family == family]
+        borders = sorted({*(old.first for old in known), *(old.last + 1 for old in known)})
+        for first, last in pieces(escape.first, escape.last, borders):
+            if not any(old.first <= first <= old.last for old in known):
+                lost[family, first, last] = None
     return [*lost]
-
-
-def _without(first: int, last: int, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of a range that are in none of the others."""
-    for other_first, other_last in sorted(others):
-        if other_first > first:
-            end = min(last, other_first - 1)
-            if end >= first:
-                yield first, end
-        first = max(first, other_last + 1)
-    if first <= last:
-        yield first, last
 
 
 def _overlaps(prefix: Prefix, ranges: Iterable[_Range]) -> bool:

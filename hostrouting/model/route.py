@@ -276,17 +276,14 @@ class Route(NamedTuple):
 
     def _attributes(self) -> list[str]:
         """The attributes that few routes have, in the words and the order of `ip route`."""
-        words: list[str] = []
-        if self.prefsrc is not None:
-            words.append(f"src {self.prefsrc}")
-        if self.metric:
-            words.append(f"metric {self.metric}")
-        if self.mtu is not None:
-            words.append(f"mtu {self.mtu}")
-        if self.advmss is not None:
-            words.append(f"advmss {self.advmss}")
-        if self.nexthop_id is not None:
-            words.append(f"nhid {self.nexthop_id}")
+        attributes = {
+            "src": self.prefsrc,
+            "metric": self.metric or None,
+            "mtu": self.mtu,
+            "advmss": self.advmss,
+            "nhid": self.nexthop_id,
+        }
+        words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
         if self.expired:
             words.append("expires 0sec")
         words += self.unread
