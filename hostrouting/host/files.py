@@ -105,21 +105,20 @@ def leftover(path: str) -> str:
     return f"{path}.new"
 
 
-def require_path(path: str) -> None:
-    """Raise TypeError or ValueError unless this is an absolute path, given as a str."""
-    require_name("path", path)
-    if not path.startswith("/"):
-        raise ValueError(f"path is {path!r:.80}; it must be absolute: it begins with /")
+def require_path(path: object) -> None:
+    """Raise ValueError unless this is an absolute path, given as a str."""
+    if not _is_name(path) or not str(path).startswith("/"):
+        raise ValueError(f"path is {path!r:.80}; it must be a str that begins with /, without NUL")
 
 
-def require_name(argument: str, value: object) -> None:
-    """Raise TypeError or ValueError unless Linux could name a file like this."""
-    if not isinstance(value, str):
-        raise TypeError(
-            f"{argument} is {value!r:.80}; it must be a str, such as str(Path('/etc/hosts'))"
-        )
-    if not value or "\0" in value:
-        raise ValueError(f"{argument} is {value!r:.80}; it must not be empty or contain NUL")
+def require_target(target: object) -> None:
+    """Raise ValueError unless a link can have this target."""
+    if not _is_name(target):
+        raise ValueError(f"target is {target!r:.80}; it must be a str, not empty, without NUL")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != "" and "\0" not in value
 
 
 def require_text(text: object) -> None:
@@ -186,7 +185,7 @@ class LocalFiles:
                 os.fsync(descriptor)
 
     def link(self, path: str, target: str) -> None:
-        require_name("target", target)
+        require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
         with _edge("link", place), _replaced(place, leftover(place)):
