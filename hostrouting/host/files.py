@@ -96,11 +96,8 @@ class Files(Protocol):
 
 
 def leftover(path: str) -> str:
-    """The temporary file that a process leaves if it is killed while it writes this path.
-
-    One name is enough, because a writer holds the lock of the host. A check that writes a marker
-    does not, so each temporary file in /run has a name of its own, and the next boot removes what a
-    killed check has left there.
+    """The temporary file that a process leaves if it is killed while it writes this path. One name
+    is enough, because a writer holds the lock of the host.
     """
     return f"{path}.new"
 
@@ -172,11 +169,8 @@ class LocalFiles:
         require_text(text)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        temporary = leftover(place)
-        if path.startswith("/run/"):
-            temporary = f"{place}.{os.urandom(4).hex()}.new"
-        with _edge("write", place), _replaced(place, temporary):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with _edge("write", place), _replaced(place):
+            descriptor = os.open(leftover(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
                 stream.flush()
@@ -188,7 +182,7 @@ class LocalFiles:
         require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _edge("link", place), _replaced(place, leftover(place)):
+        with _edge("link", place), _replaced(place):
             os.symlink(target, leftover(place))
 
     def remove(self, path: str) -> bool:
@@ -313,10 +307,11 @@ def require_removable(place: str, entry: Entry | None) -> None:
 
 
 @contextmanager
-def _replaced(place: str, temporary: str) -> Iterator[None]:
-    """Replace the file with the one that the block makes under the temporary name, or leave
+def _replaced(place: str) -> Iterator[None]:
+    """Replace the file with the one that the block makes under its temporary name, or leave
     everything as it was.
     """
+    temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
     _clear(temporary)

@@ -398,23 +398,6 @@ def test_a_reader_meanwhile(tmp_path: Path) -> None:
             assert HERE.read(path) in texts
 
 
-def test_two_checks_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes a marker has no lock: while one is written, another thread writes it, too.
-    Kills: one name for both.
-    """
-    fsync, files, path = os.fsync, LocalFiles(str(tmp_path)), "/run/aks-flex-node/route-overlap.ok"
-
-    def meanwhile(_descriptor: int) -> None:
-        monkeypatch.setattr(os, "fsync", fsync)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(files.write, path, "second").result()
-        assert files.read(path) == "second"
-
-    monkeypatch.setattr(os, "fsync", meanwhile)
-    files.write(path, "first")
-    assert (files.read(path), files.names("/run/aks-flex-node")) == ("first", ("route-overlap.ok",))
-
-
 def test_what_a_killed_run_left(tmp_path: Path) -> None:
     """The temporary file of a killed run, or an attacker's link, goes with the next write or with
     the file.
