@@ -234,12 +234,11 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
     """
-    opinions: list[Opinion] = []
-    # IPv4 routes of these types. First, because of equal opinions the first decides.
+    opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
+        # First, because it is certain, and of equal opinions the first decides.
         reason = f"TCP does not connect by [{taken.route}]"
-        opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
-    opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
+        opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     if worst.grade is Grade.FINE and worst.belongs_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
