@@ -88,7 +88,9 @@ def render_probe_script(config: HostRoutingConfig) -> str:
 
 def as_listed(address: IP) -> str:
     """The address as `ip` prints it, to compare texts: Python writes ::1.2.3.4 as ::102:304."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    family = socket.AF_INET
+    if address.version == 6:
+        family = socket.AF_INET6
     return socket.inet_ntop(family, address.packed)
 
 

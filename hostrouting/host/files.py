@@ -40,7 +40,9 @@ class Entry(NamedTuple):
         return bool(self.mode & 0o022) or not self.is_trusted
 
     def __str__(self) -> str:
-        return f"{self.kind} to {self.target}" if self.target else self.kind
+        if not self.target:
+            return self.kind
+        return f"{self.kind} to {self.target}"
 
 
 class Files(Protocol):
@@ -374,10 +376,9 @@ def _edge(verb: str, place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # If the error is about another path, such as the temporary file or a folder, the message
-        # has both.
-        other = error.filename if error.filename not in {None, place} else ""
-        reason = f"{other}: {error.strerror}" if other else error.strerror
+        reason = error.strerror
+        if error.filename not in {None, place}:  # the temporary file, or a folder
+            reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"
         raise HostError(sentence, what="file", target=place, errno=error.errno) from error
