@@ -104,7 +104,7 @@ def find_unconfigured(
 def find_by_hand(
     config: HostRoutingConfig, *, now: CheckReport, pipeline: str
 ) -> Iterator[Finding]:
-    """That somebody has added routes with `ip route add` without each of which addresses escape:
+    """That somebody has added routes with `ip route add`, without which addresses escape:
     hostrouting does not set them at the next boot.
 
     `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
@@ -113,7 +113,7 @@ def find_by_hand(
     needed = [*_find_by_hand(config, now)]
     if needed:
         words = "routes were added by hand that hostrouting does not set at boot"
-        lost = _escaping_without(needed, config, now)
+        lost = _escaping_without(_typed(config, now), config, now)
         yield _not_configured(words, needed, lost, Remedy("to keep them", pipeline))
 
 
@@ -136,18 +136,30 @@ def _not_configured(
     return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
 
 
-def _find_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
-    """The needed routes that were added by hand, each with the configured route that equals it."""
+def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
+    """The routes that a person may have typed, and that are not configured."""
     configured = {route.key for route in config.static_routes.routes}
     typed: list[Route] = []
     for family in now.families:
         typed += [route for route in _perhaps_typed(family) if route.key not in configured]
+    return typed
+
+
+def _find_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
+    """The needed routes that were added by hand, each with the configured route that equals it.
+
+    A route is needed if addresses escape without it and without those that are not needed.
+    """
+    typed = _typed(config, now)
     if now.escapes or len(typed) > _MOST_BY_HAND:
         return {}
     needed: dict[Route, StaticRoute] = {}
+    spare: list[Route] = []
     for route in typed:
         static = _as_configured(route, config, now.snapshot)
-        if static is not None and _escaping_without([route], config, now):
+        if not _escaping_without([*spare, route], config, now):
+            spare.append(route)
+        elif static is not None:
             needed[route] = static
     return needed
 

@@ -171,6 +171,16 @@ def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> 
     assert [*map(str, proposed.taken_over)] == [*TYPED]
 
 
+def test_typed_routes_that_stand_in_for_each_other() -> None:
+    """Each could go alone, and the next boot deletes them all: so as many stay as are needed."""
+    halves = ("10.128.0.0/11", "10.160.0.0/11")
+    host = typed(*(Route.to(half, dev="eth0", gateway="10.0.0.1") for half in halves))
+    [finding] = by_hand(host, "10.128.0.0/9")
+    assert finding.facts["unconfigured"] == [*halves, TYPED[1]]
+    [alone] = by_hand(typed(), "10.128.0.0/9")
+    assert finding.facts["ranges"] == alone.facts["ranges"]
+
+
 def test_a_typed_route_may_be_wider_than_the_expected_cidr() -> None:
     """It is needed all the same."""
     [finding] = by_hand(typed(), "10.130.0.0/16")
