@@ -403,7 +403,7 @@ def _cost_in_words(cost: Cost, repair: Repair) -> str:
     where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
     if cost.lost:
         return f'packets to {where} leave without "{cost.lost}", which the default route has'
-    devs = spoken([*devs_of(repair.resolved)], last="or")
+    devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
 

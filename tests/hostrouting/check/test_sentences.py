@@ -176,6 +176,19 @@ def test_a_repair_that_takes_neighbours() -> None:
     assert "traffic to 172.16.9.0/24 moves" in cost
 
 
+def test_the_devices_of_a_repair_have_the_order_of_its_next_hops() -> None:
+    """Kills: an order that differs from run to run."""
+    devs = [f"eth{number}" for number in range(6)]
+    links = tuple(Link(dev, index=20 + at) for at, dev in enumerate(devs[1:]))
+    hops = tuple(NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True) for dev in devs)
+    default = Route(Prefix.parse("0.0.0.0/0"), hops, metric=1)
+    network = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
+    own = address("172.16.0.4/16", "ib0")
+    host = vm_with(default, network, links=(IB0, *links), addresses=(own,))
+    [cost] = [each for each in findings(host) if each.name == "repair-cost"]
+    assert "moves from ib0 to eth0, eth1, eth2, eth3 or 2 more" in cost.sentence
+
+
 def test_a_repair_that_loses_what_the_default_route_has() -> None:
     """A static route has no source and no mtu: whoever sets the default route can set them."""
     host = vm_with(Route.to(CIDR, dev="ib0"), links=(IB0,))
