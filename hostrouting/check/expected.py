@@ -10,11 +10,11 @@ for, and gives the devices that are in doubt:
 - A rule that is not judged may pass over the default route.
 
 The first two are the same for the routes of a configuration, so `routes.uplink` has them
-(`devs_of_equal_routes`, `devs_of_a_tunnel`). Doubt belongs to devices: what leaves through others
-is not in doubt.
+(`doubtful_by_equal_routes`, `doubtful_by_a_tunnel`). Doubt belongs to devices: what leaves through
+others is not in doubt.
 
-Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device that is never
-to be expected is left out there; then only the configuration can name it.
+Whose default routes count at all, `devs_that_count` says: InfiniBand's do not. A device that is
+never to be expected is left out there; then only the configuration can name it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,9 +27,9 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import (
-    devs_behind_a_tunnel,
-    devs_of_a_tunnel,
-    devs_of_equal_routes,
+    devs_hidden_by_a_tunnel,
+    doubtful_by_a_tunnel,
+    doubtful_by_equal_routes,
     has_tunnel,
     is_line,
     leads_out,
@@ -76,7 +76,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     devs = configured
     if not configured and leading.routes:
         devs = leading.devs & set(leading.routes[0].devs)
-    below = leading.devs & devs_behind_a_tunnel(devs, leading.routes, devices.links)
+    below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, devices.links)
     card = _card_below_tunnel(below, devs, devices)
     hidden_card = None
     if has_tunnel(leading.devs & devs, devices.links):
@@ -110,7 +110,7 @@ def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Dev
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
     """The default routes of a host that count."""
     routes = list(find_defaults(fib))
-    devs = counting_devs(routes, links)
+    devs = devs_that_count(routes, links)
     leading = [route for route in routes if not devs.isdisjoint(route.devs)]
     # Beside a default route, two halves are a capture: OpenVPN's `redirect-gateway def1`.
     whole = [route for route in leading if route.prefix.length == 0]
@@ -139,7 +139,7 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
 
 
-def counting_devs(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
     """The devices whose default routes count.
 
     A dummy's counts where there is no other. k3s asks for one on a node without a router, because
@@ -172,8 +172,8 @@ def _devs_that_compete(
     used = leading.routes[0]
     rivals = leading.devs & devs_of(routes_ranked_like(used, leading.routes))
     is_only = _may_be_the_only_way_out(leading, devs, devices)
-    through_tunnel = devs_of_a_tunnel(devs, below, devices.links, is_only_way_out=is_only)
-    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
+    through_tunnel = doubtful_by_a_tunnel(devs, below, devices.links, is_only_way_out=is_only)
+    return doubtful_by_equal_routes(used, devs, rivals) | through_tunnel
 
 
 def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: Devices) -> bool:

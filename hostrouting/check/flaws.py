@@ -35,7 +35,9 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
 
 
 def find_undelivered(judge: Judge) -> Iterator[Finding]:
-    """Own addresses to which packets are sent away."""
+    """Own addresses to which packets are sent away. This is no flaw beside the verdict, as those of
+    `find_flaws` are, but a doubt.
+    """
     fib = judge.fib
     usual = default_rules(fib.family)[0]
     if fib.rules[:1] == (usual,):

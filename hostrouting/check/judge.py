@@ -30,7 +30,7 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
    which the check at boot has them, too.
 2. What a device is (a card, a tunnel, InfiniBand), `devices` and `routes.uplink` say.
 3. Which devices are expected, the module `expected` says. A device that must never be expected is
-   left out there, in `counting_devs`; then only `expectedDevs` can name it.
+   left out there, in `devs_that_count`; then only `expectedDevs` can name it.
 4. A rule by which a device is never fine returns what `escapes_by_the_device` does. It stands
    before those that say fine: `neighbours_of_the_hidden_card`, `expected`,
    `allowed_by_configuration` and `device_of_a_cni`.

@@ -93,7 +93,7 @@ class Refusals(NamedTuple):
         if self.devices.has_cni(cni):
             return True
         alike = [other for other in self.fib.routes if other.protocol == route.protocol]
-        return row.is_shown_by_protocol and len(alike) > 1
+        return row.is_shown_by_protocol and len(alike) > 1  # this route is one of them
 
     def _holds_pods(self, prefix: Prefix, inside: list[Inside]) -> bool:
         """Whether the range may be the block of a CNI that has no row.

@@ -51,8 +51,8 @@ class Grade(IntEnum):
 
 
 Packets: TypeAlias = Literal["plain", "marked", "of pods"]
-"""What is known of packets whose route is judged: a rule has selected them by a mark, or by a CNI's
-device on which they arrive; or nothing.
+"""What is known of the packets whose route is judged. Of plain ones, nothing is. A rule has
+selected marked ones by their mark, and those of pods by the CNI's device on which they arrive.
 """
 
 
@@ -215,11 +215,12 @@ class Unrepairable(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A network that is reached through a device, and from which the repair takes addresses; or
-    what packets that the repair leads out by a device lose.
+    """A network from which the repair takes addresses; or, with `lost`, what packets lose that the
+    repair leads out.
     """
 
     dev: str
+    """The device by which the network was reached; or the one by which the repair leads out."""
     network: Prefix
     """The network of an address of the device, or one to which a VPN has a route."""
     lost: str = ""

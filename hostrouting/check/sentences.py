@@ -222,7 +222,7 @@ def _of_escape(
     where = extent(family.family, escape.first, escape.last)
     expected = spoken(family.expected_devs, last="or")
     remedy = None
-    if not _hides_others(escape, hiding):
+    if not _is_told_as_unsafe(escape, hiding):
         remedy = _remedy_of_escape(escape, family)
     sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
@@ -233,7 +233,7 @@ def finding_name(escape: Escape) -> Name:
     return escape.kind if escape.kind in NAMES else "refused"
 
 
-def _hides_others(escape: Escape, hiding: Sequence[Route]) -> bool:
+def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
     """Whether the finding "unsafe" says what to do about this escape.
 
     It also does where the device could be allowed: the pods that the device hides would be lost

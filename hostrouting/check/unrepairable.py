@@ -71,6 +71,7 @@ class Reasons(NamedTuple):
             if single in route.prefix and route.prefix.length >= shortest:
                 return _why_not_fine(after)
         [block] = (block for block in self.blocks if single in block)
+        # The widest that takes the address, and lies in what is expected.
         widest = Prefix.around(fib.family, after.first, max(shortest, block.length))
         if not is_reserved(widest):
             for prefix, why in self.unmade.items():

@@ -7,11 +7,11 @@ device, in any table. Rules do not matter: static-routes.sh does not read them, 
 must not decide.
 
 A default route is in doubt if nobody can know whether it is the network's. There are two kinds of
-doubt: an equal default route leads through another device (`devs_of_equal_routes`), or the default
-route leads through a tunnel (`devs_of_a_tunnel`). A route without a device is not planned by a
-default route in doubt, unless exactly one of the expected devices can have the default route: then
-that device's is used. So no route follows a VPN, or changes sides while two devices have equal
-default routes.
+doubt: an equal default route leads through another device (`doubtful_by_equal_routes`), or the
+default route leads through a tunnel (`doubtful_by_a_tunnel`). A route without a device is not
+planned by a default route in doubt, unless exactly one of the expected devices can have the default
+route: then that device's is used. So no route follows a VPN, or changes sides while two devices
+have equal default routes.
 
 A route that cannot be completed waits. A route of ours that is there stays meanwhile, and is right
 if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
@@ -189,7 +189,7 @@ def routes_ranked_like(used: Route, defaults: Iterable[Route]) -> list[Route]:
     return [route for route in defaults if _rank(route) == _rank(used)]
 
 
-def devs_of_equal_routes(
+def doubtful_by_equal_routes(
     used: Route, devs: frozenset[str], rivals: frozenset[str]
 ) -> frozenset[str]:
     """The devices in doubt because equal default routes lead through different ones.
@@ -203,7 +203,7 @@ def devs_of_equal_routes(
     return frozenset()
 
 
-def devs_behind_a_tunnel(
+def devs_hidden_by_a_tunnel(
     devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
 ) -> frozenset[str]:
     """If one of the devices is a tunnel: those of the first default route that leads through none.
@@ -217,7 +217,7 @@ def devs_behind_a_tunnel(
     return frozenset()
 
 
-def devs_of_a_tunnel(
+def doubtful_by_a_tunnel(
     devs: frozenset[str],
     hidden: frozenset[str],
     links: Mapping[str, Link],
@@ -407,10 +407,12 @@ class Uplink:
         used = self._of_main[0]
         used_devs = frozenset(used.devs)
         rivals = devs_of(routes_ranked_like(used, self._of_main))
-        equal_devs = devs_of_equal_routes(used, used_devs, rivals)
-        hidden_devs = devs_behind_a_tunnel(used_devs, self._of_main, self._links)
+        equal_devs = doubtful_by_equal_routes(used, used_devs, rivals)
+        hidden_devs = devs_hidden_by_a_tunnel(used_devs, self._of_main, self._links)
         is_only = self._can_be_only_uplink(used_devs)
-        tunnel_devs = devs_of_a_tunnel(used_devs, hidden_devs, self._links, is_only_way_out=is_only)
+        tunnel_devs = doubtful_by_a_tunnel(
+            used_devs, hidden_devs, self._links, is_only_way_out=is_only
+        )
         if tunnel_devs:
             return self._choice("tunnel", used, equal_devs | tunnel_devs)
         if equal_devs:
@@ -441,7 +443,7 @@ class Uplink:
         """Whether the device is a tunnel, and not the only way out."""
         if link is None or not is_tunnel(link):
             return False
-        if devs_behind_a_tunnel([link.name], self._of_main, self._links):
+        if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
             return True
         return not self._can_be_only_uplink([link.name])
 
