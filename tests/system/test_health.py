@@ -153,7 +153,7 @@ def test_the_drop_ins_that_systemd_reads(system: System) -> None:
         assert [*drop_ins_of(files, unit)] == read
     host = Host(files=files, manager=manager)
     gated = ["a-b.service", "a-b@.service"]
-    findings = find_ineffective_gates(host, gated)
+    findings = [*find_ineffective_gates(host, gated)]
     assert {path for path in texts if any(path in str(finding) for finding in findings)} == {
         "/etc/systemd/system/service.d/80-kind.conf",
         "/etc/systemd/system/a-b@1.service.d/60-own.conf",
