@@ -62,10 +62,9 @@ class Reasons(NamedTuple):
 
         It does not if a rule for another table decides before table main: `_why_no_length` says so.
         """
-        hidden = self.hidden.by_first.get(part.first)
-        if hidden is None or shortest_by_rules(self.fib, part.first) is None:
+        if shortest_by_rules(self.fib, part.first) is None:
             return None
-        return Why("below-a-cni", cause=hidden.cause, hiding=hidden.hiding)
+        return self.hidden.reasons.get(part.first)
 
     def _why_no_route(self, before: Part, after: Part) -> Why:
         """Why no route makes the part fine."""
@@ -79,15 +78,15 @@ class Reasons(NamedTuple):
                 return _why_not_fine(after)
         [block] = (block for block in self.blocks if single in block)
         widest = Prefix.around(fib.family, after.first, max(shortest, block.length))
-        if is_reserved(widest):
-            return Why("host-route", cause="the range is reserved")
-        for prefix, why in self.unmade.items():
-            if single in prefix:
-                return why
-        holders = holders_of_keys(fib)
-        if single in holders:
-            return _host_route(holders[single])
-        return _why_not_fine(after)
+        if not is_reserved(widest):
+            for prefix, why in self.unmade.items():
+                if single in prefix:
+                    return why
+            holders = holders_of_keys(fib)
+            if single in holders:
+                return _host_route(holders[single])
+        # Any other address could have a route of its own.
+        return Why("host-route", cause="the range is reserved")
 
 
 def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterator[Unrepairable]:

@@ -98,7 +98,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a route less": (
         lambda settings: settings["staticRoutes"]["routes"].pop(),
-        f"takes away the route to {REPAIR[1]}",
+        f"{REPAIR[1]} would lose the route that is installed",
     ),
     "another CIDR": (
         lambda settings: settings["routeOverlap"].update(expectedCidrs=["10.96.0.0/12"]),
@@ -429,12 +429,12 @@ def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     text = host.files.texts[LAYOUT.config_path].encode()
     plan = ("plan", "--config", "-")
     first = say(*plan, host=host, stdin=text).lines[0]
-    reason = f"apply would delete the routes to {REPAIR[0]} and {REPAIR[1]}, which are not in the"
-    assert first.startswith(f"WOULD FAIL: apply would change nothing, because {reason} config")
+    reason = "apply would delete routes that are not in the configuration"
+    assert first.startswith(f"WOULD FAIL: apply would change nothing, because {reason}")
     allowed = say(*plan, "--allow-removal", host=host, stdin=text)
     changes = "so apply would make the changes below, and then fail"
     assert allowed.lines[0] == (f"WOULD FAIL: addresses escape, and the mode is STRICT, {changes}")
-    assert "apply would delete the routes to" in allowed.out
+    assert "apply would delete routes that" in allowed.out
     assert "Nothing was changed." not in apply_installed(host, "--allow-removal").out
 
 
@@ -985,7 +985,7 @@ def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
     assert say("check", "--fail-on", "warning", host=host).code == int(is_told)
     for command in ("status", "check"):
         said = say(command, host=host)
-        assert ("ROUTE-NOT-CONFIGURED: the routes to" in said.out) == is_told
+        assert ("ROUTE-NOT-CONFIGURED: routes were added by hand" in said.out) == is_told
         assert ("as root: hostrouting repair | hostrouting apply --config -" in said.out) == is_told
 
 
@@ -1025,8 +1025,8 @@ def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None
     said = say("check", other, host=host)
     [line] = [line for line in said.lines if "ROUTE-NOT-CONFIGURED" in line]
     sentence = (
-        f"the route to {other} was added by hand, and hostrouting does not set it at boot; "
-        f"without it {other} would escape"
+        f"routes were added by hand that hostrouting does not set at boot ({other}); "
+        f"without them, {other} would escape"
     )
     assert sentence in line
     assert type_pipeline(host, line.partition("as root: ")[2]).code == 0
@@ -1044,7 +1044,7 @@ def test_a_route_by_hand_beside_a_broken_file() -> None:
     host.files.texts[LAYOUT.config_path] = "{"
     said = say("check", CIDR, host=host)
     assert said.lines[0].startswith("OK")
-    assert "was added by hand" not in said.out
+    assert "were added by hand" not in said.out
 
 
 def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
