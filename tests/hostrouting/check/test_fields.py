@@ -86,6 +86,7 @@ _LINKS = {
 }
 _REFUSALS = {
     "Invalid argument": "blackhole",
+    "Network is unreachable": "unreachable",  # by a rule
     "No route to host": "unreachable",
     "Permission denied": "prohibit",
 }
