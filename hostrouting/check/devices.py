@@ -115,6 +115,11 @@ class Devices:
 
     # What a device leads to.
 
+    def is_loopback(self, dev: str) -> bool:
+        """Whether the device is lo, on whose addresses Linux falls back first."""
+        link = self.links.get(dev)
+        return link is not None and link.loopback
+
     def is_dummy(self, dev: str) -> bool:
         """Whether the device is a dummy, which sends nothing out of the host."""
         link = self.links.get(dev)
