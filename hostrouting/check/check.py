@@ -236,9 +236,10 @@ def _check_once(
     # A repair of the configuration asks what holds the keys of its routes.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
-    snapshot = backend.snapshot(
-        family=families.pop() if len(families) == 1 else None, reached=True, near=near
-    )
+    only_family = None
+    if len(families) == 1:
+        [only_family] = families
+    snapshot = backend.snapshot(family=only_family, reached=True, near=near)
     snapshot = snapshot._replace(name_servers=name_servers)
     judges = _judges(snapshot, config.route_overlap)
     return CheckReport(tuple(_compared(judge, check_family(judge), backend) for judge in judges))

@@ -72,7 +72,7 @@ class Opinion(NamedTuple):
     name: str = ""
     """What makes it fine; or the name of the finding about a doubt; or how packets escape."""
     reason: str = ""
-    """The thing that it is about: a device, a route, a rule."""
+    """What it is about, as a sentence has it: a device, a route, a rule, or why it is in doubt."""
     selection: str = ""
     """The selectors of the rule, if other packets are in doubt."""
     devs: tuple[str, ...] = ()
@@ -128,7 +128,9 @@ class Part(NamedTuple):
     @property
     def allowance(self) -> str:
         """What makes a device fine that need not be expected; else empty."""
-        return self.opinion.reason if self.opinion.name in {"allowed", "own-subnet"} else ""
+        if self.opinion.name in {"allowed", "own-subnet"}:
+            return self.opinion.reason
+        return ""
 
 
 class Escape(NamedTuple):

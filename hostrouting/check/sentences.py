@@ -211,8 +211,10 @@ def _candidates(family: FamilyReport) -> list[str]:
     for address in family.snapshot.addresses:
         is_of_family = address.ip.version == family.family and address.ip not in LINK_LOCAL
         if is_of_family and address.dev in links:
-            state = "" if links[address.dev].up else ", down"
-            candidates.append(f"{address.dev} ({address.ip}/{address.length}{state})")
+            text = f"{address.ip}/{address.length}"
+            if not links[address.dev].up:
+                text += ", down"
+            candidates.append(f"{address.dev} ({text})")
     return candidates
 
 
@@ -230,7 +232,9 @@ def _of_escape(
 
 def finding_name(escape: Escape) -> Name:
     """The name of the finding about it; its kind says more, if packets are refused."""
-    return escape.kind if escape.kind in NAMES else "refused"
+    if escape.kind in NAMES:
+        return escape.kind
+    return "refused"
 
 
 def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:

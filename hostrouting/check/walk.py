@@ -67,7 +67,9 @@ def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) ->
             if applied.rule.suppress_ifgroup is not None:
                 break
             suppressed = applied.rule.suppress_prefixlength
-            lengths.append(0 if suppressed is None else suppressed + 1)
+            if suppressed is None:
+                suppressed = -1
+            lengths.append(suppressed + 1)
         elif applied.decision_for(address) is not None:
             break
     return min((length for length in lengths if length <= fib.width), default=None)
@@ -166,7 +168,10 @@ def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts)
         if part.is_own or _leaves_like(part, default):
             continue
         is_hidden = part.first in hidden.reasons
-        shortest = shortest_length(hidden.fib_without if is_hidden else fib, part.first)
+        tables = fib
+        if is_hidden:
+            tables = hidden.fib_without
+        shortest = shortest_length(tables, part.first)
         if shortest is not None:  # a part that no route takes needs no care
             is_wanted = part.plain_grade is Grade.ESCAPE and not is_hidden
             yield Span(part.first, part.last, shortest, is_wanted)
