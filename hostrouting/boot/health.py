@@ -62,10 +62,12 @@ def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[F
         stopped = ""
         if file.path in vital:
             stopped = held
-        yield from _own_file(files, file, stopped, is_current=writer == WRITER)
+        fault = _fault_of_file(files, file, stopped, is_current=writer == WRITER)
+        if fault is not None:
+            yield fault
 
 
-def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Iterator[Finding]:
+def _fault_of_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Finding | None:
     """What is wrong with one file of ours; `stopped` names the units that do not start without it.
 
     If another release wrote the file, its text is not compared.
@@ -73,13 +75,12 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
     path = file.path
     entry = files.look(path)
     if entry is None:
-        if not path.endswith(f"/{DROP_IN}"):  # `unit_gates` says what a unit does without its own
-            yield _unusable(path, "is missing", stopped, AGAIN)
-        return
+        if path.endswith(f"/{DROP_IN}"):  # `unit_gates` says what a unit does without its own
+            return None
+        return _unusable(path, "is missing", stopped, AGAIN)
     if entry.kind not in {"file", "link"}:
         why = f"is a {entry.kind}, where a file of hostrouting has to be"
-        yield _unusable(path, why, stopped, Remedy("move it away"))
-        return
+        return _unusable(path, why, stopped, Remedy("move it away"))
     is_wrong_link = entry.kind == "link" and not file.target
     remedy = AGAIN
     if is_wrong_link:
@@ -87,16 +88,15 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
     if stopped and path != HostLayout.gate_path:  # the drop-in runs gate.sh whoever may write to it
         refusal = why_not_run(files, path)
         if refusal is not None:
-            yield refusal._replace(name="gate-shut", remedy=remedy)
-            return
+            return refusal._replace(name="gate-shut", remedy=remedy)
     if is_wrong_link:
-        yield Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
-        return
+        return Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
     if entry.kind == "file" and files.read(path) == "":
-        yield _unusable(path, "is empty", stopped, AGAIN)
-    elif is_current and file.differs(files):
+        return _unusable(path, "is empty", stopped, AGAIN)
+    if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
-        yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+        return Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+    return None
 
 
 def _unusable(path: str, why: str, stopped: str, remedy: Remedy) -> Finding:
