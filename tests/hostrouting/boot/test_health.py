@@ -479,15 +479,6 @@ class TestSystemd:
                 "50-x.conf",
                 "has SuccessExitStatus=255, so it starts even if ",
             ),
-            *(
-                (
-                    MACHINES,
-                    f"SuccessExitStatus=SIGTERM {name}\n",
-                    "50-x.conf",
-                    "has SuccessExitStatus=SIGKILL, so it starts if ",
-                )
-                for name in ("KILL", "SIGKILL")
-            ),
         ],
     )
     def test_an_opening(
