@@ -78,6 +78,25 @@ class CleanupEntry:
         return {"kind": self.kind, "spec": self.spec, "fate": self.fate, "reason": self.reason}
 
 
+_UNREADABLE_STATE = Finding(
+    "azure-vnet",
+    "error",
+    f"azure-vnet's state file {STATE_FILE} is truncated, or has a shape that is unknown",
+    STATE_FILE,
+    Remedy("wait until azure-vnet has written it; if azure-vnet is gone, remove the file"),
+)
+_NO_EBTABLES = Finding(
+    "requirement",
+    "error",
+    "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed",
+    "ebtables",
+    Remedy("install it, or load its modules"),
+)
+_DRY_RUN = Finding(
+    "azure-vnet", "note", "dryRun is true: nothing is deleted", "azureVnetCleanup.dryRun"
+)
+
+
 def judge(
     facts: CleanupFacts, config: AzureVnetCleanupConfig
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
@@ -89,16 +108,15 @@ def judge(
     if facts.state is not None:
         pods = read_state(facts.state)
     if pods is None:
-        findings.append(_unreadable_state())
+        findings.append(_UNREADABLE_STATE)
         pods = ()
     node = _node(facts, config, pods)
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
-        findings.append(_no_ebtables())
+        findings.append(_NO_EBTABLES)
     findings += _too_many(entries)
     if config.dry_run:
-        target = "azureVnetCleanup.dryRun"
-        findings.append(Finding("azure-vnet", "note", "dryRun is true: nothing is deleted", target))
+        findings.append(_DRY_RUN)
     return entries, tuple(findings)
 
 
@@ -344,20 +362,6 @@ def _active(conflists: Mapping[str, str]) -> Iterator[Finding]:
         sentence = f"{path} says that azure-vnet manages this node's pods"
         remedy = Remedy("remove the file if another CNI manages the pods")
         yield Finding("azure-vnet", "error", sentence, path, remedy)
-
-
-def _unreadable_state() -> Finding:
-    sentence = f"azure-vnet's state file {STATE_FILE} is truncated, or has a shape that is unknown"
-    remedy = Remedy("wait until azure-vnet has written it; if azure-vnet is gone, remove the file")
-    return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
-
-
-def _no_ebtables() -> Finding:
-    sentence = (
-        "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
-    )
-    remedy = Remedy("install it, or load its modules")
-    return Finding("requirement", "error", sentence, "ebtables", remedy)
 
 
 def _too_many(entries: Iterable[CleanupEntry]) -> Iterator[Finding]:

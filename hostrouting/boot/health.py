@@ -13,9 +13,8 @@ from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
@@ -31,15 +30,17 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """
     units = gated_units(config)
     gates = judge_gates(host, units)
-    held = spoken(gates.held)
-    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, held)]
+    shuts: Name = "file"
+    if gates.held:
+        shuts = "gate-shut"
+    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, shuts)]
     if units:
-        findings += [_foreign_step(host.files, path, held) for path in foreign_steps(host.files)]
+        findings += [_foreign_step(host.files, path, shuts) for path in foreign_steps(host.files)]
     return worst_first((*findings, *gates.findings))
 
 
-# Each `held` below names the units that start only if the gate lets them, for a sentence; it is
-# empty if there are none.
+# Each `shuts` below is the name of a finding because of which the gate refuses each start: `file`
+# if no unit is held by the gate.
 
 
 def _unsafe_folders(files: Files) -> Iterator[Finding]:
@@ -48,7 +49,7 @@ def _unsafe_folders(files: Files) -> Iterator[Finding]:
         yield finding._replace(name="gate-shut")
 
 
-def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[Finding]:
+def _own_files(files: Files, config: HostRoutingConfig, shuts: Name) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
     if writer != WRITER:
@@ -59,52 +60,45 @@ def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[F
     vital = {HostLayout.gate_path}
     vital.update(step.file.path for step in steps_of(config) if step.is_required)
     for file in files_of(config):
-        stopped = ""
+        name: Name = "file"
         if file.path in vital:
-            stopped = held
-        yield from _own_file(files, file, stopped, is_current=writer == WRITER)
+            name = shuts
+        fault = _fault_of_file(files, file, name, is_current=writer == WRITER)
+        if fault is not None:
+            yield fault
 
 
-def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Iterator[Finding]:
-    """What is wrong with one file of ours; `stopped` names the units that do not start without it.
+def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) -> Finding | None:
+    """What is wrong with one file of ours; the finding has this name if the file cannot be used.
 
     If another release wrote the file, its text is not compared.
     """
     path = file.path
     entry = files.look(path)
     if entry is None:
-        if not path.endswith(f"/{DROP_IN}"):  # `unit_gates` says what a unit does without its own
-            yield _unusable(path, "is missing", stopped, AGAIN)
-        return
+        if path.endswith(f"/{DROP_IN}"):  # `unit_gates` says what a unit does without its own
+            return None
+        return Finding(name, "error", f"{path} is missing", path, AGAIN)
     if entry.kind not in {"file", "link"}:
-        why = f"is a {entry.kind}, where a file of hostrouting has to be"
-        yield _unusable(path, why, stopped, Remedy("move it away"))
-        return
+        sentence = f"{path} is a {entry.kind}, where a file of hostrouting has to be"
+        return Finding(name, "error", sentence, path, Remedy("move it away"))
     is_wrong_link = entry.kind == "link" and not file.target
     remedy = AGAIN
     if is_wrong_link:
         remedy = _WITHOUT_LINK
-    if stopped and path != HostLayout.gate_path:  # the drop-in runs gate.sh whoever may write to it
+    # The drop-in runs gate.sh, whoever may write to it.
+    if name == "gate-shut" and path != HostLayout.gate_path:
         refusal = why_not_run(files, path)
         if refusal is not None:
-            yield refusal._replace(name="gate-shut", remedy=remedy)
-            return
+            return refusal._replace(name=name, remedy=remedy)
     if is_wrong_link:
-        yield Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
-        return
+        return Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
     if entry.kind == "file" and files.read(path) == "":
-        yield _unusable(path, "is empty", stopped, AGAIN)
-    elif is_current and file.differs(files):
+        return Finding(name, "error", f"{path} is empty", path, AGAIN)
+    if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
-        yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
-
-
-def _unusable(path: str, why: str, stopped: str, remedy: Remedy) -> Finding:
-    """That a file of ours cannot be used, and which units do not start without it."""
-    if stopped:
-        sentence = f"{path} {why}, so {stopped} cannot start"
-        return Finding("gate-shut", "error", sentence, path, remedy)
-    return Finding("file", "error", f"{path} {why}", path, remedy)
+        return Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+    return None
 
 
 def _how_it_differs(files: Files, file: File) -> str:
@@ -116,17 +110,15 @@ def _how_it_differs(files: Files, file: File) -> str:
     return f"is not what {HostLayout.config_path} asks for"
 
 
-def _foreign_step(files: Files, path: str, held: str) -> Finding:
+def _foreign_step(files: Files, path: str, shuts: Name) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
     refusal = why_not_run(files, path)
-    if refusal is None:
-        sentence = (
-            f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
-        )
-        return Finding("file", "note", sentence, path)
-    if held:
-        return refusal._replace(name="gate-shut")
-    return refusal
+    if refusal is not None:
+        return refusal._replace(name=shuts)
+    sentence = (
+        f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
+    )
+    return Finding("file", "note", sentence, path)
 
 
 # What gate.sh refuses to run; a plan looks at this, too.

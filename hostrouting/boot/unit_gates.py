@@ -216,7 +216,7 @@ def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_
             yield cause._replace(is_pending=is_pending)
         if not is_loaded and fault is None and not others:
             yield _why_not_loaded(unit, properties)
-    yield from _settings_against_the_gate(unit, properties)
+    yield from _setting_against_the_gate(unit, properties)
 
 
 def _fault_of_our_drop_in(files: Files, unit: str) -> _Cause | None:
@@ -266,16 +266,11 @@ def _why_not_loaded(unit: str, properties: Mapping[str, str]) -> _Cause:
     return _Cause("drop-in", predicate, _where(unit, properties))
 
 
-def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+def _setting_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """That a refusal of the gate counts as a success."""
-    where = _where(unit, properties)
-    statuses = properties["SuccessExitStatus"].split()
-    if "255" in statuses:
+    if "255" in properties["SuccessExitStatus"].split():
         predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
-        yield _Cause("success", predicate, where)
-    if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
-        predicate = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
-        yield _Cause("success", predicate, where)
+        yield _Cause("success", predicate, _where(unit, properties))
 
 
 def _where(unit: str, properties: Mapping[str, str]) -> Remedy:

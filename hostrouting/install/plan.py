@@ -105,13 +105,13 @@ class Plan:
         """The routes that go. Only a route that has to be added waits for something."""
         return [step.route for step in self.routes.changes if step.action == "delete"]
 
-    def with_part(self, part: Plan) -> Plan:
+    def with_work(self, work: Plan) -> Plan:
         """The same with what one more task would do to the kernel. Only one task has routes."""
         routes = self.routes
-        if part.routes != RoutePlan():
-            routes = part.routes
-        operations = (*self.operations, *part.operations)
-        findings = (*self.findings, *part.findings)
+        if work.routes != RoutePlan():
+            routes = work.routes
+        operations = (*self.operations, *work.operations)
+        findings = (*self.findings, *work.findings)
         return attrs.evolve(self, routes=routes, operations=operations, findings=findings)
 
     def with_findings(self, findings: Iterable[Finding]) -> Plan:

@@ -84,7 +84,7 @@ def _find_changes(
     findings = (*find_requirements(host, config, files), *find_ungated(config, host))
     plan = Plan(files, systemd, findings=findings)
     for part in parts:
-        plan = plan.with_part(part.planned(wanted, read_snapshot))
+        plan = plan.with_work(part.planned(wanted, read_snapshot))
     if not plan.routes.changes:
         return plan
     prefixes = [step.route.prefix for step in plan.routes.changes]

@@ -91,10 +91,17 @@ class _Writer:
         """Write and remove files, and have systemd read its own."""
         writes, removes = self._plan.files
         reload = self._plan.for_systemd("reload")
-        of_systemd = [path for path in removes if _is_of_systemd(path)]
-        optional = {*optional_step_paths(self._host.files)}
-        optional_steps = [path for path in removes if path in optional]
-        rest = [path for path in removes if path not in {*of_systemd, *optional_steps}]
+        optional = optional_step_paths(self._host.files)
+        of_systemd: list[str] = []
+        optional_steps: list[str] = []
+        rest: list[str] = []
+        for path in removes:
+            if _is_of_systemd(path):
+                of_systemd.append(path)
+            elif path in optional:
+                optional_steps.append(path)
+            else:
+                rest.append(path)
         self._remove(of_systemd)  # 3
         if of_systemd or reload:
             self._reload()  # 4

@@ -137,9 +137,7 @@ def test_signals() -> None:
 
 
 def test_a_gate_that_is_killed() -> None:
-    """The unit starts only if it counts SIGKILL as a success, which nothing can prevent and
-    `status` names.
-    """
+    """The unit starts only if it counts SIGKILL as a success, which nothing can prevent."""
     with system_with("statuses", steps={"10-a": SLOW}) as system:
         for statuses, end in (
             ("1 SIGTERM", "Failed to start statuses.service"),

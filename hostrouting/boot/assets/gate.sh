@@ -28,7 +28,7 @@ required=() wanted=()
 # Exit status: 0 or 255. With 1 to 254, systemd would skip the start and report a success. The
 # command in the drop-in has a trap that ends with 255, and only `end` takes it away. So if this
 # file is missing, cut short or wrong, no unit starts. Two settings of a unit let it start in spite
-# of a refusal, and `hostrouting status` names both (GATE-OPEN): SuccessExitStatus=255, and, if
+# of a refusal: SuccessExitStatus=255, which `hostrouting status` names (GATE-OPEN), and, if
 # something kills the gate, SuccessExitStatus=SIGKILL.
 unit=$1
 only_step=${2-}
