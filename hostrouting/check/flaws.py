@@ -64,7 +64,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
     usual = default_rules(fib.family)[1]
     if not any(route.table == TABLE_MAIN for route in fib.snapshot.routes):
         return
-    for rule in fib.rules:
+    for rule in fib.snapshot.rules:
         if rule._replace(priority=usual.priority) == usual:
             return
     yield Finding(
