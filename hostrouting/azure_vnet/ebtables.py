@@ -12,10 +12,9 @@ script that may run the program of the other backend.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import count
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
@@ -48,15 +47,12 @@ class Ebtables(Protocol):
         """Delete the rules with these texts, all or none; a text given twice deletes the first two
         of the equal rules.
 
-        If some do not exist, the error names them (no-such-rule). If ebtables might delete
-        different rules instead, the error names the texts that are unclear (ambiguous-rule). In
-        both cases nothing was changed.
+        If some do not exist, the error names them (no-such-rule), and nothing was changed.
         """
 
 
 _BACKENDS = ("ebtables-nft", "ebtables-legacy")
 _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
-_MACS = re.compile(r" (?:! )?-[sd] (?:! )?\S+")
 
 
 class EbtablesProgram:
@@ -80,12 +76,13 @@ class EbtablesProgram:
                     raise
                 unusable.append(error)
         if not listed:
-            not_loaded = [error for error in unusable if error.kind == "not-loaded"]
-            raise (not_loaded or unusable)[0]
+            raise min(unusable, key=lambda error: error.kind == "missing")  # the last to be said
         filled = [rules for rules in listed if rules]
+        if not filled:
+            return ()
         if len(filled) > 1:
             raise _two_backends(filled)
-        return filled[0] if filled else ()
+        return filled[0]
 
     def delete(self, texts: Sequence[str]) -> None:
         if not texts:
@@ -102,7 +99,8 @@ class EbtablesProgram:
             raise tool_error(ended, restore, purpose=purpose, what="ebtables")
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
-        save, purpose = f"{program}-save", "list its rules"
+        save = f"{program}-save"
+        purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)
         tables = [line.strip() for line in saved.out.splitlines()]
         if "*nat" in tables:
@@ -125,49 +123,31 @@ def _two_backends(listed: Sequence[Sequence[BridgeRule]]) -> HostError:
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line of a chain is one."""
     rules: list[BridgeRule] = []
-    chain, numbers = "", count(1)
+    chain = ""
+    number = 0
     for line in text.splitlines():
-        if heading := _CHAIN.match(line):
-            chain, numbers = heading[1], count(1)
+        heading = _CHAIN.match(line)
+        if heading is not None:
+            chain = heading[1]
+            number = 0
         elif chain and line.strip():
-            rules.append(BridgeRule(program, next(numbers), f"{chain} {line.strip()}"))
+            number += 1
+            rules.append(BridgeRule(program, number, f"{chain} {line.strip()}"))
     return tuple(rules)
 
 
 def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
-    """Raise the error of `delete` unless exactly the rules with these texts would be deleted.
+    """Raise the error of `delete` unless all rules with these texts exist.
 
-    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and
-    treats a missing address as zeros. "Unicast" is zeros with a mask: a rule for any source and one
-    for "-s Unicast" look the same to it. So a rule that differs from another one only in its MAC
-    addresses is not deleted.
+    Not judged: whether ebtables deletes another rule that differs from one of them only in its MAC
+    addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing address
+    as zeros.
     """
     missing = tuple((Counter(texts) - _counts(rules)).elements())
     if missing:
         sentence = f"table nat no longer has the rule {missing[0]!r}, so nothing was deleted"
         text = f"{sentence}; run this again"
         raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)
-    alike: dict[str, set[str]] = defaultdict(set)
-    for rule in rules:
-        alike[_without_macs(rule.text)].add(rule.text)
-    unclear = [text for text in texts if len(alike[_without_macs(text)]) > 1]
-    if unclear:
-        twin = min(alike[_without_macs(unclear[0])] - {unclear[0]})
-        sentence = (
-            f"ebtables may not distinguish the rule {unclear[0]!r} from {twin!r}, so nothing was "
-            "deleted"
-        )
-        remedy = (
-            "delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN "
-            "NUMBER`"
-        )
-        raise HostError(
-            f"{sentence}; {remedy}", what="ebtables", kind="ambiguous-rule", lines=unclear
-        )
-
-
-def _without_macs(text: str) -> str:
-    return _MACS.sub("", text)
 
 
 def _counts(rules: Sequence[BridgeRule]) -> Counter[str]:

@@ -42,6 +42,7 @@ MOST = 1000
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
+_KEEP: Fate = "keep"
 
 
 @attrs.frozen
@@ -83,9 +84,10 @@ def judge(
     """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
     deleted.
     """
-    findings: list[Finding] = []
-    findings += _active(facts.conflists)
-    pods = read_state("{}" if facts.state is None else facts.state)
+    findings = [*_active(facts.conflists)]
+    pods: tuple[Endpoint, ...] | None = ()
+    if facts.state is not None:
+        pods = read_state(facts.state)
     if pods is None:
         findings.append(_unreadable_state())
         pods = ()
@@ -93,7 +95,6 @@ def judge(
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
         findings.append(_no_ebtables())
-    findings += _pods_that_are_gone(node, pods)
     findings += _too_many(entries)
     if config.dry_run:
         target = "azureVnetCleanup.dryRun"
@@ -120,8 +121,6 @@ class _Node:
     config: AzureVnetCleanupConfig
     links: Mapping[str, Link]
     """By name."""
-    has_bridge: bool
-    """Whether the host has any bridge; a rule of ebtables without a device matches in each."""
     bridges: tuple[str, ...]
     """The bridges of azure-vnet."""
     uplinks: frozenset[str]
@@ -147,38 +146,33 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     links = {link.name: link for link in facts.snapshot.links}
     every_bridge = {link.name for link in links.values() if link.kind == "bridge"}
     bridges = tuple(name for name in every_bridge if _BRIDGE.fullmatch(name))
-    ports = [link for link in links.values() if link.master in every_bridge]
-    uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}.union(config.uplinks)
-    own_ports = [port for port in ports if port.master in bridges]
-    rules = _pod_rules(facts.rules or ())
-    neighbours = _own_neighbours(facts.view, bridges)
+    uplinks = {*config.uplinks}
+    pod_ports: list[Link] = []
+    for port in links.values():
+        if port.master in every_bridge and port.kind in _UPLINK_KINDS:
+            uplinks.add(port.name)
+        if port.master in bridges and port.name not in config.uplinks:
+            pod_ports.append(port)
+    rules: list[tuple[BridgeRule, PodRule]] = []
+    for rule in facts.rules or ():
+        pod = pod_rule(rule.text)
+        if pod is not None:
+            rules.append((rule, pod))
+    known = [neighbour for neighbour in facts.view.neighbours if neighbour.mac not in NO_MAC]
+    neighbours = tuple(neighbour for neighbour in known if neighbour.dev in bridges)
     return _Node(
         config=config,
         links=links,
-        has_bridge=bool(every_bridge),
         bridges=bridges,
         uplinks=frozenset(uplinks),
-        pod_ports=tuple(port for port in own_ports if port.name not in config.uplinks),
+        pod_ports=tuple(pod_ports),
         peers=facts.view.peers,
         alive=_live_macs(facts.view, uplinks),
         local=_local_addresses(facts.snapshot),
         listed=_pods_with_a_device(pods, links),
-        rules=rules,
+        rules=tuple(rules),
         neighbours=neighbours,
         macs=_macs_by_address(rules, neighbours),
-    )
-
-
-def _pod_rules(rules: Iterable[BridgeRule]) -> tuple[tuple[BridgeRule, PodRule], ...]:
-    pairs = [(rule, pod_rule(rule.text)) for rule in rules]
-    return tuple((rule, pod) for rule, pod in pairs if pod is not None)
-
-
-def _own_neighbours(view: LinkLayerView, bridges: Sequence[str]) -> tuple[Neighbour, ...]:
-    return tuple(
-        neighbour
-        for neighbour in view.neighbours
-        if neighbour.dev in bridges and neighbour.mac not in NO_MAC
     )
 
 
@@ -199,8 +193,9 @@ def _live_macs(view: LinkLayerView, uplinks: set[str]) -> dict[str, str]:
 
 def _local_addresses(snapshot: Snapshot) -> dict[IP, str]:
     local: dict[IP, str] = {}
-    default_routes = (route for route in snapshot.routes if not route.prefix.length)
-    for route in default_routes:
+    for route in snapshot.routes:
+        if route.prefix.length:
+            continue
         for hop in route.next_hops:
             if hop.gateway is not None:
                 local[hop.gateway] = "a default gateway"
@@ -213,7 +208,8 @@ def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> 
     listed: dict[IP, Endpoint] = {}
     for pod in pods:
         if pod.device in links:
-            listed.update(dict.fromkeys(pod.ips, pod))
+            for ip in pod.ips:
+                listed[ip] = pod
     return listed
 
 
@@ -239,11 +235,12 @@ of its own.
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
     for rule, pod in node.rules:
-        if not node.has_bridge or (pod.uplink is not None and pod.uplink not in node.uplinks):
+        macs: Sequence[str] = [pod.mac]
+        if pod.mac == VIRTUAL_MAC:
+            macs = node.macs.get(pod.ip, ())
+        fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
+        if pod.uplink is not None and pod.uplink not in node.uplinks:
             fate, reason = _KEEP, "it matches no bridged uplink"
-        else:
-            macs = node.macs.get(pod.ip, ()) if pod.mac == VIRTUAL_MAC else [pod.mac]
-            fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
         yield CleanupEntry("rule", rule.text, fate, reason, rule)
 
 
@@ -261,11 +258,12 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         plain = _as_pod_route(route)
         if plain is None:
             continue
-        ip, (dev,) = route.prefix.ip, plain.devs
+        ip = route.prefix.ip
+        [dev] = plain.devs
         if dev in node.bridges:
             fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
         elif dev.startswith("azv") and dev in node.links:
-            macs = [node.peers[dev]] if dev in node.peers else []
+            macs = [mac for port, mac in node.peers.items() if port == dev]
             fate, reason = _fate(node, ip, macs, [node.links[dev]])
         else:
             continue  # perhaps of a new pod, whose device appeared after the devices were read
@@ -286,10 +284,9 @@ def _as_pod_route(route: Route) -> Route | None:
         protocol=route.protocol,
     )
     without_state = route._replace(next_hops=tuple(map(bare_hop, route.next_hops)))
-    return pod_route if without_state == pod_route else None
-
-
-_KEEP: Fate = "keep"
+    if without_state != pod_route:
+        return None
+    return pod_route
 
 
 def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tuple[Fate, str]:
@@ -308,16 +305,14 @@ def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tu
     if pod is not None:
         device = f"its device {pod.device} exists"
         return _KEEP, f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    opaque = [port.name for port in ports if _may_hide_macs(node, port)]
-    if opaque:
-        where = f"the MAC addresses behind {spoken(opaque)} cannot be read"
-        return _KEEP, f"its pod may be alive: {where}"
+    perhaps = [port.name for port in ports if _may_hide_macs(node, port)]
+    if not macs:
+        perhaps += [port.name for port in ports if port.name in node.peers]
+    if perhaps:
+        where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
+        return _KEEP, f"its pod may be alive {where}"
     if macs:
         return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
-    pods = [port.name for port in ports if port.name in node.peers]
-    if pods:
-        where = f"its MAC address is unknown, and pods are behind {spoken(pods)}"
-        return _KEEP, f"its pod may be alive: {where}"
     return "delete", f"{managed}, and no pod is known to use it"
 
 
@@ -342,14 +337,13 @@ def _may_hide_macs(node: _Node, port: Link) -> bool:
 # The findings.
 
 
-def _active(conflists: Mapping[str, str]) -> list[Finding]:
+def _active(conflists: Mapping[str, str]) -> Iterator[Finding]:
     name = active_file(conflists)
-    if not name:
-        return []
-    path = f"{FOLDER}/{name}"
-    sentence = f"{path} says that azure-vnet manages this node's pods"
-    remedy = Remedy("remove the file if another CNI manages the pods")
-    return [Finding("azure-vnet", "error", sentence, path, remedy)]
+    if name:
+        path = f"{FOLDER}/{name}"
+        sentence = f"{path} says that azure-vnet manages this node's pods"
+        remedy = Remedy("remove the file if another CNI manages the pods")
+        yield Finding("azure-vnet", "error", sentence, path, remedy)
 
 
 def _unreadable_state() -> Finding:
@@ -366,36 +360,12 @@ def _no_ebtables() -> Finding:
     return Finding("requirement", "error", sentence, "ebtables", remedy)
 
 
-def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
-    gone = [pod for pod in pods if _is_gone(node, pod)]
-    if not gone:
-        return []
-    names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
-    sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
-    remedy = Remedy(
-        "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every "
-        "10 s"
-    )
-    return [Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)]
-
-
-def _is_gone(node: _Node, pod: Endpoint) -> bool:
-    """Whether a pod of the state file has no device any more, and another CNI manages all of its
-    addresses.
-    """
-    if not pod.ips or not pod.device:
-        return False
-    if pod.device in node.links or pod.mac in node.alive:
-        return False
-    return not any(_why_protected(node, ip) for ip in pod.ips)
-
-
-def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
+def _too_many(entries: Iterable[CleanupEntry]) -> Iterator[Finding]:
     count = sum(entry.fate == "delete" for entry in entries)
-    if count <= MOST:
-        return []
-    sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-    remedy = Remedy(
-        "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
-    )
-    return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]
+    if count > MOST:
+        sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
+        remedy = Remedy(
+            "name only some of the networks in azureVnetCleanup.managed, and clean up in several "
+            "runs"
+        )
+        yield Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)

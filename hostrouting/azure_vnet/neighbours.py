@@ -130,20 +130,20 @@ class KernelLinkLayer:
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
-    links: dict[int, Mapping[int, bytes]] = {}
-    for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size)):
-        (_, index, _), attributes = parts_of(answer, LINK)
-        links[index] = attributes
-    names = {index: text_of(link[IFNAME]) for index, link in links.items()}
+    names: dict[int, str] = {}
     macs: dict[str, str] = {}
     peers: dict[str, str] = {}
-    for index, link in links.items():
+    links = [*netlink.dump(RTM_GETLINK, bytes(LINK.size))]  # whole, before `_peer` asks anything
+    for answer in links:
+        (_, index, _), link = parts_of(answer, LINK)
+        name = text_of(link[IFNAME])
+        names[index] = name
         mac = link.get(_MAC)
         if mac:
-            macs[names[index]] = mac.hex(":")
+            macs[name] = mac.hex(":")
         peer = _peer(netlink, link)
         if peer:
-            peers[names[index]] = peer
+            peers[name] = peer
     neighbours: list[Neighbour] = []
     for entry in entries:
         if entry.dev in names:

@@ -8,7 +8,6 @@ counts as unreadable: the rules of a pod that is not found are deleted.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ class Endpoint(NamedTuple):
     name: str
     device: str
     ips: tuple[IP, ...]
-    mac: str
 
 
 def read_state(text: str) -> tuple[Endpoint, ...] | None:
@@ -46,10 +44,11 @@ def _pods(document: Any) -> Iterator[Endpoint]:
 
 def _pod(name: str, pod: Any) -> Endpoint:
     device = _member(pod, "HostIfName", str)
-    mac = base64.b64decode(_member(pod, "MacAddress", str), validate=True).hex(":")
     addresses = _member(pod, "IPAddresses", list)
     ips = [as_ip(_member(address, "IP", str)) for address in addresses]
-    return Endpoint(name if name.isprintable() else ascii(name), device, tuple(ips), mac)
+    if not name.isprintable():
+        name = ascii(name)
+    return Endpoint(name, device, tuple(ips))
 
 
 def _member(holder: Any, key: str, kind: type[Any]) -> Any:

@@ -41,10 +41,8 @@ class CleanupPlan:
     entries: tuple[CleanupEntry, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What else there is to tell; an error is a reason to delete nothing."""
-    would_fail: str = ""
-    """Why a run would fail, for `phases.plan`; empty if it would not, or if it only reports
-    (`dryRun`).
-    """
+    is_report: bool = False
+    """Whether a run only reports (`dryRun`)."""
 
     def with_fate(self, fate: Fate) -> tuple[CleanupEntry, ...]:
         """The entries with this fate."""
@@ -59,6 +57,13 @@ class CleanupPlan:
     def errors(self) -> tuple[str, ...]:
         """The reasons why nothing can be deleted."""
         return tuple(str(finding) for finding in self.findings if finding.severity == "error")
+
+    @property
+    def would_fail(self) -> str:
+        """Why a run would fail, for `phases.plan`; empty if it would not."""
+        if self.is_report:
+            return ""
+        return "; ".join(first_of(self.errors))
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain values."""
@@ -117,10 +122,7 @@ class CleanStaleAzureVnet:
         if section is None:
             return CleanupPlan()
         entries, findings = judge(self._read_facts(), section)
-        plan = CleanupPlan(entries, findings)
-        if section.dry_run or not plan.errors:
-            return plan
-        return attrs.evolve(plan, would_fail="; ".join(first_of(plan.errors)))
+        return CleanupPlan(entries, findings, section.dry_run)
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
         section = self.config.azure_vnet_cleanup
@@ -192,6 +194,7 @@ class CleanStaleAzureVnet:
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete_rules(plan, undo_file)
+        # Each step below adds what it has deleted to `deleted`, and to `left` why something stays.
         left: list[str] = []
         with having_changed(files=[undo_file], operations=map(_operation, deleted)):
             self._delete_neighbours(plan, deleted, left)
@@ -253,7 +256,7 @@ class CleanStaleAzureVnet:
 
     def _find_what_came_back(self, deleted: list[CleanupEntry], left: list[str]) -> None:
         stale_again = {entry.spec for entry in self.plan().deletions}
-        back = sorted(stale_again.intersection(entry.spec for entry in deleted))
+        back = [entry.spec for entry in deleted if entry.spec in stale_again]
         left += [
             f"{spec} was added again: azure-vnet or another program is active" for spec in back
         ]

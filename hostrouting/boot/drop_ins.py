@@ -1,8 +1,8 @@
 """The drop-ins on a host as systemd reads them: where it looks, and which of them count, in which
 order.
 
-Not here: the folders of a unit's aliases, and those of generators, which write no drop-ins that we
-know of.
+Not judged: the folders of a unit's aliases, those for all units whose names begin alike
+(`a-.service.d`), and those of generators, which write no drop-ins that we know of.
 """
 
 from __future__ import annotations
@@ -48,16 +48,8 @@ def drop_ins_of(files: Files, unit: str) -> list[str]:
 
 def _folders_of(unit: str) -> list[str]:
     """The folders of the drop-ins of a unit, in the order in which systemd looks."""
-    stem, _, kind = unit.rpartition(".")
-    prefix, at, _ = stem.partition("@")
-    names = [unit]
-    if at:
-        names.append(template_of(unit))
-    while "-" in prefix:  # a-.service.d is for all units whose names begin with `a-`
-        prefix = prefix.rpartition("-")[0]
-        if at:
-            names.append(f"{prefix}-@.{kind}")
-        names.append(f"{prefix}-.{kind}")
+    kind = unit.rpartition(".")[2]
+    names = dict.fromkeys((unit, template_of(unit)))
     folders = [f"{place}/{name}.d" for place in _UNIT_PATH for name in names]
     folders += [f"{place}/{kind}.d" for place in _UNIT_PATH]  # for all units of this kind
     return folders

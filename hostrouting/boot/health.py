@@ -7,7 +7,7 @@ Nothing is changed here; `install` repairs the gate.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
@@ -32,12 +32,9 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     units = gated_units(config)
     gates = judge_gates(host, units)
     held = spoken(gates.held)
-    findings = [*_unsafe_folders(host.files, held)]
-    findings += [
-        _foreign_step(host.files, path, held, is_gated=bool(units))
-        for path in foreign_steps(host.files)
-    ]
-    findings += _own_files(host.files, config, held)
+    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, held)]
+    if units:
+        findings += [_foreign_step(host.files, path, held) for path in foreign_steps(host.files)]
     return worst_first((*findings, *gates.findings))
 
 
@@ -45,11 +42,10 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 # empty if there are none.
 
 
-def _unsafe_folders(files: Files, held: str) -> Iterator[Finding]:
+def _unsafe_folders(files: Files) -> Iterator[Finding]:
     """The open folders: gate.sh then runs no step."""
-    effect = f", so {held} cannot start" if held else ""
     for finding in open_folders(files):
-        yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
+        yield finding._replace(name="gate-shut")
 
 
 def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[Finding]:
@@ -63,7 +59,9 @@ def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[F
     vital = {HostLayout.gate_path}
     vital.update(step.file.path for step in steps_of(config) if step.is_required)
     for file in files_of(config):
-        stopped = held if file.path in vital else ""
+        stopped = ""
+        if file.path in vital:
+            stopped = held
         yield from _own_file(files, file, stopped, is_current=writer == WRITER)
 
 
@@ -83,11 +81,13 @@ def _own_file(files: Files, file: File, stopped: str, *, is_current: bool) -> It
         yield _unusable(path, why, stopped, Remedy("move it away"))
         return
     is_wrong_link = entry.kind == "link" and not file.target
-    remedy = _WITHOUT_LINK if is_wrong_link else AGAIN
+    remedy = AGAIN
+    if is_wrong_link:
+        remedy = _WITHOUT_LINK
     if stopped and path != HostLayout.gate_path:  # the drop-in runs gate.sh whoever may write to it
         refusal = why_not_run(files, path)
         if refusal is not None:
-            yield Finding("gate-shut", "error", refusal.sentence, path, remedy)
+            yield refusal._replace(name="gate-shut", remedy=remedy)
             return
     if is_wrong_link:
         yield Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
@@ -116,20 +116,17 @@ def _how_it_differs(files: Files, file: File) -> str:
     return f"is not what {HostLayout.config_path} asks for"
 
 
-def _foreign_step(files: Files, path: str, held: str, *, is_gated: bool) -> Finding:
+def _foreign_step(files: Files, path: str, held: str) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
-    theirs = f"{path} was not installed by hostrouting"
-    if not is_gated:
-        sentence = f"{theirs}; no unit is gated, so nothing runs it"
-        return Finding("file", "note", sentence, path)
     refusal = why_not_run(files, path)
     if refusal is None:
-        sentence = f"{theirs}: a gated unit starts only after it succeeds"
+        sentence = (
+            f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
+        )
         return Finding("file", "note", sentence, path)
-    name: Literal["file", "gate-shut"] = "file"
     if held:
-        name = "gate-shut"
-    return Finding(name, "error", refusal.sentence, path, refusal.remedy)
+        return refusal._replace(name="gate-shut")
+    return refusal
 
 
 # What gate.sh refuses to run; a plan looks at this, too.
@@ -159,30 +156,23 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     return tuple(foreign)
 
 
-class Refusal(NamedTuple):
-    """Why gate.sh does not run a step, and what to do about it."""
-
-    reason: str
-    remedy: Remedy
-
-    @property
-    def sentence(self) -> str:
-        """The reason and its consequence."""
-        return f"{self.reason}, so the gate does not run it, and lets no unit pass"
-
-
-def why_not_run(files: Files, step: str) -> Refusal | None:
+def why_not_run(files: Files, step: str) -> Finding | None:
     """Why gate.sh does not run the step at this path; None if it does, or if nothing is there."""
     entry = files.look(step)
     if entry is None:
         return None
-    if entry.kind == "link":
-        return Refusal(f"{step} is a link", Remedy("put a copy of the file in its place"))
-    if entry.kind != "file":
-        return Refusal(f"{step} is not a file", Remedy("move it away"))
     repair = Remedy(command=f"chown root {step} && chmod 644 {step}")
-    if not entry.is_trusted:
-        return Refusal(f"{step} does not belong to root", repair)
-    if entry.is_open_to_others:
-        return Refusal(f"users other than root can write to {step}", repair)
-    return None
+    if entry.kind == "link":
+        reason = f"{step} is a link"
+        repair = Remedy("put a copy of the file in its place")
+    elif entry.kind != "file":
+        reason = f"{step} is not a file"
+        repair = Remedy("move it away")
+    elif not entry.is_trusted:
+        reason = f"{step} does not belong to root"
+    elif entry.is_open_to_others:
+        reason = f"users other than root can write to {step}"
+    else:
+        return None
+    sentence = f"{reason}, so the gate does not run it, and lets no unit pass"
+    return Finding("file", "error", sentence, step, repair)

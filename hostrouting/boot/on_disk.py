@@ -129,17 +129,12 @@ def text_at(files: Files, path: str) -> str:
     return files.read(path) or ""
 
 
-def required_steps(files: Files) -> tuple[str, ...] | None:
-    """The names of the steps that the installed gate.sh requires; None if that cannot be said."""
+def optional_step_paths(files: Files) -> tuple[str, ...]:
+    """The paths of the steps of ours that the installed gate.sh does not require; none if gate.sh
+    does not say.
+    """
     line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
     if line is None:
-        return None
-    return tuple(line[1].split())
-
-
-def optional_step_paths(files: Files) -> tuple[str, ...]:
-    """The paths of the steps of ours that the installed gate.sh does not require."""
-    required = required_steps(files)
-    if required is None:
         return ()
+    required = line[1].split()
     return tuple(HostLayout.step_path(step) for step in UNIT_OF if step not in required)

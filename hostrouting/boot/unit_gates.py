@@ -1,10 +1,12 @@
-"""Whether systemd runs the gate when it starts a unit: what lets gated units start unchecked, and
-what keeps their gate from running.
+"""Whether systemd runs the gate when it starts a unit: what lets gated units start unchecked.
 
 systemd is asked what it has loaded: an older text, a drop-in that overrides ours, or a setting that
 counts a refusal as a success. And the drop-ins on the disk are looked at, because systemd reads
 them sooner or later: at the next reload, at the next boot, or when the unit is loaded again.
 Nothing is changed here.
+
+Not judged: a unit with `RootDirectory=` or `RootImage=`, in which the gate cannot run. It does not
+start.
 """
 
 from __future__ import annotations
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
-_HOST_ROOT = {"", "/"}
-_ROOTS = ("RootDirectory", "RootImage")
 _PROPERTIES = (
     "Id",
     "LoadState",
@@ -36,7 +36,6 @@ _PROPERTIES = (
     "NeedDaemonReload",
     "ExecCondition",
     "SuccessExitStatus",
-    *_ROOTS,
 )
 _NOT_LOADED = {"masked", "not-found", "bad-setting", "error"}
 """The states of a unit that systemd does not start, whatever its drop-ins say."""
@@ -46,13 +45,13 @@ AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
-_Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success", "root"]
+_Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
 _ENDED_BY_APPLY = {"missing", "outdated"}
 """What the next apply ends: it writes our drop-in, and systemd reads it."""
 
 
 class _Cause(NamedTuple):
-    """Why the gate of a unit, or of one instance of it, is open or cannot run."""
+    """Why the gate of a unit, or of one instance of it, is open."""
 
     kind: _Kind
     predicate: str
@@ -63,8 +62,6 @@ class _Cause(NamedTuple):
 
     def finding(self, unit: str) -> Finding:
         sentence = f"{unit} {self.predicate}"
-        if self.kind == "root":
-            return Finding("gate-shut", "error", sentence, unit, self.remedy)
         if self.is_pending:
             sentence = f"as soon as systemd reads its files, {sentence}"
         return Finding("gate-open", "error", sentence, unit, self.remedy)
@@ -74,7 +71,7 @@ class UnitGates(NamedTuple):
     """What systemd makes of the gates of some units."""
 
     findings: tuple[Finding, ...]
-    """Why gates are open, or cannot run; the worst first, and each once."""
+    """Why gates are open, or why an opening is ignored; the worst first, and each once."""
     lasting: tuple[Finding, ...]
     """Those of them that let units start unchecked also after an apply of this configuration."""
     held: tuple[str, ...]
@@ -90,11 +87,9 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
         opened.update(units)
     for unit in units:
         for name, cause in _causes_of_unit(host, unit):
+            opened.add(unit)
             finding = cause.finding(name)
             findings.append(finding)
-            if finding.name != "gate-open":
-                continue
-            opened.add(unit)
             if cause.kind not in _ENDED_BY_APPLY:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
@@ -113,12 +108,8 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
         for name, cause in _causes_of_unit(host, unit):
             if cause.is_pending:
                 hinders = cause.kind not in _ENDED_BY_APPLY
-            elif name != unit:  # a setting of one instance, and the others can be gated
-                hinders = False
-            elif cause.kind == "success":
-                hinders = is_new
-            else:
-                hinders = cause.kind == "root"
+            else:  # a setting of one instance hinders nothing: the others can be gated
+                hinders = cause.kind == "success" and name == unit and is_new
             if hinders:
                 yield cause.finding(name)
 
@@ -134,8 +125,7 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         )
         remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
-    if host.files.look(HostLayout.gate_path):  # which reads the file
-        yield from _find_opening(host.files, units)
+    yield from _find_opening(host.files, units)
 
 
 def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
@@ -144,7 +134,7 @@ def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
     """
     path = HostLayout.opening_path
     entry = files.look(path)
-    if entry is None:
+    if entry is None or not files.look(HostLayout.gate_path):  # which reads the file
         return
     reason = _reason_to_open(files, entry)
     if reason:
@@ -176,8 +166,8 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
-    """Why the gate of this unit is open or cannot run, each with the name of the unit. Of a
-    template, what holds for all instances has the template's name, and the rest an instance's.
+    """Why the gate of this unit is open, each with the name of the unit. Of a template, what holds
+    for all instances has the template's name, and the rest an instance's.
     """
     manager = host.running_manager
     if manager is None:
@@ -207,7 +197,7 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 
 
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """Why the gate of this unit, or of this instance of it, is open or cannot run."""
+    """Why the gate of this unit, or of this instance of it, is open."""
     fault = _fault_of_our_drop_in(files, unit)
     if properties["LoadState"] in _NOT_LOADED:
         if fault is not None:
@@ -277,9 +267,7 @@ def _why_not_loaded(unit: str, properties: Mapping[str, str]) -> _Cause:
 
 
 def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """That a refusal of the gate counts as a success, or that the unit has another root folder than
-    this host.
-    """
+    """That a refusal of the gate counts as a success."""
     where = _where(unit, properties)
     statuses = properties["SuccessExitStatus"].split()
     if "255" in statuses:
@@ -288,10 +276,6 @@ def _settings_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iter
     if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
         predicate = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
         yield _Cause("success", predicate, where)
-    for name in _ROOTS:
-        if properties[name] not in _HOST_ROOT:
-            predicate = f"has {name}={properties[name]}, where this host's gate cannot run"
-            yield _Cause("root", predicate, Remedy(f"do not gate {unit}"))
 
 
 def _where(unit: str, properties: Mapping[str, str]) -> Remedy:

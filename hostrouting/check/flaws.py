@@ -48,12 +48,11 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
         if fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             lost[str(address.ip)] = None
     if lost:
-        noun = "address" if len(lost) == 1 else "addresses"
         words = spoken(list(lost))
         yield Finding(
             "missing-rule",
             "error",
-            f"this host does not answer on its {noun} {words}: no rule looks up table local first",
+            f"this host does not answer on {words}: no rule looks up table local first",
             words,
             Remedy(command=rule_command("add", usual)),
         )
@@ -62,7 +61,8 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
 def _missing_main(judge: Judge) -> Iterator[Finding]:
     fib = judge.fib
     usual = default_rules(fib.family)[1]
-    if not any(route.table == TABLE_MAIN for route in fib.snapshot.routes):
+    of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
+    if not any(route.table == TABLE_MAIN for route in of_family):
         return
     for rule in fib.snapshot.rules:
         if rule._replace(priority=usual.priority) == usual:
@@ -119,12 +119,11 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     others = devs_of(uplinks.defaults) - uplinks.devs
     cards = sorted(dev for dev in others if judge.devices.may_be_card(dev))
     if cards:
-        verb = "has" if len(cards) == 1 else "have"
         used = spoken(sorted(uplinks.devs))
         yield Finding(
             "default-routes",
             "warning",
-            f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}",
+            f"Linux prefers the default route of {used} to that of {spoken(cards)}",
             spoken(cards),
             Remedy(
                 f"if {spoken(cards, last='or')} is intended, name it in routeOverlap.expectedDevs"

@@ -18,12 +18,9 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_be
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.fib.engine import Decision, Outcome
+    from hostrouting.fib.engine import Outcome
 
 T = TypeVar("T")
-
-ONLY_BY_SOURCE = "only [rule {rule}] has a route for them, after Linux has chosen a source"
-"""Why packets may be lost that have no route at first."""
 
 EVERYWHERE = {
     4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
@@ -46,38 +43,31 @@ def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, li
 
 
 def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:
-    """The parts that are worse for connected sockets, by the kind of packets; and the own ones.
+    """The parts that are worse for connected sockets, by the kind of packets. The own ones, which
+    belong to the ranges around them, are among them.
 
     IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
     time with the source that the first route gave. Where that may be one of several addresses, a
-    rule for one of these is a matter of `other_packets`, as it is in IPv6.
+    rule for one of these is a matter of `other_packets`, as it is in IPv6. Where a rule of either
+    lookup is intended, the packets are.
 
     Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
     """
     connections: dict[PacketKind, list[Part]] = {}
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
         return connections
+    own = [part for part in parts if part.is_own]
     for part in parts:
-        packet = _connection_by(judge, part.decision)
-        if packet is None:
+        sources = set(sources_of(judge, part.decision))
+        if len(sources) != 1 or judge.is_intended(part.decision.rule):
             continue
+        packet = PacketKind(Prefix.of(sources.pop()))
         decision, _ = judge.fib.outcomes(part.first, packet)
         opinion = judge.opinion(decision)
         if opinion.grade > part.plain_grade and not judge.is_intended(decision.rule):
             worse = Part(part.first, part.last, decision, opinion, ())
-            connections.setdefault(packet, []).append(worse)
-    own = [part for part in parts if part.is_own]
-    return {packet: sorted([*own, *worse]) for packet, worse in connections.items()}
-
-
-def _connection_by(judge: Judge, decision: Decision) -> PacketKind | None:
-    """The connections that begin with a plain packet with this decision; None if their source is
-    not certain, or if the rule is intended.
-    """
-    sources = set(sources_of(judge, decision))
-    if len(sources) != 1 or judge.is_intended(decision.rule):
-        return None
-    return PacketKind(Prefix.of(sources.pop()))
+            connections.setdefault(packet, own.copy()).append(worse)
+    return {packet: sorted(listed) for packet, listed in connections.items()}
 
 
 def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
@@ -116,16 +106,15 @@ def find_parts(
 
 
 def _judged(judge: Judge, cell: Cell, packet: PacketKind) -> Part:
+    """The cell as a part, with the opinions on all of its packets."""
     decision = cell.decision
     opinion = judge.opinion(decision)
     # An entry of intendedRules is about the packets of pods that take the rule, too.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
-    others: tuple[Opinion, ...] = ()
-    if cell.others:
-        others = tuple(judge_outcome(judge, outcome, decision) for outcome in cell.others)
-        if opinion.grade is Grade.ESCAPE and not decision.devs:
-            opinion = _opinion_by_source(judge, cell.others) or opinion
+    if opinion.grade is Grade.ESCAPE and not decision.devs:
+        opinion = _opinion_by_source(judge, cell.others) or opinion
+    others = tuple(judge_outcome(judge, outcome, decision) for outcome in cell.others)
     return Part(cell.first, cell.last, decision, opinion, others)
 
 
@@ -137,21 +126,16 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
     """
     if judge.fib.family != IPV6:
         return None
+    own = judge.devices.global_addresses
     for outcome in others:
-        decision = outcome.decision
-        is_right = decision.devs and judge.opinion(decision).grade is not Grade.ESCAPE
-        if is_right and _is_by_own_source(judge, outcome):
-            reason = ONLY_BY_SOURCE.format(rule=outcome.rule)
+        block = outcome.rule.src
+        if block is None or dict(outcome.met).keys() != {"from"}:
+            continue
+        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
+        if is_right and any(address.ip in block for address in own):
+            reason = f"only [rule {outcome.rule}] has a route for them, by their source"
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
-
-
-def _is_by_own_source(judge: Judge, outcome: Outcome) -> bool:
-    """Whether Linux may choose a source that alone makes packets take the rule."""
-    block = outcome.rule.src
-    if block is None or dict(outcome.met).keys() != {"from"}:
-        return False
-    return any(address.ip in block for address in judge.devices.global_addresses)
 
 
 def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
@@ -159,21 +143,17 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
 
     Own addresses, which have none, belong to the range around them: else they would only split it.
     """
-    own = object()
     ranges: list[tuple[Any, int, int]] = []
-    end = -1
-    """The address after the last range."""
     for part in parts:
-        value: object = label(part)
+        value: Any = label(part)
         if value is None and part.is_own:
-            value = own
+            value = OWN_ADDRESS
         first = part.first
-        if end == part.first:
+        if ranges and ranges[-1][2] + 1 == first:
             before = ranges[-1][0]
-            if value is own or before is own or before == value:
+            if before == value or OWN_ADDRESS in (before, value):
                 first = ranges.pop()[1]
-            if value is own:
+            if value == OWN_ADDRESS:
                 value = before
         ranges.append((value, first, part.last))
-        end = part.last + 1
-    return [labelled for labelled in ranges if labelled[0] is not None and labelled[0] is not own]
+    return [labelled for labelled in ranges if labelled[0] not in (None, OWN_ADDRESS)]

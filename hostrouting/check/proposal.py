@@ -8,7 +8,7 @@ has typed may be the only reason why nothing escapes now.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
@@ -16,10 +16,10 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
 from hostrouting.model.route import DEFAULT_METRIC, PROTOCOL_BOOT, TABLE_MAIN
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import in_plural, spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hostrouting.check.results import CheckReport, FamilyReport
     from hostrouting.config.settings import HostRoutingConfig
@@ -89,19 +89,15 @@ def find_unconfigured(
     if not deleted or not after.escapes:
         return
     lost = _newly_escaping(check_snapshot(snapshot, config), after)
-    needed = [str(route.prefix) for route in deleted if _overlaps(route.prefix, lost)]
+    needed = [route for route in deleted if _overlaps(route.prefix, lost)]
     if not needed:
         return
-    named, pronoun = _subject(needed, "is not in the configuration", ", which")
-    ranges = [extent(*each) for each in lost]
-    escape = "escapes" if len(ranges) == 1 else "escape"
-    sentence = f"{deleter} {named}; without {pronoun} {spoken(ranges)} {escape}"
     routes = [route.to_mapping() for route in after.routes]
     remedy = None
     if routes:
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
-    facts = {"unconfigured": needed, "ranges": ranges, "routes": routes}
-    yield Finding("route-not-configured", "warning", sentence, spoken(needed), remedy, facts)
+    words = f"{deleter} routes that are not in the configuration"
+    yield _not_configured(words, needed, lost, remedy, routes)
 
 
 def find_by_hand(
@@ -114,19 +110,29 @@ def find_by_hand(
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
     needed = [*_find_by_hand(config, now)]
-    if not needed:
-        return
-    lost = _escaping_without(needed, config, now)
+    if needed:
+        words = "routes were added by hand that hostrouting does not set at boot"
+        lost = _escaping_without(needed, config, now)
+        yield _not_configured(words, needed, lost, Remedy("to keep them", pipeline))
+
+
+def _not_configured(
+    words: str,
+    needed: Iterable[Route],
+    lost: Iterable[_Range],
+    remedy: Remedy | None,
+    routes: Sequence[dict[str, Any]] = (),
+) -> Finding:
+    """That these routes are needed for these ranges, after words that say what is wrong with them.
+
+    The routes of a configuration would do the same.
+    """
     destinations = [str(route.prefix) for route in needed]
     ranges = [extent(*each) for each in lost]
-    subject, pronoun = _subject(destinations, "was added by hand")
-    sentence = (
-        f"{subject}, and hostrouting does not set {pronoun} at boot; "
-        f"without {pronoun} {spoken(ranges)} would escape"
-    )
-    remedy = Remedy(f"to keep {pronoun}", pipeline)
-    facts = {"unconfigured": destinations, "ranges": ranges, "routes": []}
-    yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
+    target = spoken(destinations)
+    sentence = f"{words} ({target}); without them, {spoken(ranges)} would escape"
+    facts = {"unconfigured": destinations, "ranges": ranges, "routes": list(routes)}
+    return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
 
 
 def _find_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
@@ -165,13 +171,6 @@ def _as_configured(
     return None
 
 
-def _subject(destinations: list[str], predicate: str, relative: str = "") -> tuple[str, str]:
-    """The routes to these with a predicate in the singular, and the pronoun for them."""
-    if len(destinations) == 1:
-        return f"the route to {destinations[0]}{relative} {predicate}", "it"
-    return f"the routes to {spoken(destinations)}{relative} {in_plural(predicate)}", "them"
-
-
 def _deleted_for_good(plan: RoutePlan) -> list[Route]:
     """The routes that are deleted and not replaced, each destination once."""
     stays = {step.route.key for step in plan.steps if step.action != "delete"}
@@ -190,15 +189,13 @@ def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
     other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
     next hops of a default route, as ours would.
     """
-    listed = report.snapshot.routes
-    ways = {route.way for route in listed if route.prefix == Prefix(report.family, 0, 0)}
-    for route in listed:
-        is_in_main = route.table == TABLE_MAIN and route.protocol == PROTOCOL_BOOT
-        if not is_in_main or route.type != "unicast" or route.prefix.length == 0:
+    ways = {route.way for route in report.snapshot.default_routes(report.family)}
+    for route in report.snapshot.routes:
+        if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
             continue
-        is_expected = set(report.expected_devs).issuperset(route.devs)
-        is_about = any(route.prefix.overlaps(cidr) for cidr in report.cidrs)
-        if is_expected and is_about and route.way in ways:
+        if route.way not in ways or not set(report.expected_devs).issuperset(route.devs):
+            continue
+        if route.prefix.length and any(route.prefix.overlaps(cidr) for cidr in report.cidrs):
             yield route
 
 
@@ -216,13 +213,11 @@ def _escaping_without(
 
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """The ranges that escape afterwards and do not escape before."""
-    known: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
-    for escape in before.escapes:
-        known[escape.cidr.family].append((escape.first, escape.last))
     lost: dict[_Range, None] = {}
     for escape in after.escapes:
         family = escape.cidr.family
-        for first, last in _without(escape.first, escape.last, known[family]):
+        known = [(old.first, old.last) for old in before.escapes if old.cidr.family == family]
+        for first, last in _without(escape.first, escape.last, known):
             lost[family, first, last] = None
     return [*lost]
 

@@ -36,21 +36,14 @@ class Inside(NamedTuple):
     """Whether it is a single address, as that of a pod is."""
 
 
-class Refusals:
+class Refusals(NamedTuple):
     """Judges the routes of one host that refuse packets."""
 
-    def __init__(
-        self,
-        fib: Fib,
-        devices: Devices,
-        uplinks: Collection[str],
-        services: tuple[Prefix, ...],
-    ) -> None:
-        """Use these tables and devices, the expected devices, and the networks of services."""
-        self._fib = fib
-        self._devices = devices
-        self._uplinks = uplinks
-        self._services = services
+    fib: Fib
+    devices: Devices
+    uplinks: Collection[str]
+    """The expected devices."""
+    services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
         """What is to be said of packets that this route refuses."""
@@ -76,7 +69,7 @@ class Refusals:
 
         Field states: calico-services-refused-and-named, refused-by-configured-services.
         """
-        return any(prefix.overlaps(services) for services in self._services)
+        return any(prefix.overlaps(services) for services in self.services)
 
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
         """Whether the range is this CNI's: it has a device, and one of three things shows the rest.
@@ -85,11 +78,11 @@ class Refusals:
         network of the pods' bridge (flannel-and-a-refused-range); or a pod or an own address of
         the CNI lies inside (calico-ipip: BIRD's protocol is also that of any router).
         """
-        if not self._devices.has_cni(cni):
+        if not self.devices.has_cni(cni):
             return False
         if row.proof != "inside":
             return True
-        return any(self._devices.is_of(dev, cni) for dev, _ in inside)
+        return any(self.devices.is_of(dev, cni) for dev, _ in inside)
 
     def _has_trace(self, cni: Cni, row: Refusal, route: Route) -> bool:
         """Whether something of the CNI is there: a device; or Calico's other routes, on a node
@@ -97,9 +90,9 @@ class Refusals:
 
         Field states: calico-block-without-pods, bird-without-calico-pods-only.
         """
-        if self._devices.has_cni(cni):
+        if self.devices.has_cni(cni):
             return True
-        alike = [other for other in self._fib.routes if other.protocol == route.protocol]
+        alike = [other for other in self.fib.routes if other.protocol == route.protocol]
         return row.is_shown_by_protocol and len(alike) > 1
 
     def _holds_pods(self, prefix: Prefix, inside: list[Inside]) -> bool:
@@ -109,22 +102,22 @@ class Refusals:
         """
         if prefix.length < POD_BLOCK[prefix.family]:
             return False
-        return any(there.is_single and self._devices.cni_rows(there.dev) for there in inside)
+        return any(there.is_single and self.devices.cni_rows(there.dev) for there in inside)
 
     def _inside(self, refused: Route) -> Iterator[Inside]:
         """Neighbours that routes of the same table lead to, and own addresses, in the range.
 
         What leaves by the uplink is not the CNI's.
         """
-        for route in self._fib.routes:
+        for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:
                 continue
             if route.prefix == refused.prefix or route.prefix not in refused.prefix:
                 continue
             for dev in route.devs:
-                if dev not in self._uplinks:
+                if dev not in self.uplinks:
                     yield Inside(dev, is_single=route.prefix.is_single)
-        for address in self._devices.addresses:
+        for address in self.devices.addresses:
             if address.ip in refused.prefix:
                 yield Inside(address.dev, is_single=True)
 
@@ -132,11 +125,11 @@ class Refusals:
         """Whether the range is the network of the pods' bridge, or begins with the address of the
         CNI's device.
         """
-        for address in self._devices.addresses:
-            if address.network == route.prefix and self._devices.cni_rows(address.dev):
+        for address in self.devices.addresses:
+            if address.network == route.prefix and self.devices.cni_rows(address.dev):
                 return True
             is_first = int(address.ip) == route.prefix.first
-            if is_first and self._devices.is_of(address.dev, cni):
+            if is_first and self.devices.is_of(address.dev, cni):
                 return True
         return False
 

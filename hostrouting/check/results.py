@@ -8,7 +8,7 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
@@ -92,11 +92,8 @@ class Opinion(NamedTuple):
 
 def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
     """The opinion of the first rule that has one; the last always has."""
-    for rule in rules:
-        opinion = rule(*subject)
-        if opinion is not None:
-            return opinion
-    raise LookupError(subject)
+    opinions = (rule(*subject) for rule in rules)
+    return next(opinion for opinion in opinions if opinion is not None)
 
 
 OWN_ADDRESS = Opinion(Grade.FINE, OWN)
@@ -121,10 +118,7 @@ class Part(NamedTuple):
     @property
     def worst_grade(self) -> Grade:
         """The worst grade of its opinions."""
-        worst = self.opinion.grade
-        for other in self.others:
-            worst = max(worst, other.grade)
-        return worst
+        return max(opinion.grade for opinion in (self.opinion, *self.others))
 
     @property
     def is_own(self) -> bool:
@@ -162,30 +156,31 @@ class Escape(NamedTuple):
     def verb(self) -> str:
         """What packets do; if another next hop is as expected, they may leave by these devices."""
         if self.kind != "overlap":
-            return FATES.get(self.kind, self.kind)
-        is_every_dev = set(self.devs) == set(self.decision.devs)
-        return "leaves through" if is_every_dev else "may leave through"
+            return FATES[self.kind]
+        if set(self.devs) == set(self.decision.devs):
+            return "leaves through"
+        return "may leave through"
 
     def __str__(self) -> str:
         """What happens to the packets, and the route or the rule that causes it."""
-        words = [extent(self.cidr.family, self.first, self.last)]
         is_plain = self.packet == FROM_HOST
+        where = extent(self.cidr.family, self.first, self.last)
         if not is_plain:
-            words[0] += f", for {phrase_of(self.packet)},"
-        words.append(self.verb)
-        devs = spoken(self.devs)
+            where += f", for {phrase_of(self.packet)},"
+        words = [where, self.verb]
+        if self.devs:
+            words.append(spoken(self.devs))
         if not set(self.devs) <= set(self.decision.devs):
-            devs += ", whose default route has the same metric as"
-        if devs:
-            words.append(devs)
-        causes: list[str] = []
-        if self.decision.route is not None:
-            causes.append(f"[{self.decision.route}]")
+            words[-1] += ", whose default route has the same metric as"
+        route = self.decision.route
+        rule = self.decision.rule
+        if route is not None:
+            words.append(f"[{route}]")
         # For the host's own packets, the finding "unsafe" names a rule before table main.
-        if self.decision.rule is not None and not (is_plain and causes):
-            causes.append(f"[rule {self.decision.rule}]")
-        if causes:
-            words.append(" by ".join(causes))
+        if rule is not None and route is None:
+            words.append(f"[rule {rule}]")
+        elif rule is not None and not is_plain:
+            words.append(f"by [rule {rule}]")
         return " ".join(words)
 
 
@@ -301,9 +296,12 @@ class FamilyReport(NamedTuple):
             return _overlap_sentence(self)
         if verdict == "no-default-route":
             return default_route_sentence(self)
-        if verdict == "undecided":
-            return _undecided_sentence(self.doubts)
-        return _ok_sentence(self)
+        if verdict == "ok":
+            return _ok_sentence(self)
+        sentence = self.doubts[0].sentence
+        if len(self.doubts) > 1:
+            sentence += f"; and {len(self.doubts) - 1} more"
+        return sentence
 
     def __repr__(self) -> str:
         return f"<FamilyReport {self}>"
@@ -332,11 +330,7 @@ class CheckReport(NamedTuple):
         """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
         `--node-ip`.
         """
-        known: dict[int, IP] = {}
-        for report in self.families:
-            if report.node_ip is not None:
-                known[report.family] = report.node_ip
-        return known
+        return {each.family: each.node_ip for each in self.families if each.node_ip is not None}
 
     @property
     def doubts(self) -> tuple[Finding, ...]:
@@ -394,54 +388,45 @@ def _overlap_sentence(report: FamilyReport) -> str:
         whose = ", for connections,"
     sizes = _sizes(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
+    devs_by_verb: dict[str, dict[str, None]] = {}
+    for escape in escapes:
+        devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
-    for verb, devs in grouped(_ways(escapes)).items():
-        predicate = verb if len(sizes) == 1 else in_plural(verb)
-        ways.append(f"{predicate} {spoken(devs)}".rstrip())
+    for verb, devs in devs_by_verb.items():
+        predicate = verb
+        if len(sizes) > 1:
+            predicate = in_plural(verb)
+        ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
 
 
 def _sizes(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
     """Whether all or a part of each CIDR escapes, in the order of the escapes."""
-    ends: dict[Prefix, int] = {}
+    ends = {escape.cidr: escape.cidr.first for escape in escapes}
     """By CIDR: up to where everything escapes from its beginning on."""
-    for escape in escapes:
-        ends[escape.cidr] = escape.cidr.first
     for escape in sorted(escapes, key=attrgetter("first")):
         if escape.first <= ends[escape.cidr]:
             ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
-    return [("all" if end > cidr.last else "part", str(cidr)) for cidr, end in ends.items()]
-
-
-def _ways(escapes: Iterable[Escape]) -> Iterator[tuple[str, str]]:
-    for escape in escapes:
-        for dev in escape.devs or ("",):
-            yield escape.verb, dev
+    sizes: list[tuple[str, str]] = []
+    for cidr, end in ends.items():
+        size = "all"
+        if end <= cidr.last:
+            size = "part"
+        sizes.append((size, str(cidr)))
+    return sizes
 
 
 def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:
     """That no device is expected, how long the check waited, and which routes do not count."""
-    what = f"IPv{report.family} default route"
-    when = f" within {wait:g} s" if wait else ""
-    every = Prefix(report.family, 0, 0)
-    listed = report.snapshot.routes
-    defaults = [route for route in listed if route.prefix == every and route.type == "unicast"]
-    routes = [f"[{route}]" for route in defaults]
-    if not routes:
-        was = "was" if wait else "is"
-        return f"there {was} no {what}{when}, so no device is expected"
-    counts = "counted" if wait else "counts"
-    do = "does" if len(routes) == 1 else "do"
-    passed_over = f"no {what} {counts}{when} ({spoken(routes)} {do} not)"
-    return f"{passed_over}, so no device is expected"
-
-
-def _undecided_sentence(doubts: tuple[Finding, ...]) -> str:
-    more = len(doubts) - 1
-    if more:
-        return f"{doubts[0].sentence}; and {more} more"
-    return doubts[0].sentence
+    missing = f"IPv{report.family} default route"
+    defaults = report.snapshot.default_routes(report.family)
+    routes = [f"[{route}]" for route in defaults if route.type == "unicast"]
+    if routes:
+        missing += f" that counts, only {spoken(routes)}"
+    if wait:
+        missing += f" (waited {wait:g} s)"
+    return f"there is no {missing}, so no device is expected"
 
 
 def _ok_sentence(report: FamilyReport) -> str:

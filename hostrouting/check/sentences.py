@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
@@ -130,22 +130,19 @@ def find_doubts(
         where = spoken(ranges, most=_RANGES)
         template, remedy = DOUBTS[opinion.name]
         sentence = template.format(where=where, reason=opinion.reason)
-        way: Remedy | None = remedy._replace(words=remedy.words.format(selection=opinion.selection))
+        remedy = remedy._replace(words=remedy.words.format(selection=opinion.selection))
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            known = {dev: [_known_of(snapshot, family, dev)] for dev in opinion.candidates}
-            way = _remedy_by_name(snapshot, known, cidrs)
+            known = {dev: _known_of(snapshot, family, dev) for dev in opinion.candidates}
+            remedy = _remedy_by_name(snapshot, known, cidrs)
             facts["candidates"] = list(opinion.candidates)
-        yield Finding(cast("Name", opinion.name), "warning", sentence, where, way, facts)
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
 def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
     """What tells this device from another one that may be intended."""
     known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
-    everything = Prefix(family, 0, 0)
-    defaults = [
-        route for route in snapshot.routes if route.prefix == everything and dev in route.devs
-    ]
+    defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
     if defaults:
         best = min(defaults, key=attrgetter("metric"))
         known.append(f"[{best}]")
@@ -157,29 +154,25 @@ def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
     return ", ".join(known)
 
 
-def _remedy_by_name(
-    snapshot: Snapshot, known: Mapping[str, Sequence[str]], cidrs: Iterable[Prefix]
-) -> Remedy | None:
+def _remedy_by_name(snapshot: Snapshot, known: dict[str, str], cidrs: Iterable[Prefix]) -> Remedy:
     """For each of these devices, the command that names it, and what is known of it; for one alone,
     also for another; and that a tunnel need not have the default route.
     """
-    named: list[tuple[str, str]] = []
-    for dev, texts in known.items():
-        about = "; ".join(filter(None, texts))
-        words = f"if {dev} is intended"
-        named.append((f"{words} ({about})" if about else words, shlex.quote(dev)))
-    if len(known) == 1:
-        named.append(("if another device is intended", "NAME"))
     typed = shlex.join(map(str, cidrs)) or "CIDR"
+    naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
     remedy: Remedy | None = None
     tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
-    if tunnels and len(known) > 1:
+    if len(known) == 1:
+        remedy = Remedy("if another device is intended", naming.format("NAME"))
+    elif tunnels:
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
         remedy = Remedy(f"{words}, correct the program that sets it")
-    for words, dev in reversed(named):
-        command = f"hostrouting repair {typed} --dev {dev} | hostrouting apply --config -"
-        remedy = Remedy(words, command, otherwise=remedy)
-    return remedy
+    for dev, text in reversed(known.items()):
+        words = f"if {dev} is intended"
+        if text:
+            words += f" ({text})"
+        remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
+    return cast("Remedy", remedy)
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
@@ -212,21 +205,15 @@ def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) 
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of devices that a default route could have, the likely ones first: what is up,
-    and hardware.
-    """
-    links = {link.name: link for link in family.snapshot.links}
-    candidates: list[tuple[bool, bool, str]] = []
+    """The addresses of devices that a default route could have."""
+    links = {link.name: link for link in family.snapshot.links if leads_out(link)}
+    candidates: list[str] = []
     for address in family.snapshot.addresses:
-        link = links.get(address.dev)
-        if address.ip.version != family.family or address.ip in LINK_LOCAL:
-            continue
-        if link is not None and leads_out(link):
-            state = "" if link.up else ", down"
-            text = f"{address.dev} ({address.ip}/{address.length}{state})"
-            candidates.append((not link.up, bool(link.kind), text))
-    candidates.sort(key=itemgetter(0, 1))
-    return [text for _, _, text in candidates]
+        is_of_family = address.ip.version == family.family and address.ip not in LINK_LOCAL
+        if is_of_family and address.dev in links:
+            state = "" if links[address.dev].up else ", down"
+            candidates.append(f"{address.dev} ({address.ip}/{address.length}{state})")
+    return candidates
 
 
 def _of_escape(
@@ -265,9 +252,8 @@ def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     if not all(kinds.get(dev) for dev in escape.devs):
         return None
     devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
-    verb = "is" if len(escape.devs) == 1 else "are"
     allowed = json.dumps(list(escape.devs))
-    words = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+    words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
     return Remedy(words, otherwise=_without_the_rule(escape, family))
 
 
@@ -301,20 +287,20 @@ def _way_of(escape: Escape) -> dict[str, Any]:
     """The first device by which packets escape, with what leads there."""
     rule = escape.decision.rule
     route = escape.decision.route
-    dev = escape.devs[0] if escape.devs else None
-    way: dict[str, Any] = dict.fromkeys(
-        ("dev", "gateway", "route", "table", "protocol", "rule"),
-    )
-    way["dev"] = dev
-    if route is not None:
-        way["route"] = str(route.prefix)
-        way["table"] = table_name(route.table)
-        way["protocol"] = protocol_name(route.protocol)
-        gateways = [hop.gateway for hop in route.next_hops if hop.dev == dev]
-        if gateways and gateways[0] is not None:
-            way["gateway"] = str(gateways[0])
+    way: dict[str, Any] = dict.fromkeys(("dev", "gateway", "route", "table", "protocol", "rule"))
+    if escape.devs:
+        way["dev"] = escape.devs[0]
     if rule is not None:
         way["rule"] = rule.priority
+    if route is None:
+        return way
+    way["route"] = str(route.prefix)
+    way["table"] = table_name(route.table)
+    way["protocol"] = protocol_name(route.protocol)
+    for hop in route.next_hops:
+        if hop.dev == way["dev"] and hop.gateway is not None:
+            way["gateway"] = str(hop.gateway)
+            break
     return way
 
 
@@ -337,8 +323,7 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
     routes = [route.to_mapping() for route in report.routes]
     if not routes:
         return
-    verb = "repairs" if len(routes) == 1 else "repair"
-    sentence = f"{counted(len(routes), 'static route')} {verb} it"
+    sentence = f"{counted(len(routes), 'static route')} would repair it"
     remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"routes": routes}
     yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
@@ -350,44 +335,36 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
     for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
         claim = f"no route repairs {where}"
-        if why.devs:
-            claim = f"it is not known through which device packets to {where} should leave"
-        elif why.reason == "not-proven":
-            claim = f"it is not proven that routes repair {where}"
+        remedy = _remedy_by_hiding(why)
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
+            claim = f"it is not known through which device packets to {where} should leave"
+            remedy = _remedy_of_no_name(why, family)
             facts["candidates"] = list(why.devs)
-        yield Finding(
-            "unsafe",
-            severity,
-            f"{claim}: {why.cause}",
-            where,
-            _remedy_of_unrepairable(why, family),
-            facts,
-        )
+        elif why.reason == "not-proven":
+            claim = f"it is not proven that routes repair {where}"
+        yield Finding("unsafe", severity, f"{claim}: {why.cause}", where, remedy, facts)
 
 
-def _remedy_of_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
-    """How to name the device; or what to do about routes that catch packets: an address brings its
-    network's route back.
-    """
-    if why.devs:
-        known = {dev: [_known_of(family.snapshot, family.family, dev)] for dev in why.devs}
-        for dev, repair in family.repair.named:
-            lost = [_cost_in_words(cost, repair) for cost in repair.costs]
-            if lost:
-                known[dev].append(f"then {spoken(lost)}")
-        return _remedy_by_name(family.snapshot, known, family.cidrs)
+def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
+    """How to name one of the devices, and what its repair then costs."""
+    known = {dev: _known_of(family.snapshot, family.family, dev) for dev in why.devs}
+    for dev, repair in family.repair.named:
+        lost = [_cost_in_words(cost, repair) for cost in repair.costs]
+        if lost:
+            known[dev] += f"; then {spoken(lost)}"
+    return _remedy_by_name(family.snapshot, known, family.cidrs)
+
+
+def _remedy_by_hiding(why: Why) -> Remedy | None:
+    """How to delete the routes that hide others: an address brings its network's route back."""
     if not why.hiding:
         return None
     commands = " && ".join(map(deletion_command, why.hiding))
-    connected: dict[str, None] = {}
-    for route in why.hiding:
-        if route.protocol == PROTOCOL_KERNEL:
-            connected |= dict.fromkeys(route.devs)
+    connected = devs_of(route for route in why.hiding if route.protocol == PROTOCOL_KERNEL)
     if not connected:
         return Remedy("if that is not intended", commands)
-    lasting = f"give {spoken(list(connected))} another network"
+    lasting = f"give {spoken(sorted(connected))} another network"
     return Remedy(f"{lasting}; this helps until it is set up again", commands)
 
 

@@ -42,8 +42,9 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
+    need = _need_for_a_name(judge)
     if not devs or uplinks.doubtful:
-        return _need_for_a_name(judge)
+        return need
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     route = uplink.route_to(everywhere)
@@ -51,16 +52,14 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     if isinstance(route, Route) and uplinks.devs.issuperset(route.devs):
         return WayOut(None, route, uplink)
     # Any of the devices would do, so what is missing for the last one is enough to go on.
-    last_need: Need
     for dev in devs:
-        if not _is_configurable(dev):
-            last_need = Need(f"a device whose name a configuration can have, not {dev!r}")
-            continue
         route = uplink.route_to(everywhere, dev=dev)
+        if not _is_configurable(dev):
+            route = Need(f"a device whose name a configuration can have, not {dev!r}")
         if isinstance(route, Route):
             return WayOut(dev, route, uplink)
-        last_need = route
-    return last_need
+        need = route
+    return need
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
@@ -75,11 +74,10 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 def _need_for_a_name(judge: Judge) -> Need:
     devs = sorted(judge.uplinks.devs)
-    candidates = [*devs]
+    names = list(devs)
     if judge.uplinks.are_without_card:
-        candidates.append("the network card that is meant")
-    names = spoken(candidates, last="or")
-    phrase = f"its device to be named in routeOverlap.expectedDevs: {names}"
+        names.append("the network card that is meant")
+    phrase = f"its device to be named in routeOverlap.expectedDevs: {spoken(names, last='or')}"
     return Need(phrase, devs=tuple(devs))
 
 

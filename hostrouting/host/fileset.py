@@ -48,20 +48,12 @@ class File(NamedTuple):
         folder, a link in the place of a file, or, in systemd's folders, another program's file.
         """
         entry = files.look(self.path)
-        if entry is None:
-            return
         if self.target:
             require_kind("link", self.path, entry, "file", "link")
             return
-        is_shared = self.path.startswith(_SHARED)
+        is_shared = entry is not None and self.path.startswith(_SHARED)
         if is_shared and is_masked(files, self.path):
-            remedy = Remedy("remove it")
-            if self.path.endswith(".service"):
-                remedy = Remedy(command=f"systemctl unmask {os.path.basename(self.path)}")
-            sentence = f"{self.path} is masked: empty, or a link to /dev/null"
-            error = HostError(f"{sentence}; {remedy}", what="file", target=self.path)
-            error.findings = (Finding("file", "error", sentence, self.path, remedy),)
-            raise error
+            raise _masked(self.path)
         require_kind("write", self.path, entry, "file")
         text = files.read(self.path) or ""
         if is_shared and not any(mark in text for mark in (MARK, *_ORIGINAL)):
@@ -71,6 +63,17 @@ class File(NamedTuple):
                 what="file",
                 target=self.path,
             )
+
+
+def _masked(path: str) -> HostError:
+    """The error for a path that an administrator has masked."""
+    remedy = Remedy("remove it")
+    if path.endswith(".service"):
+        remedy = Remedy(command=f"systemctl unmask {os.path.basename(path)}")
+    sentence = f"{path} is masked: empty, or a link to /dev/null"
+    error = HostError(f"{sentence}; {remedy}", what="file", target=path)
+    error.findings = (Finding("file", "error", sentence, path, remedy),)
+    return error
 
 
 def is_masked(files: Files, path: str) -> bool:

@@ -56,40 +56,6 @@ class HostCheck(NamedTuple):
         typed = with_typed_options(findings, repair_options)
         return cls(report, config.route_overlap.mode, typed, pipeline, is_elsewhere=True)
 
-    @classmethod
-    def of_host(
-        cls,
-        report: CheckReport,
-        config: HostRoutingConfig,
-        host: Host,
-        *,
-        to_repair: HostRoutingConfig | None = None,
-        repair_options: str = "",
-    ) -> HostCheck:
-        """The check of this host; for the last two, see check_host."""
-        snapshot = report.snapshot
-        repaired = to_repair or config
-        whole = snapshot
-        if host.may_have_ours and repaired != config:
-            whole = take_snapshot(host)  # the check has not read what else is expected
-        managed = managed_here(host, repaired, whole)
-        pipeline = repair_pipeline(repair_options, managed)
-        if managed is not None and managed.has_repair:
-            pipeline = f"hostrouting apply --config {HostLayout.config_path}"
-        findings = [*_findings_of(report, config, pipeline)]
-        if config.static_routes.enabled or report.routes:
-            findings += find_networkd(config, host.files)
-        if managed is None:
-            findings += find_typed(snapshot, repair_options)
-        else:
-            findings += managed.findings(config, report, pipeline)
-        prefixes = [route.prefix for route in report.resolved]
-        findings += find_session_at_risk(
-            host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
-        )
-        typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
-        return cls(report, config.route_overlap.mode, typed, pipeline, managed)
-
     @property
     def is_wrong(self) -> bool:
         """Whether addresses escape, or there is no default route."""
@@ -97,13 +63,12 @@ class HostCheck(NamedTuple):
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        counted = [finding for finding in self.findings if finding.name not in ignored]
-        if any(finding.name in ESCAPES for finding in counted):
+        judged = [finding for finding in self.findings if finding.name not in ignored]
+        names = {finding.name for finding in judged}
+        if names.intersection(ESCAPES):
             return PROBLEM
-        undecided = {doubt.sentence for doubt in self.report.doubts}
-        if any(finding.sentence in undecided for finding in counted):
-            return CANNOT_DECIDE
-        if any(finding.name == "no-default-route" for finding in counted):
+        doubts = {doubt.sentence for doubt in self.report.doubts}
+        if "no-default-route" in names or any(finding.sentence in doubts for finding in judged):
             return CANNOT_DECIDE
         return FINE
 
@@ -130,9 +95,28 @@ def check_host(
         return HostCheck.of(report, config, repair_options=repair_options)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
-    return HostCheck.of_host(
-        report, config, host, to_repair=to_repair, repair_options=repair_options
+    snapshot = report.snapshot
+    repaired = to_repair or config
+    whole = snapshot
+    if host.may_have_ours and repaired != config:
+        whole = take_snapshot(host)  # the check has not read what else is expected
+    managed = managed_here(host, repaired, whole)
+    pipeline = repair_pipeline(repair_options, managed)
+    if managed is not None and managed.has_repair:
+        pipeline = f"hostrouting apply --config {HostLayout.config_path}"
+    findings = [*_findings_of(report, config, pipeline)]
+    if config.static_routes.enabled or report.routes:
+        findings += find_networkd(config, host.files)
+    if managed is None:
+        findings += find_typed(snapshot, repair_options)
+    else:
+        findings += managed.findings(config, report, pipeline)
+    prefixes = [route.prefix for route in report.resolved]
+    findings += find_session_at_risk(
+        host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
     )
+    typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
+    return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
 
 
 def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
@@ -162,8 +146,10 @@ def find_typed(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding
     typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
     if not typed:
         return
-    are = "is" if len(typed) == 1 else "are"
-    sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
+    verb = "is"
+    if len(typed) > 1:
+        verb = "are"
+    sentence = f"{counted(len(typed), 'route')} of hostrouting {verb} set until the next boot"
     remedy = Remedy(TO_KEEP, repair_pipeline(repair_options or " CIDR"))
     facts = {"unconfigured": typed, "ranges": [], "routes": []}
     yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)

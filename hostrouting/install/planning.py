@@ -163,14 +163,18 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     the run fails at its end, and the gate holds units back until the conflict is solved. An address
     that would escape never does: the run judges that at its end.
     """
-    judged_below = {"removal", "route-not-configured", "route-conflict"}
-    lacking = [finding for finding in plan.errors if finding.name not in judged_below]
+    lacking: list[Finding] = []
+    needed: list[Finding] = []
+    for finding in plan.errors:
+        if finding.name == "route-not-configured":
+            needed.append(finding)
+        elif finding.name not in {"removal", "route-conflict"}:
+            lacking.append(finding)
     if lacking:
         raise RequirementError(findings=lacking)
     if plan.losses:
         headline = f"this would remove protection (to allow it: {ALLOWED_BY}):"
         raise ConfigError(plan.losses, headline=headline)
-    needed = [finding for finding in plan.errors if finding.name == "route-not-configured"]
     if needed:
         raise RequirementError(findings=needed)
     conflicts = plan.routes.conflicts

@@ -116,7 +116,7 @@ def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
     for path in foreign_steps(host.files):
         refusal = why_not_run(host.files, path)
         if refusal is not None:
-            yield Finding("file", "error", refusal.sentence, path, refusal.remedy)
+            yield refusal
 
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:

@@ -87,10 +87,9 @@ class Undo:
             raise
         restored = self._restore_routes(ctx)
         raise_failure(restored, result, ctx)
-        if isinstance(result, Effects):
-            return effects_of(restored) + result
-        if effects_of(restored).changed:
-            return restored
+        effects = effects_of(restored) + effects_of(result)
+        if effects.changed:
+            return effects
         return result
 
     def read_wanted(self) -> Wanted:

@@ -4,7 +4,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -14,7 +14,7 @@ from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError, RouteOverlapError
-from hostrouting.finding import SEVERITIES, WRONG, Finding
+from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
@@ -129,20 +129,18 @@ class CheckRouteOverlap(SectionTask):
         return CheckResult(report=report)
 
     def _mark(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
-        """Write the marker of the verdict, as the boot script does."""
+        """Write the marker of the verdict, as the boot script does, and remove the others."""
+        marker = HostLayout.detected_path
         if report.verdict == "ok":
-            self._write_marker(HostLayout.ok_path, ["ok", *map(str, findings)])
+            marker = HostLayout.ok_path
+            lines = ["ok", *map(str, findings)]
         elif report.verdict == "overlap":
             lines = [finding.line for finding in findings if finding.name in WRONG]
-            self._write_marker(HostLayout.detected_path, lines)
         elif report.verdict == "no-default-route":
-            self._write_marker(HostLayout.detected_path, ["no-default-route"])
+            lines = ["no-default-route"]
         else:
+            marker = HostLayout.undecided_path
             lines = [str(family) for family in report.families if family.verdict == "undecided"]
-            self._write_marker(HostLayout.undecided_path, lines)
-
-    def _write_marker(self, marker: str, lines: Iterable[str]) -> None:
-        """Write this marker, and remove the others."""
         for path in HostLayout.markers:
             if path != marker:
                 self.host.files.remove(path)
@@ -156,23 +154,20 @@ class CheckRouteOverlap(SectionTask):
         mode: Mode,
     ) -> None:
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
-        wrong: list[Finding] = []
-        remedies: list[Finding] = []
+        wrong: list[str] = []
+        remedies: list[str] = []
         rest: list[Finding] = []
         for finding in findings:
             if finding.name in WRONG:
-                wrong.append(finding)
+                wrong.append(finding.line)
             elif finding.name in _REMEDIES:
-                remedies.append(finding)
+                remedies.append(finding.line)
             else:
                 rest.append(finding)
-        for severity in SEVERITIES:
-            alike = [finding for finding in rest if finding.severity == severity]
-            for finding in alike[:_SHOWN]:
-                ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
+        for finding in worst_first(rest)[:_SHOWN]:
+            ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
 
-        lines = first_of([finding.line for finding in wrong], _SHOWN)
-        lines += first_of([finding.line for finding in remedies], _SHOWN)
+        lines = [*first_of(wrong, _SHOWN), *first_of(remedies, _SHOWN)]
         if wrong and mode == "STRICT":  # whoever catches it reports what it names
             document = check_document(report, mode=mode, findings=findings)
             raise RouteOverlapError(

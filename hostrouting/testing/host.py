@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_kind, require_name, require_path, require_text
+from hostrouting.host.files import Entry, require_kind, require_path, require_target, require_text
 from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
@@ -95,7 +95,7 @@ class FakeFiles:
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
-        require_name("target", target)
+        require_target(target)
         self._change("link", path, "file", "link")
         self.texts.pop(path, None)
         self.links[path] = target
@@ -333,7 +333,6 @@ class FakeHost(Host):
 
 _FOLDER = "/etc/systemd/system/"
 _LISTS = ("ExecCondition", "SuccessExitStatus")
-_SINGLE = ("RootDirectory", "RootImage")
 
 
 def _properties_in(unit: str, read: Mapping[str, str]) -> dict[str, str]:
@@ -357,12 +356,12 @@ def _properties_in(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 def _settings_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
     """The settings of these files: an empty value resets a list, as in systemd."""
-    values: dict[str, list[str]] = {name: [] for name in (*_LISTS, *_SINGLE)}
+    values: dict[str, list[str]] = {name: [] for name in _LISTS}
     for line in "\n".join(texts).splitlines():
         name, equals, value = line.partition("=")
         if not equals or name not in values:
             continue
-        if name in _SINGLE or not value:
+        if not value:
             values[name].clear()
         if value:
             values[name].append(value.replace("%n", unit))

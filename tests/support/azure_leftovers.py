@@ -55,11 +55,11 @@ def config(**changed: Any) -> HostRoutingConfig:
     return HostRoutingConfig(azure_vnet_cleanup=section(**changed))
 
 
-def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
+def state(device: str, *ips: str) -> str:
     """A state file with one pod."""
     pod = {
         "HostIfName": device,
-        "MacAddress": mac,
+        "MacAddress": "AgAAAAAF",
         "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips],
     }
     network = {"Networks": {"azure": {"Endpoints": {"a-eth0": pod}}}}

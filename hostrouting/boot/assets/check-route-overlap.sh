@@ -1450,8 +1450,8 @@ function are_of_the_cluster() {
 # them has to, and the narrowest one around all.
 function are_led_right(low, high,   i, r, narrowest_around) {
   # Plain packets meet this rule, too, and Linux has answered for these. Of "not fwmark 0x1", those
-  # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt, also
-  # those with a mark that "fwmark 0x0/0xff" does not select.
+  # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt; so
+  # are those with a mark that "fwmark 0x0/0xff" does not select.
   if (plain_packets != "none") return selected_by == "fwmark" && is_inverted
   if (action ~ REFUSES) return 0
   # There these packets find what plain ones find, or nothing, and go on to the next rule.

@@ -587,7 +587,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
       route[r, "words"] = route[r, "words"] " " item
   }
   if (is_default(r)) add_default(r)
-  if (route[r, "type"] == "local " && !is_ours(r) && route[r, "table"] ~ /^(255)?$/) note_address(r)
+  if (is_of_address(r)) note_address(r)
   if (route[r, "table"] == "" && (route[r, "prefix"] in is_wanted_prefix || is_ours(r)))
     add_entries(r)
 }
@@ -605,6 +605,13 @@ function whole(prefix, family) {
 
 function is_ours(r) {
   return route[r, "protocol"] == ours
+}
+
+# Whether it is the route to an address of this host. In another table, one of the type local can be
+# that of a proxy, which takes marked packets in.
+function is_of_address(r) {
+  if (route[r, "type"] != "local " || is_ours(r) || has_gateway(route[r, "text"])) return 0
+  return route[r, "table"] ~ /^(255)?$/
 }
 
 function note_address(r) {

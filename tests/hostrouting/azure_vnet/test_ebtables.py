@@ -12,11 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.azure_vnet.ebtables import (
-    BridgeRule,
     Ebtables,
     EbtablesProgram,
     read_listing,
-    require_deletable,
 )
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     Make: TypeAlias = Callable[..., Ebtables]
 
-SNAT, TWIN = NODE_RULES[1], R2.replace(" -i ", " -s Unicast -i ")
+SNAT = NODE_RULES[1]
 _ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 
@@ -81,8 +79,6 @@ ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] =
     "none": ([R1], [], ("", [], [R1])),
     "one does not exist": ([R1, R2], [R1, R3, R2], ("no-such-rule", [R3], [R1, R2])),
     "not as often": ([R1, R2], [R1, R1], ("no-such-rule", [R1], [R1, R2])),
-    "a twin": ([TWIN, R2, R3], [R3, R2], ("ambiguous-rule", [R2], [TWIN, R2, R3])),
-    "both twins": ([TWIN, R2], [TWIN, R2], ("ambiguous-rule", sorted([TWIN, R2]), [TWIN, R2])),
     "what is not a rule": ([R1], [f"{R1}\n-F"], ("no-such-rule", [f"{R1}\n-F"], [R1])),
 }
 
@@ -94,7 +90,7 @@ def test_delete(make: Make, row: str) -> None:
     assert outcome(make(*rules), deletion) == wanted
 
 
-_RULES = st.sampled_from([R1, R2, R3, SNAT, TWIN])
+_RULES = st.sampled_from([R1, R2, R3, SNAT])
 
 
 @pytest.mark.linux
@@ -315,21 +311,3 @@ def test_a_listing_of_legacy_ebtables() -> None:
     listing += "Bridge chain: mine, entries: 1, policy: RETURN\n-p IPv4 -j DROP \n"
     rules = [(1, R1), (2, "PREROUTING -j CONTINUE"), (1, "mine -p IPv4 -j DROP")]
     assert [rule[1:] for rule in read_listing(listing, "ebtables-legacy")] == rules
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "-s Unicast -p ARP",
-        "-p ARP -d 00:00:00:00:00:00",
-        "-p ARP -d ! 0:0:0:0:0:0/ff::",
-        "-p ARP ! -s BGA",
-    ],
-)
-def test_told_apart_by_mac_addresses_only(options: str) -> None:
-    """Rules that differ only in MAC addresses are ambiguous, and both are named."""
-    arp, twin = "PREROUTING -p ARP -j DROP", f"PREROUTING {options} -j DROP"
-    rules = [BridgeRule("ebtables", number, text) for number, text in enumerate((arp, twin, R1), 1)]
-    require_deletable(rules, [R1])
-    with raises(HostError, "ambiguous-rule", match=re.escape(repr(twin))):
-        require_deletable(rules, [R1, arp])

@@ -24,7 +24,6 @@ from tests.support.tasks import CIDR, GUARDED, LAYOUT, WANTED, config, configure
 UNITS = "/etc/systemd/system"
 KUBELET = "kubelet.service"
 MACHINES, KUBE1 = "systemd-nspawn@.service", "systemd-nspawn@kube1.service"
-ROOTS = ("RootDirectory", "RootImage")
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
 CHECK = LAYOUT.step_path(LAYOUT.check_step)
 AGAIN = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
@@ -280,12 +279,7 @@ class TestFiles:
         host = configured(wanted)
         path = LAYOUT.step_path("90-licence")
         host.files.texts[path] = "exit 0\n"
-        for mode in (0o644, 0o775):
-            host.files.modes[path] = mode
-            sentence = (
-                f"{path} was not installed by hostrouting; no unit is gated, so nothing runs it"
-            )
-            assert faults(host, wanted) == [("file", "note", sentence)]
+        assert faults(host, wanted) == []
 
     def test_a_wanted_step_that_others_can_change(self) -> None:
         """It holds nothing back."""
@@ -416,7 +410,7 @@ class TestSystemd:
 
     @pytest.mark.parametrize(
         ("folder", "line"),
-        [(MACHINES, "SuccessExitStatus=255"), (KUBE1, "RootDirectory=/srv/x")],
+        [(MACHINES, "SuccessExitStatus=255"), (KUBE1, "SuccessExitStatus=255")],
     )
     def test_what_refuses_no_run(self, host: FakeHost, folder: str, line: str) -> None:
         """A gate that is open already, or the setting of one instance, is a fault; a run may still
@@ -425,11 +419,6 @@ class TestSystemd:
         dropped(host, folder, f"[Service]\n{line}\n")
         assert len(faults(host)) == 1
         assert [*find_ineffective_gates(host, gated_units(WANTED))] == []
-
-    def test_the_root_of_this_host(self, host: FakeHost) -> None:
-        """A unit may name it."""
-        dropped(host, MACHINES, "[Service]\nRootDirectory=/\n")
-        assert faults(host) == []
 
     def test_a_unit_that_is_not_gated_yet(self) -> None:
         """What would make its gate ineffective is said in the same words before and after."""
@@ -501,15 +490,6 @@ class TestSystemd:
                 )
                 for name in ("KILL", "SIGKILL")
             ),
-            *(
-                (
-                    MACHINES,
-                    f"{root}=/srv/x\n",
-                    "50-x.conf",
-                    f"has {root}=/srv/x, where this host's gate ",
-                )
-                for root in ROOTS
-            ),
         ],
     )
     def test_an_opening(
@@ -518,10 +498,9 @@ class TestSystemd:
         """The unit or the instance is named, and the drop-in."""
         path = dropped(host, folder, text, name)
         [fault] = find_faults(host, WANTED)
-        kind = "gate-shut" if any(root in text for root in ROOTS) else "gate-open"
-        assert (fault.name, fault.severity, fault.target) == (kind, "error", folder)
+        assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", folder)
         assert fault.sentence.startswith(f"{folder} {cause.format(path=path)}")
-        assert (path if kind == "gate-open" else f"do not gate {MACHINES}") in str(fault)
+        assert path in str(fault)
         host.files.remove(path)
         manager_of(host).reload()
         assert faults(host) == []

@@ -89,14 +89,14 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
         (
             REPAIR,
             HALF,
-            f"the next boot deletes the route to {REPAIR[1]}, which is not in the configuration; without it {REPAIR[1]} escapes",
+            f"the next boot deletes routes that are not in the configuration ({REPAIR[1]}); without them, {REPAIR[1]} would escape",
         ),
         (
             REPAIR,
             NONE,
-            f"the next boot deletes the routes to {REPAIR[0]} and {REPAIR[1]}, which are not in the configuration; without them {CIDR}",
+            f"the next boot deletes routes that are not in the configuration ({REPAIR[0]} and {REPAIR[1]}); without them, {CIDR}",
         ),
-        (REPAIR[:1], NONE, f"without it {REPAIR[0]} escapes"),
+        (REPAIR[:1], NONE, f"without them, {REPAIR[0]} would escape"),
         (("10.9.0.0/16",), NONE, ""),
         ((), NONE, ""),
     ],

@@ -5,7 +5,7 @@ import pickle
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import IP, Prefix, as_ip
-from hostrouting.model.route import Route
+from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import ecmp_node, plain_vm
 from tests.support.topologies import IB0, address, checked, rule, vm_with
 
@@ -40,6 +40,18 @@ def test_an_own_address_without_its_local_route() -> None:
     assert len(routes) < len(host.routes)
     findings = check_findings(checked(host._replace(routes=tuple(routes))))
     assert "missing-rule" not in {found.name for found in findings}
+
+
+def test_a_rule_for_table_main_that_no_route_of_its_family_needs() -> None:
+    """Routes of IPv6 are not used by a rule of IPv4, so it does not bring them back."""
+    host = plain_vm().snapshot()
+    host = host._replace(rules=tuple(rule for rule in host.rules if rule.priority < 32766))
+    of_ipv4 = checked(host)
+    of_ipv6 = Route.to("fd00::/64", dev="eth0")
+    local = [route for route in host.routes if route.table == TABLE_LOCAL]
+    alone = checked(host._replace(routes=(*local, of_ipv6)))
+    names = [{flaw.name for flaw in report.families[0].flaws} for report in (of_ipv4, alone)]
+    assert names == [{"missing-rule"}, set()]
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:

@@ -278,6 +278,20 @@ class TestReserved:
         assert reasons(report) == ["host-route"]
         assert causes(report) == ["the range is reserved"]
 
+    def test_a_range_that_only_a_wider_route_could_repair(self) -> None:
+        """A route to 0.0.0.0/7 would divert 1.0.0.0/8, and so nothing is left but the reserved
+        range alone.
+        """
+        allowed = Route.to("0.0.0.0/6", dev="wg1")
+        reserved = "0.0.0.0/8"
+        of_reserved = main_with(6, to=reserved)
+        of_others = rule(dst=reserved, priority=200, table=TABLE_MAIN, invert=True)
+        host = node(allowed, links=(WG1,))
+        host = host._replace(rules=(host.rules[0], of_reserved, of_others))
+        report = checked(host, "0.0.0.0/7", expected_devs=["eth0"], allowed_devs=["wg1"])
+        assert report.routes == ()
+        assert causes(report) == ["the range is reserved"]
+
     def test_a_range_of_which_a_half_is_reserved(self) -> None:
         """Each half has its own reason."""
         host = node(Route.to("0.0.0.0/7", dev="ib0"))

@@ -377,7 +377,7 @@ def test_what_the_page_says_deletes_a_typed_route(
     """Only a gate that sets routes deletes others, and in STRICT, apply is refused."""
     with made(host, tmp_path) as machine:
         for page in ("check", "status"):
-            assert f"the next {occasions} deletes the route" in machine.hostrouting(page).stdout
+            assert f"the next {occasions} deletes routes" in machine.hostrouting(page).stdout
     for occasion, happen in OCCASIONS.items():
         with made(host, tmp_path) as machine:
             before = machine.ip("route", "show", "proto", "213").stdout

@@ -230,7 +230,7 @@ CASES: dict[str, Case] = {
         lambda: holding(h200_node()),
     ),
     "routes alone, which takes needed ones away": (
-        "without them 172.16.0.0/16 escapes",
+        "without them, 172.16.0.0/16 would escape",
         partial(ConfigureStaticRoutes, allow_removal=False),
         config("10.77.0.0/16"),
         repaired_by_hand,

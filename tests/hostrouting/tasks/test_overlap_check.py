@@ -60,7 +60,7 @@ class TestModes:
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         start = (
             "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; "
-            "expected: eth0; ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"
+            "expected: eth0; ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
         assert "REPAIR-COST: with the repair, this node's IP traffic to 172.16.0.0/16" in str(error)
@@ -121,7 +121,7 @@ class TestModes:
         """Without a default route by the deadline the verdict says so: STRICT fails, WARN passes."""
         host = FakeHost(kernel=FakeKernel())
         if mode == "STRICT":
-            match = r"NO-DEFAULT-ROUTE: there was no IPv4 default route within 60 s"
+            match = r"NO-DEFAULT-ROUTE: there is no IPv4 default route \(waited 60 s\)"
             assert failure_of(checked, host, CIDR, mode=mode, match=match).can_retry
         else:
             checked(host, CIDR)
@@ -129,7 +129,7 @@ class TestModes:
         soon = phases.deadline(
             CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10
         )
-        assert "within 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
+        assert "waited 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
 
 
 class TestMarkersThatFail:
