@@ -66,7 +66,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
     of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
     if not any(route.table == TABLE_MAIN for route in of_family):
         return
-    for rule in fib.rules:
+    for rule in fib.snapshot.rules:
         if rule._replace(priority=usual.priority) == usual:
             return
     yield Finding(

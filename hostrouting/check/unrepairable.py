@@ -103,8 +103,10 @@ def _why_no_length(
     fib: Fib, address: int, decision: Decision, packet: PacketKind = FROM_HOST
 ) -> Why:
     """Why no new route, however long, decides for packets that have this decision now."""
-    present = fib.tables[TABLE_MAIN].best(address)
-    if present is None or shortest_by_rules(fib, address, packet) is None:
+    present: Route | None = None
+    if shortest_by_rules(fib, address, packet) is not None:
+        present = fib.tables[TABLE_MAIN].best(address)
+    if present is None:
         return Why("earlier-rule", cause=_what_decides_before_main(decision))
     return _host_route(present)
 

@@ -42,10 +42,12 @@ def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> i
     None if none does.
     """
     shortest = shortest_by_rules(fib, address, packet)
+    if shortest is None:  # perhaps because no rule looks up table main at all
+        return None
     present = fib.tables[TABLE_MAIN].best(address)
-    if shortest is not None and present is not None:
+    if present is not None:
         shortest = max(shortest, _shortest_beside(present))
-    if shortest is None or shortest > fib.width:
+    if shortest > fib.width:
         return None
     return shortest
 

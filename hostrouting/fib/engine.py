@@ -401,6 +401,15 @@ class Fib:
         self.width = width_of(family)
         rules = [rule for rule in snapshot.rules if rule.family == family]
         rules.sort(key=lambda rule: rule.priority)
+        usual = default_rules(family)
+        self.lacks_main = family == IPV6 and tuple(rules) == usual[:1]
+        """Whether the rule for table main was deleted, and only that for table local is left.
+
+        Until a rule is added, IPv6 looks up both tables without looking at rules. A snapshot does
+        not show whether one ever was.
+        """
+        if self.lacks_main:
+            rules = [*usual]
         self.rules = tuple(rule for rule in rules if not rule.l3mdev)
         """In the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
         judged.
@@ -416,7 +425,7 @@ class Fib:
         """The routes of all tables that a rule looks up, table by table."""
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and tuple(rules) == default_rules(IPV4):
+        if family == IPV4 and tuple(rules) == usual:
             self.mixed = list(_mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN]))
             by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}

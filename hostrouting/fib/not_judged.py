@@ -24,6 +24,7 @@ NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
 MIXED = "until a rule is added, it comes before a route of table local"
 NO_SOURCE = "its device has no address, so Linux finds no source for packets of this host"
+LOST = "the lack of a rule for table main: until a rule is added, IPv6 uses the table all the same"
 RIVAL = "while its gateway does not answer, an equal route through another device is used"
 
 
@@ -43,6 +44,8 @@ def not_judged(
         if rule.dst is not None and not rule.invert:
             about = rule.dst
         yield f"rule {rule}", about
+    if fib.lacks_main:
+        yield LOST, Prefix(fib.family, 0, 0)
     for route in fib.mixed:
         yield f"route {route} ({MIXED})", route.prefix
     for route in fib.routes:
