@@ -39,14 +39,14 @@ def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
         ("inactive", "", False),  # it does not exist
     ],
 )
-def test_what_counts(unit: str, active: str, enabled: str, *, is_named: bool) -> None:
+def test_what_a_used_unit_is(unit: str, active: str, enabled: str, *, is_named: bool) -> None:
     """A unit that systemd says is running, or is started at boot."""
     properties = {"ActiveState": active, "UnitFileState": enabled}
     host = FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))
     assert ungated(host) == ([unit] if is_named else [])
 
 
-@pytest.mark.parametrize(
+NAMED = pytest.mark.parametrize(
     ("wanted", "named"),
     [
         (STRICT, ["kubelet.service", "rke2-agent.service"]),
@@ -56,18 +56,40 @@ def test_what_counts(unit: str, active: str, enabled: str, *, is_named: bool) ->
         (HostRoutingConfig(), []),
     ],
 )
-def test_who_is_told(wanted: HostRoutingConfig, named: list[str]) -> None:
-    """Only STRICT keeps a unit from starting; a gated unit is not named. On an image, a link
-    enables a unit.
-    """
-    host, image = FakeHost(kernel=h200()), FakeHost.image()
-    for unit in ("kubelet.service", "rke2-agent.service"):
+"""Only STRICT keeps a unit from starting; a gated unit is not named."""
+USED = ("kubelet.service", "rke2-agent.service")
+
+
+def enable_on_disk(host: FakeHost) -> None:
+    """The links with which systemd would start both units at boot."""
+    for unit in USED:
+        host.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
+
+
+@NAMED
+def test_units_of_a_host(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """A host has a systemd, which says what runs."""
+    host = FakeHost(kernel=h200())
+    for unit in USED:
         manager_of(host).states[unit] = "active"
-        image.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
-    assert (ungated(host, wanted), ungated(image, wanted)) == (named, named)
+    assert ungated(host, wanted) == named
+
+
+@NAMED
+def test_units_of_an_image(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """On an image, a link enables a unit."""
+    image = FakeHost.image()
+    enable_on_disk(image)
+    assert ungated(image, wanted) == named
+
+
+@NAMED
+def test_units_of_a_container(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """Where no systemd runs, the links count, too."""
+    host = FakeHost(kernel=h200())
     manager_of(host).running = False
-    host.files.links |= image.files.links
-    assert ungated(host, wanted) == named, "no systemd runs, as in a container"
+    enable_on_disk(host)
+    assert ungated(host, wanted) == named
 
 
 def test_all_are_gated() -> None:
