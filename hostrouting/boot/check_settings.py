@@ -150,7 +150,9 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
     for cni in CNIS:
         for use, devices in _devices_by_use(cni).items():
             yield f"cni {_word(cni.name)} {use} {' '.join(devices)}"
-        others = ("any",) if cni.serves is None else (BRIDGE_PLUGIN, *cni.serves)
+        others: tuple[str, ...] = ("any",)
+        if cni.serves is not None:
+            others = (BRIDGE_PLUGIN, *cni.serves)
         yield f"serves {_word(cni.name)} {' '.join(map(_word, others))}"
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal, families)

@@ -61,7 +61,9 @@ class UnitState(NamedTuple):
         """The unit, its state and the time, in one line."""
         if not self.since:
             return f"{self.unit} {self.state}"
-        state = "has been refused" if self.state == "was refused" else self.state
+        state: str = self.state
+        if state == "was refused":
+            state = "has been refused"
         return f"{self.unit} {state} since {self.since}"
 
     def to_mapping(self) -> dict[str, object]:

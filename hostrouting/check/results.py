@@ -421,11 +421,9 @@ def _ways(escapes: Iterable[Escape]) -> Iterator[tuple[str, str]]:
 def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:
     """That no device is expected, how long the check waited, and which routes do not count."""
     missing = f"IPv{report.family} default route"
-    every = Prefix(report.family, 0, 0)
-    listed = report.snapshot.routes
-    defaults = [route for route in listed if route.prefix == every and route.type == "unicast"]
-    if defaults:
-        routes = [f"[{route}]" for route in defaults]
+    defaults = report.snapshot.default_routes(report.family)
+    routes = [f"[{route}]" for route in defaults if route.type == "unicast"]
+    if routes:
         missing += f" that counts, only {spoken(routes)}"
     if wait:
         missing += f" (waited {wait:g} s)"

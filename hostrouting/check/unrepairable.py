@@ -62,10 +62,9 @@ class Reasons(NamedTuple):
 
         It does not if a rule for another table decides before table main: `_why_no_length` says so.
         """
-        hidden = self.hidden.by_first.get(part.first)
-        if hidden is None or shortest_by_rules(self.fib, part.first) is None:
+        if shortest_by_rules(self.fib, part.first) is None:
             return None
-        return Why("below-a-cni", cause=hidden.cause, hiding=hidden.hiding)
+        return self.hidden.reasons.get(part.first)
 
     def _why_no_route(self, before: Part, after: Part) -> Why:
         """Why no route makes the part fine."""

@@ -108,6 +108,11 @@ class Snapshot(NamedTuple):
         kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
         return self._replace(routes=(*kept, *further))
 
+    def default_routes(self, family: int) -> list[Route]:
+        """The routes to all addresses of this family, in every table and of any type."""
+        everywhere = Prefix(family, 0, 0)
+        return [route for route in self.routes if route.prefix == everywhere]
+
     def to_json(self) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
         import json  # noqa: PLC0415  a check on the host reads and writes none

@@ -19,7 +19,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a route less": (
         lambda settings: settings["staticRoutes"]["routes"].pop(),
-        f"takes away the route to {REPAIR[1]}",
+        f"{REPAIR[1]} would lose the route that is installed",
     ),
     "another CIDR": (
         lambda settings: settings["routeOverlap"].update(expectedCidrs=["10.96.0.0/12"]),
