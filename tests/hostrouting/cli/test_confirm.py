@@ -28,7 +28,6 @@ from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
-from phases.testing import FakeClock
 from tests.support.cli import Said, say
 from tests.support.examples import scaled
 from tests.support.mishaps import mishap_host
@@ -38,6 +37,7 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     manager_of,
     run,
@@ -320,7 +320,7 @@ def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) 
     if is_typed:
         type_routes(host, TYPED)
     before = state(host)
-    ctx = phases.Context(observers=[], clock=FakeClock())
+    ctx = context()
     mishaps.disarm()
 
     def cancel(_event: str) -> None:

@@ -7,10 +7,9 @@ from hostrouting.errors import HostError
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, WANTED, config, manager_of, run
 
-STRICT = config(*REPAIR, cidrs=(CIDR,))
-GATED = STRICT._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
+GATED = WANTED._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
 KUBELETS = (
     "kubelet.service",
     "k3s.service",
@@ -20,7 +19,7 @@ KUBELETS = (
 )
 
 
-def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
+def ungated(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
     """The units that are named."""
     return [finding.target for finding in find_ungated(wanted, host)]
 
@@ -49,7 +48,7 @@ def test_what_a_used_unit_is(unit: str, active: str, enabled: str, *, is_named: 
 NAMED = pytest.mark.parametrize(
     ("wanted", "named"),
     [
-        (STRICT, ["kubelet.service", "rke2-agent.service"]),
+        (WANTED, ["kubelet.service", "rke2-agent.service"]),
         (GATED, ["rke2-agent.service"]),
         (config(*REPAIR, cidrs=(CIDR,), mode="WARN"), []),
         (config(*REPAIR), []),  # nothing is checked
@@ -94,7 +93,7 @@ def test_units_of_a_container(wanted: HostRoutingConfig, named: list[str]) -> No
 
 def test_all_are_gated() -> None:
     """One configuration for all nodes may gate each of them; then systemd is not asked."""
-    assert ungated(FakeHost(kernel=h200()), STRICT._replace(gate=GateConfig(KUBELETS))) == []
+    assert ungated(FakeHost(kernel=h200()), WANTED._replace(gate=GateConfig(KUBELETS))) == []
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,10 +111,10 @@ def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
     """The plan has the finding, and the run logs it once; neither fails because of it."""
     host = FakeHost(kernel=h200())
     manager_of(host).states["kubelet.service"] = "active"
-    plan = Configure(STRICT, host=host).plan()
+    plan = Configure(WANTED, host=host).plan()
     assert [finding.name for finding in plan.findings] == ["unit-not-gated"]
     assert plan.would_fail == ""
-    run(Configure(STRICT, host=host))
+    run(Configure(WANTED, host=host))
     assert caplog.text.count("kubelet.service runs on this host and is not gated") == 1
     run(Configure(GATED, host=host))
     assert Configure(GATED, host=host).plan().findings == ()

@@ -20,7 +20,6 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
-from phases.testing import FakeClock
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
@@ -28,9 +27,11 @@ from tests.support.tasks import (
     CIDR,
     GUARDED,
     LAYOUT,
+    STEPS,
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     lose_routes,
     manager_of,
@@ -39,7 +40,6 @@ from tests.support.tasks import (
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
-STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
 OLDER = "# of an older release\n"
 GUARD_UNIT = LAYOUT.unit_path(LAYOUT.guard_unit)
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
@@ -420,7 +420,7 @@ class TestGuard:
         step, and that is after the files.
         """
         host, mishaps = guarded()
-        ctx = phases.Context(clock=FakeClock(), observers=[])
+        ctx = context()
 
         def cancel(event: str) -> None:
             if event == f"write {LAYOUT.guard_path}":
