@@ -108,7 +108,9 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         state = "is in the gate"
     elif is_gated and _was_refused(properties):
         state = "was refused"
-        reasons = _errors_of_start(manager, properties)
+        errors = manager.errors_of(unit, properties["ConditionTimestamp"])
+        # Each once: systemd 254 and later keep that time when they start the unit again themselves.
+        reasons = tuple(dict.fromkeys(errors))
     elif properties["ActiveState"] == "failed":
         state = "failed"
     was_in_gate = state in {"is in the gate", "was refused"}
@@ -134,14 +136,6 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
         return False
     ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     return ended < _microseconds(properties["ConditionTimestampMonotonic"])
-
-
-def _errors_of_start(manager: Manager, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """What was logged as errors since the last start began; each line once, because systemd 254 and
-    later keep that time when they start the unit again by themselves.
-    """
-    errors = manager.errors_of(properties["Id"], properties["ConditionTimestamp"])
-    return tuple(dict.fromkeys(errors))
 
 
 def _has_begun_with_main(properties: Mapping[str, str]) -> bool:
