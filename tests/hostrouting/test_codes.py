@@ -15,7 +15,7 @@ from hostrouting.errors import ConfigError, HostError, HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
-from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.tasks import CIDR, REPAIR, config, context
 
 
 def fails(error: Exception) -> phases.Task[object]:
@@ -88,7 +88,7 @@ def test_the_worst_counts() -> None:
 
 def test_a_signal() -> None:
     """A run that was stopped has 128 plus the number of the signal."""
-    ctx = phases.Context(observers=[], clock=FakeClock())
+    ctx = context()
     ctx.cancel(signal.SIGTERM)
     report = phases.run(Configure(config(), host=FakeHost(kernel=h200())), ctx=ctx)
     assert hostrouting.exit_code(report) == 143

@@ -12,12 +12,10 @@ from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.status import State, find_status
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.test_pages import (
-    CIDR,
     GARBLED,
     OPENED,
     applied,
     broken,
-    config,
     of,
     silent,
     taken,
@@ -25,7 +23,7 @@ from tests.hostrouting.cli.test_pages import (
     with_ours,
     without_default,
 )
-from tests.support.tasks import LAYOUT, lose_routes
+from tests.support.tasks import CIDR, LAYOUT, document, lose_routes
 
 
 def lose_a_file(host: FakeHost) -> None:
@@ -37,11 +35,11 @@ HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
     "nothing": (of(h200), ""),
     "installed": (applied(), ""),
     "different": (applied(change=lose_routes), AGAIN.command),
-    "escaping": (applied(config(), lose_a_file), repair_pipeline()),
-    "not-configured": (applied(config(mode="WARN"), with_ours), repair_pipeline()),
+    "escaping": (applied(document(), lose_a_file), repair_pipeline()),
+    "not-configured": (applied(document(mode="WARN"), with_ours), repair_pipeline()),
     "failing": (applied(change=weakened), ""),
     "conflict": (applied(change=taken), repair_pipeline()),
-    "waiting": (applied(config("9.0.0.0/8", cidrs=()), without_default), ""),
+    "waiting": (applied(document("9.0.0.0/8", cidrs=()), without_default), ""),
     "broken": (applied(change=GARBLED), ""),
     "unanswered": (silent, ""),
 }
@@ -91,7 +89,7 @@ def test_one_part_hides_no_other() -> None:
 
 def test_what_the_last_check_has_found() -> None:
     """The marker has it; a repair by hand since then makes the verdict another one."""
-    host = applied(config(mode="WARN"))()
+    host = applied(document(mode="WARN"))()
     assert find_status(host).last_check.startswith(f"OVERLAP: {CIDR} leaves through ib0")
     with_ours(host)
     status = find_status(host)

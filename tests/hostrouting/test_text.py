@@ -47,13 +47,22 @@ def test_the_lines_of_a_page(count: int, more: list[str]) -> None:
     assert list(capped(lines)) == [*lines[:20], *more]
 
 
-def test_one_and_several() -> None:
-    """A noun and a predicate agree with the number."""
-    assert [counted(number, "route") for number in (0, 1, 1_000)] == [
-        "0 routes",
-        "1 route",
-        "1,000 routes",
-    ]
-    predicates = ("is lost", "has no route", "leaves through eth0")
-    plurals = ["are lost", "have no route", "leave through eth0"]
-    assert [in_plural(predicate) for predicate in predicates] == plurals
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 routes"), (1, "1 route"), (1_000, "1,000 routes")]
+)
+def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
+    """Only one thing is singular; a large number has commas."""
+    assert counted(count, "route") == words
+
+
+@pytest.mark.parametrize(
+    ("of_one", "of_several"),
+    [
+        ("is lost", "are lost"),
+        ("has no route", "have no route"),
+        ("leaves through eth0", "leave through eth0"),
+    ],
+)
+def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
+    """Its verb is plural."""
+    assert in_plural(of_one) == of_several

@@ -32,11 +32,6 @@ _NODE, _FABRIC = ("10.1.0.4", "fd00::4"), ("10.1.0.1", "fd00::1")
 _PORT, _PATIENCE, _SO_RCVBUFFORCE = 4000, 1.0, 33
 
 
-def mac_of(number: int) -> str:
-    """The MAC address of a pod."""
-    return f"0a:00:00:01:00:{number:02x}"
-
-
 class State(NamedTuple):
     """Everything that a clean-up may change, as the host's programs print it, without the kernel's
     own routes.

@@ -10,9 +10,9 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
-from tests.support.tasks import CIDR, LAYOUT, manager_of, run
+from tests.support.tasks import LAYOUT, document, manager_of, run
 
 KUBELET = "kubelet.service"
 GUARDED: dict[str, object] = {"enabled": True}
@@ -20,11 +20,9 @@ BY_HAND = 3
 """The protocol (boot) of a route that `ip route add` sets unless it is told another one."""
 
 
-def config(*routes: str, mode: str = "STRICT", **more: object) -> dict[str, Any]:
-    """A configuration with these routes, which gates kubelet."""
-    static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
-    check = {"expectedCidrs": [CIDR], "mode": mode}
-    return {"staticRoutes": static, "routeOverlap": check, "gate": {"units": [KUBELET]}, **more}
+def config(*destinations: str, mode: str = "STRICT", **sections: object) -> dict[str, Any]:
+    """The document of a configuration with these routes, which gates kubelet."""
+    return document(*destinations, mode=mode, gate={"units": [KUBELET]}) | sections
 
 
 def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> FakeHost:
@@ -37,6 +35,13 @@ def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> F
     manager.states[KUBELET] = "active"
     manager.properties[KUBELET] = {"LoadState": "loaded", "UnitFileState": "enabled"}
     run(Configure(HostRoutingConfig.from_mapping(settings), host=host, wait=0))
+    return host
+
+
+def escaping_node() -> FakeHost:
+    """A node whose configuration has no route, and on which addresses escape since it was applied."""
+    host = node(config(), plain_vm)
+    add_ib0(host)
     return host
 
 

@@ -16,18 +16,29 @@ from phases.testing import FakeClock
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
 REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
+STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
 HELD = "the gate is installed: systemd-nspawn@.service will not start until its steps succeed"
 
 
 def config(
     *destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", **route: object
 ) -> HostRoutingConfig:
-    """A configuration with these static routes and expected CIDRs."""
+    """A configuration with these static routes, of which each has these fields, and CIDRs."""
     routes = [{"destination": destination, **route} for destination in destinations]
     static = {"enabled": bool(routes), "routes": routes}
-    return HostRoutingConfig.from_mapping(
-        {"staticRoutes": static, "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode}}
-    )
+    return HostRoutingConfig.from_mapping(document(staticRoutes=static, cidrs=cidrs, mode=mode))
+
+
+def document(
+    *destinations: str, cidrs: tuple[str, ...] = (CIDR,), mode: str = "STRICT", **sections: object
+) -> dict[str, Any]:
+    """The document of a configuration with these static routes, CIDRs and other sections."""
+    routes = [{"destination": destination} for destination in destinations]
+    return {
+        "staticRoutes": {"enabled": bool(routes), "routes": routes},
+        "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode},
+        **sections,
+    }
 
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
@@ -35,9 +46,14 @@ WANTED = config(*REPAIR, cidrs=(CIDR,))
 GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 
 
+def context() -> phases.Context:
+    """A run on a fake clock, of which nothing is logged."""
+    return phases.Context(clock=FakeClock(), observers=[])
+
+
 def run(task: phases.Task[object]) -> object:
     """Execute the task on a fake clock."""
-    return phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+    return phases.execute(task, context())
 
 
 def configured(settings: HostRoutingConfig, *, kernel: FakeKernel | None = None) -> FakeHost:

@@ -19,6 +19,9 @@ ETH1 = Link(name="eth1", index=11)
 CNI0 = Link(name="cni0", index=12, kind="bridge")
 CALI1 = Link(name="cali1", index=13, kind="veth")
 """InfiniBand, a tunnel, a second card, the bridge of pods, and Calico's device of a pod."""
+BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
+ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+"""The default route of IPv6, and one in a table to which a rule sends packets."""
 
 
 def host(

@@ -25,11 +25,6 @@ def wait_for(what: str, happened: Callable[[], object]) -> None:
         pause, asked = min(pause * 1.5, 0.25), time.monotonic()
 
 
-def await_file(path: Path) -> None:
-    """Wait until the file is there, and has something in it."""
-    wait_for(f"something in {path}", lambda: path.exists() and path.stat().st_size > 0)
-
-
 def leaving_word(path: Path, program: str) -> str:
     """The body of a program that adds a line to this file when it is started, and then runs the
     usual program.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.azure_vnet.task import CleanupPlan
-from tests.support.azure_node import AzureNode, State, mac_of
+from tests.support.azure_node import AzureNode, State
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, add_rules, pod_rules
 from tests.support.children import running
 from tests.support.namespace import Namespace
@@ -20,7 +20,11 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
-LIVE, DEAD, NEW, OTHER = map(mac_of, (1, 9, 2, 3))
+LIVE = "0a:00:00:01:00:01"
+NEW = "0a:00:00:01:00:02"
+OTHER = "0a:00:00:01:00:03"
+DEAD = "0a:00:00:01:00:09"
+"""The MAC addresses of pods."""
 
 
 @pytest.fixture

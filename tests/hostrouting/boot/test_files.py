@@ -26,6 +26,7 @@ from tests.support.check_script import command
 from tests.support.commands import fabric_host
 from tests.support.examples import scaled
 from tests.support.sections import expect
+from tests.support.tasks import STEPS
 
 LAYOUT = HostLayout()
 FULL = HostRoutingConfig.from_mapping(
@@ -38,7 +39,6 @@ FULL = HostRoutingConfig.from_mapping(
     }
 )
 """A configuration with every file."""
-STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
 
 
 def text_of(config: HostRoutingConfig, path: str) -> str:

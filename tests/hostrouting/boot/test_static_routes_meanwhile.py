@@ -26,7 +26,7 @@ from tests.support.routes_script import (
     words,
 )
 from tests.support.sections import static
-from tests.support.waiting import await_file, leaving_word
+from tests.support.waiting import leaving_word, wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -109,7 +109,7 @@ class TestWaiting:
         naps = tmp_path / "naps"
         command = words(HALVES[:1], tmp_path, wait=60, tools={"sleep": leaving_word(naps, "sleep")})
         run = subprocess.Popen([*namespace.enter, *command], stderr=subprocess.PIPE, text=True)
-        await_file(naps)
+        wait_for("the script to nap", lambda: naps.exists() and naps.stat().st_size > 0)
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=60)[1].splitlines()
         assert run.returncode == 128 + signal.SIGTERM

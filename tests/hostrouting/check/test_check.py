@@ -8,7 +8,6 @@ from unittest import mock
 
 import pytest
 
-import phases
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
@@ -22,11 +21,10 @@ from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
-from phases.testing import FakeClock
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, config
+from tests.support.tasks import CIDR, config, context
 
 CIDR6 = "fd16::/48"
 
@@ -45,7 +43,7 @@ def test_a_default_route_is_awaited() -> None:
         Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100),
     )
     kernel.ip_route("delete", default)
-    ctx = phases.Context(clock=FakeClock(), observers=[])
+    ctx = context()
     assert (
         check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
     )

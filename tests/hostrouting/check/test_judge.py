@@ -23,10 +23,20 @@ from hostrouting.model.route import (
     RouteType,
 )
 from hostrouting.model.snapshot import Link, Snapshot
-from tests.support.topologies import CALI1, CNI0, ETH1, IB0, WG1, address, checked, rule, vm_with
+from tests.support.topologies import (
+    BY_IPV6,
+    CALI1,
+    CNI0,
+    ETH1,
+    IB0,
+    WG1,
+    address,
+    checked,
+    rule,
+    vm_with,
+)
 
 CIDR = "172.16.0.0/16"
-BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 BY_ETH0 = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1")
 BY_WG1 = Route.to("0.0.0.0/0", dev="wg1")
 node = partial(vm_with, links=(IB0,))

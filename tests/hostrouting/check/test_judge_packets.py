@@ -20,10 +20,20 @@ from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.sections import expect
-from tests.support.topologies import CALI1, CNI0, ETH1, IB0, WG1, address, checked, rule, vm_with
+from tests.support.topologies import (
+    CALI1,
+    CNI0,
+    ELSEWHERE,
+    ETH1,
+    IB0,
+    WG1,
+    address,
+    checked,
+    rule,
+    vm_with,
+)
 
 CIDR = "172.16.0.0/16"
-ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 UID_1000 = (("uidrange", "1000-1999"),)
 ROOT_ONLY = (("uidrange", "0-0"),)
 BY_IB0 = (("oif", "ib0"),)

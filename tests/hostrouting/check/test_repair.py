@@ -20,7 +20,9 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
+    BY_IPV6,
     CALI1,
+    ELSEWHERE,
     ETH1,
     IB0,
     WG1,
@@ -34,8 +36,6 @@ from tests.support.topologies import (
 )
 
 CIDR = "172.16.0.0/16"
-ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
-BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 node = partial(vm_with, links=(IB0, ETH1))
 """A plain VM with these things."""
 

@@ -12,6 +12,8 @@ from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, Nex
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
+    BY_IPV6,
+    ELSEWHERE,
     ETH1,
     IB0,
     WG1,
@@ -25,8 +27,6 @@ from tests.support.topologies import (
 )
 
 CIDR = "172.16.0.0/16"
-ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
-BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 node = partial(vm_with, links=(IB0, ETH1))
 """A plain VM with these things."""
 

@@ -7,15 +7,14 @@ import re
 
 import pytest
 
-from hostrouting.testing import plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     BY_HAND,
     GUARDED,
     KUBELET,
-    add_ib0,
     apply,
     config,
+    escaping_node,
     garble,
     node,
     plan,
@@ -122,8 +121,7 @@ def _command(line: str) -> str:
 
 def test_a_route_by_hand_beside_a_broken_file() -> None:
     """Where the file is broken, `check` does not say that a route should be in it."""
-    host = node(config(), plain_vm)
-    add_ib0(host)
+    host = escaping_node()
     type_routes(host, *REPAIR, protocol=BY_HAND)
     host.files.texts[LAYOUT.config_path] = "{"
     check = say("check", CIDR, host=host)

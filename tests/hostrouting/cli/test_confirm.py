@@ -28,7 +28,6 @@ from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
-from phases.testing import FakeClock
 from tests.support.cli import Said, say
 from tests.support.examples import scaled
 from tests.support.mishaps import mishap_host
@@ -38,6 +37,7 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     manager_of,
     run,
@@ -97,9 +97,9 @@ def apply_with(
     folder: Path,
     host: FakeHost,
     terminal: Terminal,
-    output: str = "--json",
+    *options: str,
 ) -> Said:
-    """`apply --confirm 1` of WANTED on this terminal."""
+    """`apply --confirm 1` of WANTED on this terminal, with these options, too."""
 
     @contextmanager
     def opened() -> Iterator[Terminal]:
@@ -108,8 +108,8 @@ def apply_with(
     monkeypatch.setattr(apply, "controlling_terminal", opened)
     file = folder / "config.json"
     file.write_text(json.dumps(WANTED.to_mapping()))
-    words = ("--confirm", "1", "--wait", "0", "--allow-removal", output)
-    return say("apply", "--config", str(file), *words, host=host)
+    words = ("--config", str(file), "--confirm", "1", "--wait", "0", "--allow-removal")
+    return say("apply", *words, *options, host=host)
 
 
 @pytest.fixture
@@ -123,8 +123,10 @@ def installed() -> FakeHost:
 def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
     """The change stays; the question says what happens without an answer."""
     terminal = FakeTerminal(nothing, enter)
-    said = apply_with(monkeypatch, tmp_path, installed, terminal)
-    assert (said.code, said.json["ok"], said.json["changed"]) == (0, True, True)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal, "--json")
+    assert said.code == 0
+    assert said.json["ok"]
+    assert said.json["changed"]
     assert Configure(WANTED, host=installed).plan().is_empty
     assert terminal.said == [
         "The change is made. Press Enter within 1 s to keep it. Otherwise, all of it is taken back."
@@ -154,11 +156,14 @@ def test_no_enter(
         host = FakeHost(kernel=h200())
         type_routes(host, TYPED)
     before = state(host)
-    said = apply_with(monkeypatch, tmp_path, host, FakeTerminal(nothing, happens))
+    terminal = FakeTerminal(nothing, happens)
+    said = apply_with(monkeypatch, tmp_path, host, terminal, "--json")
     assert state(host) == before
-    document = said.json
-    assert (said.code, document["takenBack"], document["changed"]) == (1, True, False)
-    assert [failure["message"] for failure in document["failures"]] == [reason]
+    assert said.code == 1
+    assert said.json["takenBack"]
+    assert not said.json["changed"]
+    [failure] = said.json["failures"]
+    assert failure["message"] == reason
 
 
 def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
@@ -169,8 +174,9 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: Fa
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(killed))
-    assert (state(installed), said.code) == (before, 128 + signal.SIGTERM)
+    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(killed), "--json")
+    assert state(installed) == before
+    assert said.code == 128 + signal.SIGTERM
     assert said.json["takenBack"]
 
 
@@ -182,7 +188,9 @@ def test_a_run_that_fails(
     before = state(installed)
     terminal = FakeTerminal(enter)
     said = apply_with(monkeypatch, tmp_path, installed, terminal)
-    assert (state(installed), terminal.said, said.code) == (before, [], 1)
+    assert said.code == 1
+    assert state(installed) == before
+    assert terminal.said == []
 
 
 def test_what_cannot_be_taken_back(
@@ -194,7 +202,7 @@ def test_what_cannot_be_taken_back(
         installed.files.broken[LAYOUT.config_path] = "No space left on device"
         return False
 
-    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(full), "--wait=0")
+    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(full))
     assert said.code == 1
     assert said.lines[0] == "FAILED: nobody pressed Enter within 1 s"
     assert said.lines[1].startswith("NOT TAKEN BACK: cannot write /etc/hostrouting/config.json: No")
@@ -208,24 +216,27 @@ def test_an_unreadable_configuration(
     installed.files.texts[LAYOUT.config_path] = "{"
     before = state(installed)
     said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(enter))
-    assert (said.code, state(installed)) == (2, before)
+    assert said.code == 2
+    assert state(installed) == before
     assert "--confirm: the installed configuration cannot be read" in said.err
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a terminal, the option is refused, and nothing is changed."""
-
-    def refuse(path: str, *_: Any) -> int:
-        raise OSError(6, "No such device or address", path)
-
-    host, file = FakeHost(kernel=h200()), tmp_path / "config.json"
-    file.write_text(json.dumps(WANTED.to_mapping()))
     real = os.open
-    monkeypatch.setattr(
-        os, "open", lambda path, *rest: refuse(path) if path == "/dev/tty" else real(path, *rest)
-    )
+
+    def open_nothing_but_files(path: str, *given: Any) -> int:
+        if path == "/dev/tty":
+            raise OSError(errno.ENXIO, "No such device or address", path)
+        return real(path, *given)
+
+    monkeypatch.setattr(os, "open", open_nothing_but_files)
+    host = FakeHost(kernel=h200())
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(WANTED.to_mapping()))
     said = say("apply", "--config", str(file), "--confirm", "9", host=host)
-    assert (said.code, host.files.texts) == (2, {})
+    assert said.code == 2
+    assert host.files.texts == {}
     assert "--confirm: there is no terminal to press Enter on; run it from a terminal" in said.err
 
 
@@ -309,7 +320,7 @@ def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) 
     if is_typed:
         type_routes(host, TYPED)
     before = state(host)
-    ctx = phases.Context(observers=[], clock=FakeClock())
+    ctx = context()
     mishaps.disarm()
 
     def cancel(_event: str) -> None:

@@ -16,6 +16,7 @@ from tests.support.incidents import (
     apply,
     apply_installed,
     config,
+    escaping_node,
     node,
     plan,
     plan_installed,
@@ -87,8 +88,7 @@ def test_a_family_without_a_default_route(mode: str, end: str) -> None:
 
 def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
     """`apply` would change nothing, and fail; the last line of the page repairs that."""
-    host = node(config(), plain_vm)
-    add_ib0(host)
+    host = escaping_node()
     lines = say("plan", host=host).lines
     assert lines[0] == "WOULD FAIL: addresses escape, and the mode is STRICT"
     assert lines[-2:] == [
@@ -101,8 +101,7 @@ def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
 
 def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     """WOULD FAIL does not mean that nothing is changed."""
-    host = node(config(), plain_vm)
-    add_ib0(host)
+    host = escaping_node()
     type_routes(host, *REPAIR)
     deletion = "apply would delete routes that are not in the configuration"
     refused = f"WOULD FAIL: apply would change nothing, because {deletion}"

@@ -17,14 +17,13 @@ from tests.hostrouting.cli.test_pages import (
     OPENED,
     REPAIRED,
     applied,
-    config,
     deaf,
     fresh_with_kubelet,
     refused,
     without_guard,
 )
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, lose_routes, manager_of
+from tests.support.tasks import LAYOUT, document, lose_routes, manager_of
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
@@ -90,7 +89,7 @@ def test_a_host_that_is_right() -> None:
 @pytest.mark.parametrize(
     ("host", "sample", "value"),
     [
-        (applied(config(mode="WARN")), 'hostrouting_escapes{family="ipv4",kind="overlap"}', 1),
+        (applied(document(mode="WARN")), 'hostrouting_escapes{family="ipv4",kind="overlap"}', 1),
         (with_a_refused_range, 'hostrouting_escapes{family="ipv4",kind="refused"}', 1),
         (applied(change=lose_routes), "hostrouting_in_force", 0),
         (applied(change=OPENED), "hostrouting_gate_open", 1),

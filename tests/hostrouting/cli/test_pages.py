@@ -31,25 +31,11 @@ from hostrouting.testing import (
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
 from tests.support.incidents import start_vpn
-from tests.support.tasks import LAYOUT, lose_routes, manager_of, type_routes
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, manager_of, type_routes
 from tests.support.topologies import marked_vm, refusing
 
-CIDR, HALVES = "172.16.0.0/16", ("172.16.0.0/17", "172.16.128.0/17")
-
-
-def config(
-    *routes: str, mode: str = "STRICT", cidrs: tuple[str, ...] = (CIDR,), **more: object
-) -> dict[str, object]:
-    """A configuration with these static routes and CIDRs."""
-    static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
-    return {
-        "staticRoutes": static,
-        "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode},
-        **more,
-    }
-
-
-REPAIRED, HELD = config(*HALVES), Route.to(HALVES[0], dev="ib3", protocol=4)
+REPAIRED = document(*REPAIR)
+HELD = Route.to(REPAIR[0], dev="ib3", protocol=4)
 FORBIDS = Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR))
 
 
@@ -106,7 +92,7 @@ NAMED: dict[str, object] = {
 
 def taken(host: FakeHost) -> None:
     """Another program's route has taken the place of one of ours."""
-    [ours] = [route for route in host.kernel.snapshot().routes if str(route.prefix) == HALVES[0]]
+    [ours] = [route for route in host.kernel.snapshot().routes if str(route.prefix) == REPAIR[0]]
     host.kernel.ip_route("delete", ours)
     host.kernel.ip_route("add", HELD)
 
@@ -127,7 +113,7 @@ def fresh_with_kubelet() -> FakeHost:
 
 def with_ours(host: FakeHost) -> None:
     """Somebody has typed what repairs the host until the next boot."""
-    type_routes(host, *HALVES)
+    type_routes(host, *REPAIR)
 
 
 def with_kubelet_and_ours(host: FakeHost) -> None:
@@ -242,7 +228,7 @@ ABSENT, HOLDING = (
     {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]},
     of(h200, lambda kernel: kernel.ip_route("add", HELD)),
 )
-PARTLY = applied(config("10.9.0.0/16", HALVES[0], mode="WARN"))
+PARTLY = applied(document("10.9.0.0/16", REPAIR[0], mode="WARN"))
 AZURE: dict[str, object] = {"azureVnetCleanup": {"managed": list(azure.MANAGED)}}
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
 PLAN, APPLY, CLEAN = (
@@ -275,11 +261,11 @@ CASES: dict[
         {"routeOverlap": {"mode": 1, "modes": 2}},
     ),
     "check: a broken installation": ("check 172.16.0.0/16", applied(change=GARBLED)),
-    "check: an overlap where hostrouting is installed": ("check", applied(config(mode="WARN"))),
+    "check: an overlap where hostrouting is installed": ("check", applied(document(mode="WARN"))),
     "check: a file that takes protection away": (
         "check --config FILE",
-        applied(config()),
-        config(mode="WARN"),
+        applied(document()),
+        document(mode="WARN"),
     ),
     "check: kubelet is not gated": ("check", applied(change=with_kubelet)),
     "check: kubelet is not gated by a new file": (
@@ -287,7 +273,7 @@ CASES: dict[
         fresh_with_kubelet,
         REPAIRED,
     ),
-    "check: a repair that is not in the configuration": ("check", applied(config(), with_ours)),
+    "check: a repair that is not in the configuration": ("check", applied(document(), with_ours)),
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
@@ -307,30 +293,33 @@ CASES: dict[
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
     "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
-    "repair: the installed configuration is kept": (f"repair {HALVES[1]}", PARTLY),
+    "repair: the installed configuration is kept": (f"repair {REPAIR[1]}", PARTLY),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
     "repair: commands where hostrouting is installed": (
         "repair --commands",
-        applied(config(mode="WARN")),
+        applied(document(mode="WARN")),
     ),
     "repair: commands where nothing escapes": ("repair --commands", applied()),
     "repair: commands that were typed before": (
         "repair --commands",
-        applied(config(mode="WARN"), with_ours),
+        applied(document(mode="WARN"), with_ours),
     ),
-    "repair: what was typed becomes permanent": ("repair", applied(config(mode="WARN"), with_ours)),
+    "repair: what was typed becomes permanent": (
+        "repair",
+        applied(document(mode="WARN"), with_ours),
+    ),
     "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
     "plan: to do": (PLAN, of(h200), REPAIRED),
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
     "plan: a conflict": (PLAN, HOLDING, REPAIRED),
-    "plan: not ready": (PLAN, of(FakeKernel), config("9.0.0.0/8")),
-    "plan: an overlap is left, STRICT": (PLAN, of(h200), config()),
-    "plan: an overlap is left, WARN": (PLAN, of(h200), config(mode="WARN")),
-    "plan: a removal": (PLAN, applied(), config(*HALVES, mode="WARN")),
+    "plan: not ready": (PLAN, of(FakeKernel), document("9.0.0.0/8")),
+    "plan: an overlap is left, STRICT": (PLAN, of(h200), document()),
+    "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
+    "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
     "plan: a repair that is not in the configuration": (
         PLAN,
-        applied(config(mode="WARN"), with_ours),
-        config(mode="WARN"),
+        applied(document(mode="WARN"), with_ours),
+        document(mode="WARN"),
     ),
     "plan: kubelet is not gated": (PLAN, applied(change=with_kubelet), REPAIRED),
     "plan: kubelet is to be gated": (
@@ -341,16 +330,16 @@ CASES: dict[
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
-    "apply: an overlap is left, STRICT": (APPLY, of(h200), config()),
-    "apply: an overlap is left, WARN": (APPLY, of(h200), config(mode="WARN")),
-    "apply: a removal": (APPLY, applied(), config(*HALVES, mode="WARN")),
+    "apply: an overlap is left, STRICT": (APPLY, of(h200), document()),
+    "apply: an overlap is left, WARN": (APPLY, of(h200), document(mode="WARN")),
+    "apply: a removal": (APPLY, applied(), document(*REPAIR, mode="WARN")),
     "apply: an allowed removal": (
         f"{APPLY} --allow-removal",
         applied(),
-        config(*HALVES, mode="WARN"),
+        document(*REPAIR, mode="WARN"),
     ),
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
-    "apply: no default route": (APPLY, of(FakeKernel), config()),
+    "apply: no default route": (APPLY, of(FakeKernel), document()),
     "apply: a program is missing": (
         APPLY,
         lambda: attrs.evolve(of(h200)(), missing=["nsenter"]),
@@ -392,7 +381,7 @@ CASES: dict[
     ),
     "status: a unit that is not gated": ("status ssh.service", applied(change=refused)),
     "status: the gate is open": ("status", applied(change=OPENED)),
-    "status: an address escapes": ("status", applied(config(mode="WARN"))),
+    "status: an address escapes": ("status", applied(document(mode="WARN"))),
     "status: config.json was edited": ("status", applied(change=weakened)),
     "status: a VPN has the default route": ("status", applied(change=start_vpn)),
     "status: a VPN has the default route, and routes are lost": (
@@ -410,17 +399,17 @@ CASES: dict[
     "status: a conflict": ("status", applied(change=taken)),
     "status: no default route": (
         "status",
-        applied(config("9.0.0.0/8", cidrs=()), change=without_default),
+        applied(document("9.0.0.0/8", cidrs=()), change=without_default),
     ),
     "status: a repair that is not in the configuration": (
         "status",
-        applied(config(mode="WARN"), with_ours),
+        applied(document(mode="WARN"), with_ours),
     ),
     "status: kubelet is not gated": ("status", applied(change=with_kubelet)),
-    "status: all of that": ("status", applied(config(), with_kubelet_and_ours)),
+    "status: all of that": ("status", applied(document(), with_kubelet_and_ours)),
     "status: a file is lost, and an address escapes": (
         "status",
-        applied(config(), lambda host: host.files.remove(LAYOUT.gate_path)),
+        applied(document(), lambda host: host.files.remove(LAYOUT.gate_path)),
     ),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),

@@ -24,7 +24,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.netlink import NetlinkBackend
 from tests.support.inline_gate import COMMAND
 from tests.support.machine import H200, ROOT, Machine, private_machine
-from tests.support.tasks import CIDR, LAYOUT, REPAIR
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, document
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -52,11 +52,8 @@ _PLAIN = re.compile(r"hostrouting(?: [\w./:-]+)*")
 
 
 def settings(*routes: str, mode: str = "STRICT", **more: Any) -> str:
-    """A configuration with these routes, as JSON."""
-    static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
-    return json.dumps(
-        {"staticRoutes": static, "routeOverlap": {"expectedCidrs": [CIDR], "mode": mode}, **more}
-    )
+    """The text of a configuration with these routes."""
+    return json.dumps(document(*routes, mode=mode, **more))
 
 
 def apply(machine: Machine, text: str) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from hostrouting.testing import FakeHost, plain_vm
+from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
     KUBELET,
-    add_ib0,
     apply_installed,
     config,
+    escaping_node,
     node,
     refuse,
 )
@@ -47,31 +47,23 @@ def test_two_refused_units() -> None:
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     """The gate would refuse it again. The first line names the unit, and what holds it back."""
-    host = node(config(), plain_vm)
-    add_ib0(host)
+    host = escaping_node()
     refuse(host)
     status = say("status", host=host)
     assert "systemctl start" not in status.out
     assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: addresses escape"
 
 
-def refused_where_routes_are_lost() -> FakeHost:
-    """A node on which `apply` ends the cause."""
+def node_without_its_routes() -> FakeHost:
+    """A node on which `apply` ends the escape; on an `escaping_node`, `repair | apply` does."""
     host = node(config(*REPAIR))
     lose_routes(host)
     return host
 
 
-def refused_where_no_route_is_configured() -> FakeHost:
-    """A node on which `repair | apply` ends the cause, as the finding below says."""
-    host = node(config(), plain_vm)
-    add_ib0(host)
-    return host
-
-
 @pytest.mark.parametrize(
     ("escaping", "where"),
-    [(refused_where_routes_are_lost, "above"), (refused_where_no_route_is_configured, "below")],
+    [(node_without_its_routes, "above"), (escaping_node, "below")],
 )
 def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(
     escaping: Callable[[], FakeHost], where: str

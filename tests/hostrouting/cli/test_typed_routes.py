@@ -16,6 +16,7 @@ from tests.support.incidents import (
     apply,
     apply_installed,
     config,
+    escaping_node,
     node,
     plan,
     plan_installed,
@@ -28,20 +29,13 @@ STATIC = 4
 PERMANENTLY = "hostrouting repair | hostrouting apply --config -"
 
 
-def escaping() -> FakeHost:
-    """A node of which the configuration has no route, and on which addresses escape since."""
-    host = node(config(), plain_vm)
-    add_ib0(host)
-    return host
-
-
 # Routes with our protocol.
 
 
 @pytest.mark.parametrize("typed", [False, True])
 def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> None:
     """Where hostrouting is installed, routes that were typed with ip do not stay."""
-    host = escaping()
+    host = escaping_node()
     if typed:
         type_routes(host, *REPAIR)
     refused = say("repair", "--commands", host=host)
@@ -54,7 +48,7 @@ def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> No
 
 def test_typed_routes_are_not_deleted_where_the_run_must_fail_then() -> None:
     """In STRICT, `apply` is refused before it deletes what keeps addresses from escaping."""
-    host = escaping()
+    host = escaping_node()
     type_routes(host, *REPAIR)
     assert "WOULD FAIL" in plan_installed(host).out
     refused = apply_installed(host)
@@ -91,7 +85,7 @@ def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
 
 def test_a_verdict_that_rests_on_routes_by_hand() -> None:
     """They are gone after a boot: a warning, which is also the first line of `status`."""
-    host = escaping()
+    host = escaping_node()
     type_routes(host, *REPAIR, protocol=BY_HAND)
     status = say("status", host=host)
     assert status.code == 1
@@ -106,7 +100,7 @@ def test_a_verdict_that_rests_on_routes_by_hand() -> None:
 
 def test_a_verdict_that_rests_on_routes_that_come_at_each_boot() -> None:
     """A route that a network manager sets is not by hand."""
-    host = escaping()
+    host = escaping_node()
     type_routes(host, *REPAIR, protocol=STATIC)
     status = say("status", host=host)
     assert status.code == 0
@@ -121,7 +115,7 @@ def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
     """The line deletes nothing: `apply` leaves these routes, and the gate sets ours at the next
     boot.
     """
-    host = escaping()
+    host = escaping_node()
     type_routes(host, *REPAIR, protocol=BY_HAND)
     before = host.kernel.snapshot().routes
     assert "ip route del" not in say("status", host=host).out

@@ -11,14 +11,9 @@ from hostrouting.errors import HostError, NotReady
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
-from phases.testing import FakeClock
+from tests.support.tasks import context
 
 LAYOUT = HostLayout()
-
-
-def context() -> phases.Context:
-    """A run on a fake clock."""
-    return phases.Context(clock=FakeClock(), observers=[])
 
 
 def test_the_lock_is_held() -> None:

@@ -7,10 +7,9 @@ from hostrouting.errors import HostError
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, WANTED, config, manager_of, run
 
-STRICT = config(*REPAIR, cidrs=(CIDR,))
-GATED = STRICT._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
+GATED = WANTED._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
 KUBELETS = (
     "kubelet.service",
     "k3s.service",
@@ -20,7 +19,7 @@ KUBELETS = (
 )
 
 
-def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
+def ungated(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
     """The units that are named."""
     return [finding.target for finding in find_ungated(wanted, host)]
 
@@ -39,40 +38,62 @@ def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
         ("inactive", "", False),  # it does not exist
     ],
 )
-def test_what_counts(unit: str, active: str, enabled: str, *, is_named: bool) -> None:
+def test_what_a_used_unit_is(unit: str, active: str, enabled: str, *, is_named: bool) -> None:
     """A unit that systemd says is running, or is started at boot."""
     properties = {"ActiveState": active, "UnitFileState": enabled}
     host = FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))
     assert ungated(host) == ([unit] if is_named else [])
 
 
-@pytest.mark.parametrize(
+NAMED = pytest.mark.parametrize(
     ("wanted", "named"),
     [
-        (STRICT, ["kubelet.service", "rke2-agent.service"]),
+        (WANTED, ["kubelet.service", "rke2-agent.service"]),
         (GATED, ["rke2-agent.service"]),
         (config(*REPAIR, cidrs=(CIDR,), mode="WARN"), []),
         (config(*REPAIR), []),  # nothing is checked
         (HostRoutingConfig(), []),
     ],
 )
-def test_who_is_told(wanted: HostRoutingConfig, named: list[str]) -> None:
-    """Only STRICT keeps a unit from starting; a gated unit is not named. On an image, a link
-    enables a unit.
-    """
-    host, image = FakeHost(kernel=h200()), FakeHost.image()
-    for unit in ("kubelet.service", "rke2-agent.service"):
+"""Only STRICT keeps a unit from starting; a gated unit is not named."""
+USED = ("kubelet.service", "rke2-agent.service")
+
+
+def enable_on_disk(host: FakeHost) -> None:
+    """The links with which systemd would start both units at boot."""
+    for unit in USED:
+        host.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
+
+
+@NAMED
+def test_units_of_a_host(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """A host has a systemd, which says what runs."""
+    host = FakeHost(kernel=h200())
+    for unit in USED:
         manager_of(host).states[unit] = "active"
-        image.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
-    assert (ungated(host, wanted), ungated(image, wanted)) == (named, named)
+    assert ungated(host, wanted) == named
+
+
+@NAMED
+def test_units_of_an_image(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """On an image, a link enables a unit."""
+    image = FakeHost.image()
+    enable_on_disk(image)
+    assert ungated(image, wanted) == named
+
+
+@NAMED
+def test_units_of_a_container(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """Where no systemd runs, the links count, too."""
+    host = FakeHost(kernel=h200())
     manager_of(host).running = False
-    host.files.links |= image.files.links
-    assert ungated(host, wanted) == named, "no systemd runs, as in a container"
+    enable_on_disk(host)
+    assert ungated(host, wanted) == named
 
 
 def test_all_are_gated() -> None:
     """One configuration for all nodes may gate each of them; then systemd is not asked."""
-    assert ungated(FakeHost(kernel=h200()), STRICT._replace(gate=GateConfig(KUBELETS))) == []
+    assert ungated(FakeHost(kernel=h200()), WANTED._replace(gate=GateConfig(KUBELETS))) == []
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +111,10 @@ def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
     """The plan has the finding, and the run logs it once; neither fails because of it."""
     host = FakeHost(kernel=h200())
     manager_of(host).states["kubelet.service"] = "active"
-    plan = Configure(STRICT, host=host).plan()
+    plan = Configure(WANTED, host=host).plan()
     assert [finding.name for finding in plan.findings] == ["unit-not-gated"]
     assert plan.would_fail == ""
-    run(Configure(STRICT, host=host))
+    run(Configure(WANTED, host=host))
     assert caplog.text.count("kubelet.service runs on this host and is not gated") == 1
     run(Configure(GATED, host=host))
     assert Configure(GATED, host=host).plan().findings == ()

@@ -57,8 +57,8 @@ def test_a_client_that_moves_no_more() -> None:
     assert risks(host) == []
 
 
-def test_it_is_said_before_the_change(caplog: pytest.LogCaptureFixture) -> None:
-    """A run says it first: afterwards, nobody may be there to read it."""
+def test_a_run_names_the_risk_before_the_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Afterwards, nobody may be there to read it."""
     host = host_of("172.16.9.9")
     said: list[str] = []
     host.faults.meanwhile("change", lambda: said.append(caplog.text))
@@ -66,14 +66,14 @@ def test_it_is_said_before_the_change(caplog: pytest.LogCaptureFixture) -> None:
     assert MOVED in said[0]
 
 
-def test_a_repair_that_is_typed() -> None:
-    """`check` says it beside the commands of the repair; the session stays where it is, says
-    nothing.
-    """
-    assert (
-        f"SESSION-AT-RISK: {MOVED}; with --confirm 60"
-        in say("check", CIDR, host=host_of("172.16.9.9")).out
-    )
+def test_a_check_by_a_client_whose_packets_would_move() -> None:
+    """`check` says it beside the commands of the repair."""
+    page = say("check", CIDR, host=host_of("172.16.9.9")).out
+    assert f"SESSION-AT-RISK: {MOVED}; with --confirm 60" in page
+
+
+def test_a_check_by_a_client_whose_packets_would_stay() -> None:
+    """`check` has nothing to say about the session."""
     assert "SESSION-AT-RISK" not in say("check", CIDR, host=host_of("10.0.0.9")).out
 
 
@@ -88,7 +88,7 @@ class TestClient:
             ("::ffff:172.16.9.9 50000 ::ffff:10.0.0.4 22", "172.16.9.9"),
         ],
     )
-    def test_of_this_process(
+    def test_the_variable_of_this_process(
         self, value: str, client: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The first word of SSH_CONNECTION."""
@@ -96,7 +96,7 @@ class TestClient:
         assert str(ssh_client()) == client
 
     @pytest.mark.linux
-    def test_of_a_parent(self) -> None:
+    def test_the_variable_of_a_parent(self) -> None:
         """Sudo takes the variable away: a parent has it."""
         program = "from hostrouting.host.session import ssh_client; print(ssh_client())"
         python = shlex.quote(sys.executable)
@@ -111,7 +111,7 @@ class TestClient:
         assert seen.stdout == "192.0.2.9\n"
 
     @pytest.mark.parametrize("value", ["", "nobody", " "])
-    def test_of_nobody(self, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_usable_variable(self, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a usable address there is no session to warn of."""
         monkeypatch.setenv("SSH_CONNECTION", value)
         monkeypatch.setattr(os, "getppid", lambda: 1)

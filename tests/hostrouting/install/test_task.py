@@ -29,6 +29,7 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     manager_of,
     ours,
@@ -380,7 +381,7 @@ class TestUndo:
         [typed] = ours(host)
         task = Configure(config("10.8.0.0/16"), host=host)
         run(task)
-        ctx = phases.Context(clock=FakeClock(), observers=[])
+        ctx = context()
 
         def cancel(event: str) -> None:
             if event.startswith("route"):

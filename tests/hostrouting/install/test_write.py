@@ -1,7 +1,7 @@
 """In which order a run changes files and units, and what is true at each moment of it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
-from phases.testing import FakeClock
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
@@ -28,9 +27,11 @@ from tests.support.tasks import (
     CIDR,
     GUARDED,
     LAYOUT,
+    STEPS,
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     lose_routes,
     manager_of,
@@ -39,7 +40,8 @@ from tests.support.tasks import (
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
-STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
+OLDER = "# of an older release\n"
+GUARD_UNIT = LAYOUT.unit_path(LAYOUT.guard_unit)
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
 
@@ -56,9 +58,33 @@ def calls_of(host: FakeHost) -> list[str]:
     return calls
 
 
-def kill_at(mishaps: Mishaps, moment: str) -> None:
-    """Kill the agent at the first effect of this name."""
-    mishaps.watch = lambda event: mishaps.arm(1, killed) if event == moment else None
+def fail_at(mishaps: Mishaps, moment: str, error: Callable[[str], BaseException] = full) -> None:
+    """Each effect of this name fails; or the agent is `killed` at the first one."""
+
+    def watch(event: str) -> None:
+        if event == moment:
+            mishaps.arm(1, error)
+
+    mishaps.watch = watch
+
+
+def make_old(host: FakeHost, *paths: str) -> None:
+    """An older release has written these files, so that the next run writes them anew."""
+    for path in paths:
+        host.files.texts[path] += OLDER
+
+
+def guarded() -> tuple[FakeHost, Mishaps]:
+    """A host whose guard runs, and whose script of the guard an older release has written."""
+    host, mishaps = mishap_host()
+    run(Configure(GUARDED, host=host))
+    make_old(host, LAYOUT.guard_path)
+    return host, mishaps
+
+
+def is_guard_active(host: FakeHost) -> bool:
+    """Whether the guard runs."""
+    return manager_of(host).states[LAYOUT.guard_unit] == "active"
 
 
 class Moments:
@@ -155,7 +181,7 @@ def scripts_of(path: str, text: str) -> list[str]:
     """The scripts that systemd runs because of this file, or that the gate requires."""
     if path.endswith(f"/{DROP_IN}"):
         return [LAYOUT.gate_path]
-    if path == LAYOUT.unit_path(LAYOUT.guard_unit):
+    if path == GUARD_UNIT:
         return [LAYOUT.guard_path]
     if path == LAYOUT.gate_path:
         required, _ = steps_in(text)
@@ -169,6 +195,13 @@ def steps_in(gate: str) -> tuple[list[str], list[str]]:
     return required.split(), wanted.split()
 
 
+def start_installed_units(host: FakeHost) -> None:
+    """As after a boot."""
+    for unit in UNITS:
+        if LAYOUT.unit_path(unit) in host.files.texts:
+            manager_of(host).states[unit] = "active"
+
+
 @settings(max_examples=scaled(50))
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
@@ -180,11 +213,10 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     mishaps.watch = moments.look
     for wanted in (old, new, HostRoutingConfig()):
         apply(host, wanted)
-        for unit in UNITS:
-            if LAYOUT.unit_path(unit) in host.files.texts:
-                manager_of(host).states[unit] = "active"
+        start_installed_units(host)
+        # The next run also writes the script of a guard that runs.
         if LAYOUT.guard_path in host.files.texts:
-            host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+            make_old(host, LAYOUT.guard_path)
     moments.look("the end")
     assert moments.wrong == []
 
@@ -210,7 +242,7 @@ def test_the_same_configuration_after_a_removal_that_was_killed() -> None:
     """It takes nothing away, although the scripts that are left no longer say what was gated."""
     host, mishaps = mishap_host()
     run(Configure(GATED, host=host))
-    kill_at(mishaps, f"remove {LAYOUT.gate_path}")
+    fail_at(mishaps, f"remove {LAYOUT.gate_path}", killed)
     with suppress(Killed):
         run(Remove(host=host))
     assert LAYOUT.gate_path in host.files.texts
@@ -230,9 +262,8 @@ def test_folders_of_an_image(tmp_path: Path) -> None:
     image = Host.offline(str(tmp_path))
     run(Configure(GATED._replace(manage_foreign="keep"), host=image))
     run(Remove(host=image))
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
-    folders = [path for path in left if path.endswith(".d") or "hostrouting" in path]
-    assert folders == [str(theirs.parent.relative_to(tmp_path))]
+    assert [*tmp_path.rglob("*.d")] == [theirs.parent]
+    assert not [*tmp_path.rglob("*hostrouting*")]
     assert theirs.exists()
 
 
@@ -244,11 +275,10 @@ def test_what_is_ours_without_a_configuration() -> None:
     host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
     assert owned_paths(host.files) == ()
     assert read_installed(host) == HostRoutingConfig()
-    guard = LAYOUT.unit_path(LAYOUT.guard_unit)
     half_written = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
     host.files.texts[half_written] = UNITS[LAYOUT.check_unit]
-    host.files.links[guard] = "/dev/null"
-    host.files.links[LAYOUT.enabled_path(LAYOUT.guard_unit)] = guard
+    host.files.links[GUARD_UNIT] = "/dev/null"
+    host.files.links[LAYOUT.enabled_path(LAYOUT.guard_unit)] = GUARD_UNIT
     assert owned_paths(host.files) == (
         half_written,
         LAYOUT.enabled_path(LAYOUT.guard_unit),
@@ -263,7 +293,7 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
     host, mishaps = mishap_host()
     run(Configure(GATED, host=host))
     host.files.texts[LAYOUT.config_path] = "{"
-    mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
+    fail_at(mishaps, "reload")
     failure_of(run, Configure(UNGATED, host=host), of=HostError)
     mishaps.watch = lambda _event: None
     mishaps.disarm()
@@ -278,12 +308,12 @@ class TestGuard:
     def test_its_unit_is_gone(self) -> None:
         """It is stopped nevertheless, and the plan and the result say so."""
         host = configured(GUARDED)
-        del host.files.texts[LAYOUT.unit_path(LAYOUT.guard_unit)]
+        del host.files.texts[GUARD_UNIT]
         plan = Remove(host=host).plan()
         assert f"stop {LAYOUT.guard_unit}    # it is no longer wanted" in str(plan).splitlines()
         result = run(Remove(host=host))
         assert f"stop {LAYOUT.guard_unit}" in str(result)
-        assert manager_of(host).states[LAYOUT.guard_unit] == "inactive"
+        assert not is_guard_active(host)
 
     def test_all_files_are_gone(self) -> None:
         """It is stopped, and systemd forgets drop-ins that call a gate.sh that is gone."""
@@ -300,35 +330,30 @@ class TestGuard:
         """A guard with old files is stopped before the new ones are written, so that the next run
         starts it.
         """
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
-        kill_at(mishaps, f"write {LAYOUT.guard_path}")
+        host, mishaps = guarded()
+        fail_at(mishaps, f"write {LAYOUT.guard_path}", killed)
         with pytest.raises(Killed):
             run(Configure(GUARDED, host=host))
-        assert manager_of(host).states[LAYOUT.guard_unit] == "inactive"
+        assert not is_guard_active(host)
 
-    @pytest.mark.parametrize(
-        "path", [LAYOUT.guard_path, LAYOUT.unit_path(LAYOUT.guard_unit), LAYOUT.config_path]
-    )
+    @pytest.mark.parametrize("path", [LAYOUT.guard_path, GUARD_UNIT, LAYOUT.config_path])
     def test_a_run_that_fails_before_the_start(self, path: str) -> None:
         """The guard that it has stopped runs again, whichever of its files are new."""
         host = configured(GUARDED)
-        for old in (LAYOUT.guard_path, LAYOUT.unit_path(LAYOUT.guard_unit)):
-            host.files.texts[old] += "# of an older release\n"
+        make_old(host, LAYOUT.guard_path, GUARD_UNIT)
         host.files.texts[LAYOUT.config_path] += "\n"
         manager_of(host).reload()
         host.files.broken[path] = "No space left on device"
         calls_of(host)
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
-        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+        assert is_guard_active(host)
         assert effects_of(error).operations == ()
         assert is_read(host, LAYOUT.guard_unit)
 
     def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
         """The effects say that the guard is stopped."""
         host = configured(GUARDED)
-        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        make_old(host, LAYOUT.guard_path)
         host.files.broken[LAYOUT.guard_path] = "No space left on device"
         manager_of(host).failing[LAYOUT.guard_unit] = ()
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
@@ -339,25 +364,16 @@ class TestGuard:
         """The guard runs again as systemd has loaded it, also if systemd still cannot reload."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
-        for path in (LAYOUT.guard_path, LAYOUT.unit_path(LAYOUT.guard_unit)):
-            host.files.texts[path] += "# of an older release\n"
+        make_old(host, LAYOUT.guard_path, GUARD_UNIT)
         manager_of(host).boot()
-
-        def refuse(event: str) -> None:
-            if event == "reload":
-                raise full(event)
-
-        mishaps.watch = refuse
+        fail_at(mishaps, "reload")
         failure_of(run, Configure(GUARDED, host=host), of=HostError, match="reload")
-        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+        assert is_guard_active(host)
 
     def test_a_guard_that_cannot_be_stopped(self) -> None:
         """It was not started again, and nothing says so."""
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
-        stop = f"stop {LAYOUT.guard_unit}"
-        mishaps.watch = lambda event: mishaps.arm(1, full) if event == stop else None
+        host, mishaps = guarded()
+        fail_at(mishaps, f"stop {LAYOUT.guard_unit}")
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="stop")
         assert effects_of(error).operations == ()
 
@@ -365,8 +381,7 @@ class TestGuard:
         """The effects have the guard that was stopped, also if the next unit cannot be stopped."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
-        stop = f"stop {LAYOUT.routes_unit}"
-        mishaps.watch = lambda event: mishaps.arm(1, full) if event == stop else None
+        fail_at(mishaps, f"stop {LAYOUT.routes_unit}")
         error = failure_of(run, Remove(host=host), of=HostError, match="stop")
         assert [str(each) for each in effects_of(error).operations] == [
             f"stop {LAYOUT.guard_unit}    # it is no longer wanted"
@@ -374,9 +389,7 @@ class TestGuard:
 
     def test_a_configuration_that_is_broken_before_the_start(self) -> None:
         """Nobody says that the guard is not wanted, so the guard that was stopped is started."""
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        host, mishaps = guarded()
 
         def damage(event: str) -> None:
             if event == f"write {LAYOUT.guard_path}":
@@ -385,29 +398,25 @@ class TestGuard:
         mishaps.watch = damage
         with suppress(phases.TaskFailed):
             run(Configure(GUARDED, host=host))
-        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+        assert is_guard_active(host)
 
     def test_a_run_that_fails_after_the_unit_of_the_guard(self) -> None:
         """Systemd reads the new unit before the guard is started again."""
         host = configured(GUARDED)
-        unit = LAYOUT.unit_path(LAYOUT.guard_unit)
-        host.files.texts[unit] += "# of an older release\n"
         last = LAYOUT.drop_in_path("systemd-nspawn@.service")
-        host.files.texts[last] += "# of an older release\n"
+        make_old(host, GUARD_UNIT, last)
         host.files.broken[last] = "No space left on device"
         failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
-        assert "of an older release" not in host.files.texts[unit]
+        assert OLDER not in host.files.texts[GUARD_UNIT]
         assert is_read(host, LAYOUT.guard_unit)
-        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+        assert is_guard_active(host)
 
     def test_a_run_that_is_cancelled_before_the_start(self) -> None:
         """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
         step, and that is after the files.
         """
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
-        ctx = phases.Context(clock=FakeClock(), observers=[])
+        host, mishaps = guarded()
+        ctx = context()
 
         def cancel(event: str) -> None:
             if event == f"write {LAYOUT.guard_path}":
@@ -416,4 +425,4 @@ class TestGuard:
         mishaps.watch = cancel
         with pytest.raises(phases.Cancelled):
             phases.execute(Configure(GUARDED, host=host), ctx)
-        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+        assert is_guard_active(host)

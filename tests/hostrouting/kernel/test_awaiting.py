@@ -10,11 +10,7 @@ from hostrouting.errors import NotReady
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.testing import FakeKernel, plain_vm
 from phases.testing import FakeClock
-
-
-def context() -> phases.Context:
-    """A run on a fake clock."""
-    return phases.Context(clock=FakeClock(), observers=[])
+from tests.support.tasks import context
 
 
 def links_of(kernel: FakeKernel, *names: str) -> mock.Mock:

@@ -29,6 +29,7 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
+    context,
     manager_of,
     our_routes,
     run,
@@ -84,9 +85,7 @@ def test_undo_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
         assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
         whole = phases.serial(task, name="all")
         monkeypatch.setattr(type(host.files), "try_lock", lambda _files, _path: None)
-        assert not phases.undo(whole, phases.Context(observers=[], clock=FakeClock())).ok, (
-            "another run has the lock"
-        )
+        assert not phases.undo(whole, context()).ok, "another run has the lock"
         monkeypatch.undo()
         for _ in range(
             2

@@ -17,7 +17,6 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from phases.testing import FakeClock
 from tests.support.notes import notes_of
 from tests.support.tasks import (
     CIDR,
@@ -26,6 +25,7 @@ from tests.support.tasks import (
     REPAIR,
     config,
     configured,
+    context,
     failure_of,
     ours,
     run,
@@ -155,7 +155,7 @@ class TestDefaultRoute:
 
     def test_cancelled(self, host: FakeHost) -> None:
         """The order to stop ends the wait; the files stay, and the error has them."""
-        ctx = phases.Context(clock=FakeClock(), observers=[])
+        ctx = context()
         host.kernel.later(lambda: ctx.cancel("enough"))
         with pytest.raises(phases.Cancelled, match="enough") as caught:
             phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
