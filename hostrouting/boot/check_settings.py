@@ -48,10 +48,10 @@ _WORDS_OF_ERRORS: dict[Kind, str] = {
 
 _NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {
-    "OVERLAP": "routes via {devices} {route}, expected {expected}",
-    "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
+    "OVERLAP": "routes via {devices} [{route}], expected {expected}",
+    "REFUSED": "is refused ({type}) by {refusals}; expected via {expected}",
     "NO-ROUTE": "has no route; expected via {expected}",
-    "OWN-RANGE": "does not leave this host: {route}",
+    "OWN-RANGE": "does not leave this host: [{route}]",
     "NO-DEFAULT-ROUTE": (
         "no IPv{family} default route leads packets from this host to the network; add one, or "
         + _NAME_DEVICES.words
@@ -64,8 +64,8 @@ _SENTENCES = {
         f"to the network; {_NAME_DEVICES}"
     ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
-    "perhaps-for-pods": "{route} refuses them, perhaps for pods",
-    "not-by-tcp": "TCP does not connect by {route}",
+    "perhaps-for-pods": "{refusals} refuses them, perhaps for pods",
+    "not-by-tcp": "TCP does not connect by [{route}]",
     "no-gateway": NO_GATEWAY,
     "no-local-rule": (
         "no IPv{family} rule looks up table local first, so this host may not answer on its own "

@@ -111,7 +111,7 @@
 #     A prefix of this family that is shorter is not a block of pods.
 #
 # What is said, with {holes}:
-#   sentence OWN-RANGE does not leave this host: {route}
+#   sentence OWN-RANGE does not leave this host: [{route}]
 configuration=(
 )
 set -fuo pipefail
@@ -224,7 +224,7 @@ ask() { # PLACES
 
 judge() { # PLACES ANSWERS BEFORE AFTER
   lines places "$1" answers "$2" before "$3" after "$4" |
-    program "$addresses$ranges$listed$settings$judging" "${configuration[@]}"
+    program "$addresses$ranges$listed$sentences$settings$judging" "${configuration[@]}"
 }
 
 lines() { # LINE...
@@ -427,7 +427,7 @@ function read_setting(its_family,   i) {
     known_longest[known] = $9 + 0
   }
   if ($1 == "pod-block" && $2 == family) pod_block = $3 + 0
-  if ($1 == "sentence") sentence[$2] = words_from(3)
+  if ($1 == "sentence") read_sentence()
 }
 function expression(pattern) {
   gsub(/[.]/, "[.]", pattern)
@@ -441,11 +441,6 @@ function words_from(n,   i, words) {
   words = $n
   for (i = n + 1; i <= NF; i++) words = words " " $i
   return words
-}
-function filled(its_sentence, hole, words,   i) {
-  i = index(its_sentence, hole)
-  if (!i) return its_sentence
-  return substr(its_sentence, 1, i - 1) words substr(its_sentence, i + length(hole))
 }
 
 # A list of devices is a path, as in /eth0/ib0/: no device has a slash in its name.
@@ -541,6 +536,7 @@ function protocol_to_ask() {
 #                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
 #                    known_longest (known)
 #     words          cidr, sentence
+#   the caller of in_words: words_for
 #   add_range: ranges of addresses by kind (cidr, service, own, changed): first_of, last_of, count
 #   read_block: first, last
 #   read_rule: action, plain_packets, prefix (and first, last), table, selector, selection, text;
@@ -981,7 +977,8 @@ function note_default_route() {
 }
 
 function find_expected(   classes, used) {
-  if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
+  words_for["family"] = family
+  if (looked_up[1] != "local") print "doubt", in_words("no-local-rule")
   find_equal_routes()
   classes = LEADING
   used = first_default(classes, 0)
@@ -1073,10 +1070,10 @@ function devices_with_addresses(   i, list) {
 }
 function say_that_none_is_expected() {
   if (has_some_default || is_in_doubt) {
-    print "doubt", filled(sentence["default-route-hidden"], "{family}", family)
+    print "doubt", in_words("default-route-hidden")
     return
   }
-  print "lacking NO-DEFAULT-ROUTE:", filled(sentence["NO-DEFAULT-ROUTE"], "{family}", family)
+  print "lacking NO-DEFAULT-ROUTE:", in_words("NO-DEFAULT-ROUTE")
   is_lacking = 1
 }
 # With named devices, a default route matters only to packets that have no route.
@@ -1221,10 +1218,12 @@ function doubt(its_name, its_reason) {
   reason = its_reason
   return "doubt"
 }
-# `may_be_repaired` says whether a route in table main could lead the packets right.
-function escape(kind, its_sentence, may_be_repaired) {
-  finding = kind
-  reason = filled(its_sentence, "{expected}", expected_devices())
+# The name is also that of the sentence. `may_be_repaired` says whether a route in table main could
+# lead the packets right.
+function escape(its_name, may_be_repaired) {
+  words_for["expected"] = expected_devices()
+  finding = its_name
+  reason = in_words(its_name)
   is_repairable = may_be_repaired
   return "escape"
 }
@@ -1255,7 +1254,7 @@ function note_grade(n, its_grade) {
   reason_at[n] = reason
   if (its_grade == "escape") repairable[n] = is_repairable
 }
-function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
+function route_and_why(cause) { return "route [" text "] (" in_words("unclear-" cause) ")" }
 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
@@ -1276,19 +1275,19 @@ function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repai
     if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
   if (owners ~ /^(cni )+$/) return "fine" # all of them
-  if (owners ~ /cni|perhaps/)
-    return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
+  words_for["refusals"] = by
+  if (owners ~ /cni|perhaps/) return doubt("doubtful-route", in_words("perhaps-for-pods"))
   is_refused = 1
   if (by == "" && its_answer == "no-route") {
     if (expected == NONE) return "fine" # the default route is in doubt
-    return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
+    return escape("NO-ROUTE", 1)
   }
   if (by == "") {
-    by = "a route or rule that is not known"
+    words_for["refusals"] = "a route or rule that is not known"
     may_be_repaired = 0
   }
-  by = filled(sentence["REFUSED"], "{route}", by)
-  return escape("REFUSED", filled(by, "{type}", its_type), may_be_repaired)
+  words_for["type"] = its_type
+  return escape("REFUSED", may_be_repaired)
 }
 
 function grade_of_answer(   is_single) {
@@ -1297,8 +1296,8 @@ function grade_of_answer(   is_single) {
   if (is_by_shared_object()) return doubt("not-judged", route_and_why("object"))
   if (unclear != "-") return doubt("not-judged", route_and_why(unclear))
   is_single = first == last
-  if (type == "local" && !is_single)
-    return escape("OWN-RANGE", filled(sentence["OWN-RANGE"], "{route}", "[" text "]"), 0)
+  words_for["route"] = text
+  if (type == "local" && !is_single) return escape("OWN-RANGE", 0)
   if (type == "local") return "own"
   if (type ~ /^(broadcast|anycast)$/ && protocol == "kernel" && is_single) return "own"
   if (expected == NONE) return "fine" # which devices are, is in doubt already
@@ -1307,7 +1306,7 @@ function grade_of_answer(   is_single) {
 # What escapes only while something changes holds no unit back.
 function doubt_what_changed() {
   is_changed = 1
-  return doubt("not-judged", sentence["changing"])
+  return doubt("not-judged", in_words("changing"))
 }
 # IPv6 may answer with any of the routes by a nexthop object.
 function is_by_shared_object() {
@@ -1329,7 +1328,7 @@ function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtf
   if (escaping != NONE) return escape_by(escaping)
   if (is_doubtful) return "doubt"
   if (family == 4 && type ~ /^(broadcast|multicast)$/)
-    return doubt("doubtful-route", filled(sentence["not-by-tcp"], "{route}", "[" text "]"))
+    return doubt("doubtful-route", in_words("not-by-tcp"))
   return "fine"
 }
 # Whether a route that was made by hand asks the link for addresses that may be behind the router.
@@ -1341,15 +1340,14 @@ function may_lack_its_gateway(dev,   i) {
     if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
   return 1
 }
-function doubt_gateway(dev,   its_reason) {
-  its_reason = filled(sentence["no-gateway"], "{route}", text)
-  return doubt("doubtful-route", filled(its_reason, "{dev}", dev))
+function doubt_gateway(dev) {
+  words_for["dev"] = dev
+  return doubt("doubtful-route", in_words("no-gateway"))
 }
-function escape_by(escaping,   its_sentence) {
-  its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
-  its_sentence = filled(its_sentence, "{route}", "[" text "]")
+function escape_by(escaping) {
+  words_for["devices"] = spoken(escaping, ", ")
   # A longer route in table main closes it, if there is one and nothing is looked up before.
-  return escape("OVERLAP", its_sentence, table == "main" && first != last)
+  return escape("OVERLAP", table == "main" && first != last)
 }
 
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
@@ -1532,12 +1530,13 @@ function note_not_judged(what,   c) {
   for (c = 1; c <= count["cidr"]; c++)
     note_doubt("not-judged", what, c, first_of["cidr", c], last_of["cidr", c])
 }
-function say_doubts(   d, its_sentence) {
+function say_doubts(   d) {
   for (d = 1; d <= different_doubts; d++) {
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
-    its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
-    its_sentence = filled(its_sentence, "{selection}", selection_of[doubt_reason[d]])
-    print "doubt", filled(its_sentence, "{reason}", doubt_reason[d])
+    words_for["where"] = where[d]
+    words_for["reason"] = doubt_reason[d]
+    words_for["selection"] = selection_of[doubt_reason[d]]
+    print "doubt", in_words(doubt_name[d])
   }
 }
 '
@@ -1546,9 +1545,10 @@ judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
 # --- What the programs of awk share: addresses, ranges, and what `ip` prints ----------------------
 
-addresses='' listed='' # set by what comes here
+addresses='' listed='' sentences='' # set by what comes here
 # Here comes addresses.sh.
 # Here comes listed.sh.
+# Here comes sentences.sh.
 ranges='
 function address_of(hex,   i, group, address) {
   if (hex ~ /^4/)

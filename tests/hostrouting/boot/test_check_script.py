@@ -748,8 +748,8 @@ exit $status"""
 
 PROGRAMS = [
     (render_check_script, "$addresses$ranges$finding"),
-    (render_check_script, "$addresses$ranges$listed$settings$judging"),
-    (render_static_routes_script, "$addresses$listed$planner"),
+    (render_check_script, "$addresses$ranges$listed$sentences$settings$judging"),
+    (render_static_routes_script, "$addresses$listed$sentences$planner"),
 ]
 
 
