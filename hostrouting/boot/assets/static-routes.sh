@@ -1296,7 +1296,8 @@ function say_conflict(w,   place, text, lowest, edit) {
   edit = ""
   lowest = route[w, "family"] == 6 ? 1 : 0
   if (route[w, "metric"] > lowest) edit = in_words("metric")
-  else if (can_be_added(words_for["left"]) && can_be_added(words_for["right"])) edit = in_words("halves")
+  else if (can_be_added(named[w, "left"]) && can_be_added(named[w, "right"]))
+    edit = in_words("halves")
   if (edit != "")
     text = text "\t" place ": option A: " edit "; then, as root: " apply \
       "\t" place ": option B: " in_words("delete")
