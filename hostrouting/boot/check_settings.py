@@ -21,12 +21,11 @@ from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refus
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
-from hostrouting.model.route import protocol_name
+from hostrouting.model.route import ANSWER_TO_RULE, REFUSED, protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-    from hostrouting.kernel.base import Kind
 
 _UNCLEAR = {
     "tos": "only for packets with that tos",
@@ -37,14 +36,6 @@ _UNCLEAR = {
     "lo": "by lo, so Linux may pass over it",
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
-
-_WORDS_OF_ERRORS: dict[Kind, str] = {
-    "no-route": "Network is unreachable",
-    "blackhole": "Invalid argument",
-    "unreachable": "No route to host",
-    "prohibit": "Permission denied",
-}
-"""How `ip` reports a lookup without a route, in the language of the boot scripts."""
 
 _NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {
@@ -132,8 +123,9 @@ def _words_of_ip(families: Collection[int]) -> Iterator[str]:
     """
     protocols = [f"{number} {name}" for number, name in IP_PROTOCOLS.items()]
     yield f"names ipproto {' '.join(protocols)}"
-    for kind, words in _WORDS_OF_ERRORS.items():
-        yield f"error {kind} {words}"
+    yield "no-route Network is unreachable"
+    for kind, refused in REFUSED.items():
+        yield f"refusing-type {kind} {ANSWER_TO_RULE.get(kind, kind)} {refused.words}"
     yield f"selectors {' '.join(SELECTORS)}"
     encapsulations = [words.removeprefix("encap ") for words in sorted(KEEPS_DESTINATION)]
     yield f"keep-destination {' '.join(encapsulations)}"

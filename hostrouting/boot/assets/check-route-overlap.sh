@@ -86,7 +86,11 @@
 # What `ip` prints:
 #   names, kind, link-type               see "What `ip` lists"
 #   own 127.0.0.0 127.255.255.255        addresses that every host has
-#   error blackhole Invalid argument     how it says that packets are refused, or have no route
+#   no-route Network is unreachable      how it says that packets have no route
+#   refusing-type unreachable no-route No route to host
+#                                        a route of this type refuses packets; what Linux answers if
+#                                        a rule with this action does; and how it says that a route
+#                                        does
 #   selectors from to tos dscp fwmark iif oif uidrange ipproto sport dport
 #                                        in a rule, these come before a value that selects packets
 #   keep-destination ip ip6 mpls         packets leave by the device of a route with one of these
@@ -386,7 +390,6 @@ BEGIN {
   NONE = "/" # a list of no devices; see below
   named = NONE
   read_settings()
-  REFUSES = "^(" substr(refusing_types, 2) ")$"
 }
 function read_settings(   i) {
   for (i = 1; i < ARGC; i++) {
@@ -404,9 +407,11 @@ function read_setting(its_family,   i) {
   if ($1 == "allowed") allowed[++patterns] = expression($2)
   if ($1 == "intended") is_intended[words_from(2)]
   read_listed_setting()
-  if ($1 == "error") {
-    error[words_from(3)] = $2
-    if ($2 != "no-route") refusing_types = refusing_types "|" $2
+  if ($1 == "no-route") error[words_from(2)] = "no-route"
+  if ($1 == "refusing-type") {
+    is_refusing[$2]
+    answer_to_rule[$2] = $3
+    error[words_from(4)] = $2
   }
   if ($1 == "selectors") for (i = 2; i <= NF; i++) is_selector[$i]
   if ($1 == "keep-destination") for (i = 2; i <= NF; i++) keeps_destination[$i]
@@ -531,7 +536,8 @@ function protocol_to_ask() {
 # sets none itself.
 #   BEGIN, of the settings: family, and
 #     devices        named, allowed (patterns), class_of_kind, class_of_link_type
-#     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, refusing_types
+#     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, is_refusing,
+#                    answer_to_rule
 #     CNIs           row_cni, row_use, row_kind, row_name (rows), serves, pod_block; known_type,
 #                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
 #                    known_longest (known)
@@ -697,7 +703,7 @@ read_rules='
 function read_rule(   are_met) {
   take_rule_apart()
   # With "not", these are about all addresses but some, which is not judged.
-  if (is_inverted && ("to" in selector || action ~ REFUSES)) is_known = 0
+  if (is_inverted && ("to" in selector || action in is_refusing)) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
   are_met = are_plain_packets_met()
@@ -710,22 +716,18 @@ function note_rule() {
   if (action == "unknown" || text " " ~ / ipproto (ipv6-)?icmp /)
     note_not_judged("rule " text)
   note_lookup()
-  if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
+  if (action in is_refusing && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
-# Keeps the rule as if it were a route that refuses the addresses of the rule. With the prefix
-# "default" it is never taken for a route of a CNI. For a rule "unreachable", Linux answers as if
-# there were no route.
+# Keeps the rule beside the routes that refuse packets. No CNI makes such a rule.
 function note_refusing_rule() {
-  type = action
-  prefix = "default"
-  is_kept = 0
-  note_refusal(action == "unreachable" ? "no-route" : action)
+  refusal[++refusals] = ++routes
+  answered[routes] = answer_to_rule[action]
+  route_type[routes] = action
+  route_first[routes] = first
+  route_last[routes] = last
+  route_table[routes] = "-"
   route_text[routes] = "[rule " text "]"
-}
-function note_refusal(its_answer) {
-  refusal[++refusals] = kept()
-  answered[routes] = its_answer
 }
 function take_rule_apart(   i, word, value) {
   action = table = "-"
@@ -760,7 +762,7 @@ function note_word(word, value) {
     action = "lookup"
     table = value
   } else if (word == "suppress_prefixlength") action = "suppress"
-  else if (word == "nop" || word ~ REFUSES) action = word
+  else if (word == "nop" || word in is_refusing) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
 # By which selector of the rule its packets are judged (judge_others): "iif", "fwmark" or "from", or
@@ -841,14 +843,14 @@ function read_route(line,   n, word, i) {
     devices = union(devices, "/" hop[i] "/")
     if (!has_gateway[i]) direct = union(direct, "/" hop[i] "/")
   }
-  if (devices == NONE && unclear == "-" && type == "unicast") unclear = "no-hops"
+  if (devices == NONE && unclear == "-" && type != "local") unclear = "no-hops"
   read_prefix(prefix)
   return field["expires"] !~ /^-/ # or it is over
 }
 function note_route() {
   is_kept = 0
   if (unclear ~ /^(from|tos)$/) note_not_judged(route_and_why(unclear))
-  if (type ~ REFUSES) note_refusal(type)
+  if (type in is_refusing) note_refusing_route()
   note_default_route()
   if (gateway == "-") note_what_is_near()
   if (field["src"] != "-") note_source(hex_of(field["src"]))
@@ -857,6 +859,10 @@ function note_route() {
   # Not by table: where no rule keeps tables local and main apart, they are one in Linux, and its
   # answer names table main for a route that is listed in table local.
   is_listed[type, prefix, metric]
+}
+function note_refusing_route() {
+  refusal[++refusals] = kept()
+  answered[routes] = type
 }
 # The number under which this route is kept.
 function kept() {
@@ -892,7 +898,7 @@ function note_source(hex) {
   devices_from[hex] = union(devices_from[hex], devices)
 }
 function add_hop(dev) {
-  if (type ~ REFUSES) return # IPv6 lists lo
+  if (type in is_refusing) return # IPv6 lists lo
   hop[++hops] = dev
   has_gateway[hops] = is_via
   is_dead[hops] = is_via = 0
@@ -1162,7 +1168,7 @@ function judge_refusals(   i) {
   for (i = 1; i <= refusals; i++) owner[refusal[i]] = owner_of_refusal(refusal[i])
 }
 function owner_of_refusal(r,   size, i) {
-  if (route_prefix[r] == "default") return "nobody"
+  if (!(r in route_prefix) || route_prefix[r] == "default") return "nobody" # a rule has no prefix
   if (overlaps("service", route_first[r], route_last[r])) return "nobody"
   find_pods_inside(r)
   size = length_of(route_prefix[r])
@@ -1400,7 +1406,7 @@ function judge_other_packets(   n) {
 # Whether no packet with these selectors goes on to the next rule.
 function is_last_for_its_packets() {
   if (prefix != "default" || is_inverted) return 0
-  return action ~ REFUSES || (action == "lookup" && table in is_whole)
+  return action in is_refusing || (action == "lookup" && table in is_whole)
 }
 # Says for which expected CIDRs the rule does not lead its packets right. `selected_by` is how it
 # selects them; if by their source, `sources` are the devices that have it (find_sources).
@@ -1450,7 +1456,7 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   # Plain packets meet this rule, too, and Linux has answered for these. Of "not fwmark 0x1", those
   # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt.
   if (plain_packets != "none") return selected_by == "fwmark"
-  if (action ~ REFUSES) return 0
+  if (action in is_refusing) return 0
   # There these packets find what plain ones find, or nothing, and go on to the next rule.
   if (is_first_for_plain(table)) return 1
   for (i = 1; i <= routes_for_others; i++) {
@@ -1466,7 +1472,7 @@ function is_narrower(r, than) { return !is_around(r, route_first[than], route_la
 function leads_right(r,   own, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "throw") return 1 # to the next rule
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
-  if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
+  if (route_type[r] in is_refusing || route_unclear[r] != "-") return 0
   own = without(sources, union(devices_of_cnis, "/lo/"))
   # TCP looks up again, with the source that Linux chose. If that is the address of an expected
   # device, a table for it hides the routes to pods, which are in table main.

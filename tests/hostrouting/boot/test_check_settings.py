@@ -107,7 +107,7 @@ def test_names_and_errors() -> None:
     assert names["table", "254"] == "main"
     assert names["scope", "253"] == "link"
     assert [names["type", str(number)] for number in range(len(ROUTE_TYPES))] == [*ROUTE_TYPES]
-    assert {kind for kind, *_ in settings("error")} == {*REFUSING, "no-route"}
+    assert {kind for kind, *_ in settings("refusing-type")} == {*REFUSING}
 
 
 # How the two scripts name a sentence that they say.

@@ -350,7 +350,7 @@ def test_errors_in_the_language_of_the_scripts(monkeypatch: pytest.MonkeyPatch) 
     scripts run `ip` with LC_ALL=C.
     """
     monkeypatch.setattr(os, "strerror", lambda _: "Geen route naar host")
-    assert "'error unreachable No route to host'" in render_check_script(FULL)
+    assert "'refusing-type unreachable no-route No route to host'" in render_check_script(FULL)
 
 
 def test_assets() -> None:
