@@ -193,7 +193,7 @@ examine() {
       break
     fi
   done
-  sort_findings "$output"
+  add_findings "$output"
 }
 
 # Runs a step and keeps its output. If it fails, the reason is the first of its errors.
@@ -256,7 +256,7 @@ if hash mawk 2>/dev/null; then
 fi
 
 # Adds the findings of a family to those of this look.
-sort_findings() { # FINDINGS
+add_findings() { # FINDINGS
   local IFS=$'\n' line text
   for line in $1; do
     text=${line#* }
@@ -961,11 +961,6 @@ function note_lookup() {
   looked_up[++lookups] = table
   passes_over[lookups] = action == "suppress" || plain_packets == "some"
 }
-# Whether it is the first table that all plain packets look up, apart from table local.
-function is_first_for_plain(its_table,   i) {
-  for (i = 1; i <= lookups; i++)
-    if (looked_up[i] != "local") return looked_up[i] == its_table && !passes_over[i]
-}
 function note_default_route() {
   if (type != "unicast") return
   if (prefix ~ /\/1$/) has_some_default = 1 # two halves, as of a VPN, hide the default route
@@ -1287,8 +1282,7 @@ function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repai
   if (by == "" && its_answer == "no-route") {
     if (expected == NONE) return "fine" # the default route is in doubt
     return escape("NO-ROUTE", 1)
-  }
-  if (by == "") {
+  } else if (by == "") {
     words_for["refusals"] = "a route or rule that is not known"
     may_be_repaired = 0
   }
@@ -1457,8 +1451,6 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt.
   if (plain_packets != "none") return selected_by == "fwmark"
   if (action in is_refusing) return 0
-  # There these packets find what plain ones find, or nothing, and go on to the next rule.
-  if (is_first_for_plain(table)) return 1
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
     if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
@@ -1469,15 +1461,14 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   return !narrowest_around || leads_right(narrowest_around)
 }
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
-function leads_right(r,   own, by_mark_or_iif, n, dev, i) {
-  if (route_type[r] == "throw") return 1 # to the next rule
+function leads_right(r,   senders, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
   if (route_type[r] in is_refusing || route_unclear[r] != "-") return 0
-  own = without(sources, union(devices_of_cnis, "/lo/"))
+  senders = without(sources, union(devices_of_cnis, "/lo/"))
   # TCP looks up again, with the source that Linux chose. If that is the address of an expected
   # device, a table for it hides the routes to pods, which are in table main.
-  if (devices_of_cnis != NONE && without(own, expected) != own) return 0
-  if (route_devices[r] == own) return 1 # where their addresses are
+  if (devices_of_cnis != NONE && without(senders, expected) != senders) return 0
+  if (route_devices[r] == senders) return 1 # where their addresses are
   by_mark_or_iif = selected_by ~ /^(fwmark|iif|forwarded)$/
   n = split(route_devices[r], dev, "/")
   for (i = 2; i < n; i++)
@@ -1502,6 +1493,7 @@ function find_ranges_of(c,   i, begun, end) {
   }
   if (begun) say_range(c, begun, end)
 }
+# What is said at a place; at 0, where there is none, what is said where all is fine: nothing.
 function said_at(i) { return finding_at[i] SUBSEP reason_at[i] }
 function say_range(c, i, end) {
   if (grade[i] == "doubt") {

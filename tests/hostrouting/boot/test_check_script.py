@@ -664,6 +664,14 @@ exit $status"""
             "<3>no verdict: ip failed: no answer for 172.16.255.255: ip ended before it answered"
         )
 
+    def test_a_type_of_route_that_is_not_known(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What such a route does with packets is undecided, by its name, and not fine."""
+        namespace.batch(["route add 10.77.0.0/16 dev eth0"])
+        later = LISTED.format(r"s,^1 10\.77\.0\.0/16 dev eth0,12 10.77.0.0/16,")
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": later})
+        assert checked.verdict == "undecided", checked.said
+        assert "does not judge route [12 10.77.0.0/16" in checked.said
+
     def test_what_is_not_judged_has_a_range(self, namespace: Namespace, tmp_path: Path) -> None:
         """The sentence for it may have each hole that the sentence for another doubt has."""
         namespace.batch(["rule add pref 9 lookup main suppress_ifgroup 7"])
