@@ -99,7 +99,8 @@ class EbtablesProgram:
             raise tool_error(ended, restore, purpose=purpose, what="ebtables")
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
-        save, purpose = f"{program}-save", "list its rules"
+        save = f"{program}-save"
+        purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)
         tables = [line.strip() for line in saved.out.splitlines()]
         if "*nat" in tables:

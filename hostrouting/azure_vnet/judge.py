@@ -305,16 +305,14 @@ def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tu
     if pod is not None:
         device = f"its device {pod.device} exists"
         return _KEEP, f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    opaque = [port.name for port in ports if _may_hide_macs(node, port)]
-    if opaque:
-        where = f"the MAC addresses behind {spoken(opaque)} cannot be read"
-        return _KEEP, f"its pod may be alive: {where}"
+    perhaps = [port.name for port in ports if _may_hide_macs(node, port)]
+    if not macs:
+        perhaps += [port.name for port in ports if port.name in node.peers]
+    if perhaps:
+        where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
+        return _KEEP, f"its pod may be alive {where}"
     if macs:
         return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
-    pods = [port.name for port in ports if port.name in node.peers]
-    if pods:
-        where = f"its MAC address is unknown, and pods are behind {spoken(pods)}"
-        return _KEEP, f"its pod may be alive: {where}"
     return "delete", f"{managed}, and no pod is known to use it"
 
 

@@ -62,6 +62,7 @@ def pod_rule(text: str) -> PodRule | None:
 
 def _match(options: str) -> re.Match[str] | None:
     for shape in _SHAPES:
-        if match := shape.fullmatch(options):
+        match = shape.fullmatch(options)
+        if match is not None:
             return match
     return None

@@ -27,6 +27,9 @@ from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 
+NO_KIND = "-"
+"""How a setting writes the kind of hardware, which has none."""
+
 _UNCLEAR = {
     "tos": "only for packets with that tos",
     "from": "only for packets from there",
@@ -142,7 +145,9 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
     for cni in CNIS:
         for use, devices in _devices_by_use(cni).items():
             yield f"cni {_word(cni.name)} {use} {' '.join(devices)}"
-        others = ("any",) if cni.serves is None else (BRIDGE_PLUGIN, *cni.serves)
+        others: tuple[str, ...] = ("any",)
+        if cni.serves is not None:
+            others = (BRIDGE_PLUGIN, *cni.serves)
         yield f"serves {_word(cni.name)} {' '.join(map(_word, others))}"
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal, families)
@@ -157,7 +162,7 @@ def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
     devices: dict[str, list[str]] = {}
     for device in cni.devices:
         for kind in device.kinds:
-            words = f"{kind} {device.pattern}"
+            words = f"{kind or NO_KIND} {device.pattern}"
             devices.setdefault(device.use, []).append(words)
             if device.pattern in POD_NETWORKS:
                 devices.setdefault("pod", []).append(words)

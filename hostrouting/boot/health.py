@@ -59,7 +59,9 @@ def _own_files(files: Files, config: HostRoutingConfig, held: str) -> Iterator[F
     vital = {HostLayout.gate_path}
     vital.update(step.file.path for step in steps_of(config) if step.is_required)
     for file in files_of(config):
-        stopped = held if file.path in vital else ""
+        stopped = ""
+        if file.path in vital:
+            stopped = held
         yield from _own_file(files, file, stopped, is_current=writer == WRITER)
 
 

@@ -49,7 +49,8 @@ def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
 
 def _rules(config: ProbeRewriteConfig) -> str:
     # Addresses are compared before devices: that decides nearly every packet with one comparison.
-    probe, known = config.link_local, config.global_address
+    probe = config.link_local
+    known = config.global_address
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
     on_link = "{ " + f"{LINK_LOCAL}, {MULTICAST}" + " }"
     back = 'comment "back to the address of the probe"'

@@ -46,9 +46,7 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     is only logged.
     """
     steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
-    head, place, tail = asset("gate.sh").partition("required=() wanted=()\n")
-    if not place:
-        raise ValueError("the asset gate.sh has no place for its steps")
+    head, tail = asset("gate.sh").split("required=() wanted=()\n")
     return HEAD + head + steps + tail
 
 
@@ -85,27 +83,28 @@ def render_check_script(config: HostRoutingConfig) -> str:
 def render_probe_script(config: HostRoutingConfig) -> str:
     """The step that loads the table for probes, if it is not in force."""
     text = render_probe_table(config.probe_rewrite)
-    return filled("probe-rewrite.sh", [f"nft {line}" for line in text.splitlines()])
+    return filled("probe-rewrite.sh", [f"nft {line}" for line in text.splitlines()], {})
 
 
 def as_listed(address: IP) -> str:
     """The address as `ip` prints it, to compare texts: Python writes ::1.2.3.4 as ::102:304."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    family = socket.AF_INET
+    if address.version == 6:
+        family = socket.AF_INET6
     return socket.inet_ntop(family, address.packed)
 
 
-def filled(name: str, settings: Sequence[str], sentences: Mapping[str, str] | None = None) -> str:
+def filled(name: str, settings: Sequence[str], sentences: Mapping[str, str]) -> str:
     """The asset with the settings in its data block, and the sentences that Python says, too."""
     for line in settings:
         if not _LETTERS.issuperset(line):
             raise ValueError(
                 f"{line!r} has characters that are not allowed in a setting of a boot script"
             )
-    lines = [*settings, *(f"sentence {key} {text}" for key, text in (sentences or {}).items())]
+    lines = [*settings]
+    lines += [f"sentence {key} {text}" for key, text in sentences.items()]
     block = "".join(f"  {_quoted(line)}\n" for line in lines)
-    head, opening, tail = asset(name).partition(_BLOCK)
-    if not opening:
-        raise ValueError(f"the asset {name} has no data block")
+    head, tail = asset(name).split(_BLOCK)
     return f"{HEAD}{head}configuration=(\n{block})\n{tail}"
 
 

@@ -125,8 +125,7 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         )
         remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
-    if host.files.look(HostLayout.gate_path):  # which reads the file
-        yield from _find_opening(host.files, units)
+    yield from _find_opening(host.files, units)
 
 
 def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
@@ -135,7 +134,7 @@ def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
     """
     path = HostLayout.opening_path
     entry = files.look(path)
-    if entry is None:
+    if entry is None or not files.look(HostLayout.gate_path):  # which reads the file
         return
     reason = _reason_to_open(files, entry)
     if reason:

@@ -61,7 +61,9 @@ class UnitState(NamedTuple):
         """The unit, its state and the time, in one line."""
         if not self.since:
             return f"{self.unit} {self.state}"
-        state = "has been refused" if self.state == "was refused" else self.state
+        state: str = self.state
+        if state == "was refused":
+            state = "has been refused"
         return f"{self.unit} {state} since {self.since}"
 
     def to_mapping(self) -> dict[str, object]:
@@ -106,7 +108,9 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         state = "is in the gate"
     elif is_gated and _was_refused(properties):
         state = "was refused"
-        reasons = _errors_of_start(manager, properties)
+        errors = manager.errors_of(unit, properties["ConditionTimestamp"])
+        # Each once: systemd 254 and later keep that time when they start the unit again themselves.
+        reasons = tuple(dict.fromkeys(errors))
     elif properties["ActiveState"] == "failed":
         state = "failed"
     was_in_gate = state in {"is in the gate", "was refused"}
@@ -132,14 +136,6 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
         return False
     ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     return ended < _microseconds(properties["ConditionTimestampMonotonic"])
-
-
-def _errors_of_start(manager: Manager, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """What was logged as errors since the last start began; each line once, because systemd 254 and
-    later keep that time when they start the unit again by themselves.
-    """
-    errors = manager.errors_of(properties["Id"], properties["ConditionTimestamp"])
-    return tuple(dict.fromkeys(errors))
 
 
 def _has_begun_with_main(properties: Mapping[str, str]) -> bool:

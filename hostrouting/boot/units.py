@@ -117,7 +117,9 @@ def _render(
         *settings,
         "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
     ]
-    install = "\n[Install]\nWantedBy=multi-user.target\n" if is_enabled else ""
+    install = ""
+    if is_enabled:
+        install = "\n[Install]\nWantedBy=multi-user.target\n"
     sandbox = _SANDBOX.format(capabilities=capabilities, calls=calls, paths=paths)
     return HEADER + "\n".join(lines) + "\n" + sandbox + install
 

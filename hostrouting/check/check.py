@@ -35,7 +35,7 @@ from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, Prefix, ip_at
+from hostrouting.model.prefix import IP, Prefix, extent, ip_at
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -134,9 +134,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 plain += parts
             for escape in _escapes_in(parts, block):
                 # Where plain packets escape in the same way, others are not named.
-                if packet == FROM_HOST:
-                    escapes[escape] = None
-                elif escape not in escapes:
+                if escape not in escapes:
                     escapes[escape._replace(packet=packet)] = None
             doubts += _doubts_in(judge, parts)
     doubts += _unjudged(judge, blocks)
@@ -172,7 +170,9 @@ def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
     """The ranges that escape in the same way, as the host's own packets would."""
 
     def escaping(part: Part) -> tuple[Opinion, Decision] | None:
-        return (part.opinion, part.decision) if part.opinion.grade is Grade.ESCAPE else None
+        if part.opinion.grade is not Grade.ESCAPE:
+            return None
+        return part.opinion, part.decision
 
     for (opinion, decision), first, last in ranges_of(parts, escaping):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs)
@@ -200,12 +200,12 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
         return doubt
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
-        prefix = route.prefix
-        is_among = prefix.first <= last and first <= prefix.last
-        if not is_among or route.type != "unicast":
+        family, begin, _ = route.prefix
+        end = route.prefix.last
+        if route.type != "unicast" or begin > last or end < first:
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            pods[str(prefix.ip if prefix.is_single else prefix)] = None
+            pods[extent(family, begin, end)] = None
     if not pods:
         return doubt
     return doubt._replace(reason=OWN_PODS.format(reason=doubt.reason, pods=spoken(list(pods))))
@@ -252,8 +252,10 @@ def _compared(judge: Judge, report: FamilyReport, backend: RouteBackend) -> Fami
     doubts: list[tuple[Opinion, int, int]] = []
     for part, answer in zip(parts, answers, strict=True):
         if not _agrees(judge, part.decision, answer):
-            by = answer.kind if answer.route is None else f"[{answer.route}]"
-            reason = f"{by}, and its tables say [{part.decision}]"
+            answered: str = answer.kind
+            if answer.route is not None:
+                answered = f"[{answer.route}]"
+            reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
     findings = list(find_doubts(report.snapshot, report.family, doubts))
     if report.snapshot.restless:

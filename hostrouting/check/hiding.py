@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.results import Grade, Part
+from hostrouting.check.results import Grade, Part, Why
 from hostrouting.fib.engine import Decision, Fib
 
 if TYPE_CHECKING:
@@ -20,26 +20,11 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
 
 
-class Hidden(NamedTuple):
-    """Why an escaping part is hidden."""
-
-    route: Route | None
-    """The route that its packets would take without the hiding routes."""
-    hiding: tuple[Route, ...]
-    """The hiding routes, in the order in which they decide: the first decides now."""
-
-    @property
-    def cause(self) -> str:
-        """Why no route by the uplink is right, in words that follow a colon."""
-        first = self.hiding[0]
-        return f"[{first}] hides [{self.route}], which these packets would take without it"
-
-
 class HiddenParts(NamedTuple):
     """The hidden parts of a host."""
 
-    by_first: dict[int, Hidden]
-    """By their first addresses."""
+    reasons: dict[int, Why]
+    """By their first addresses: why no route by the uplink is right, and what to delete instead."""
     fib_without: Fib
     """The tables without the routes by which something escapes."""
 
@@ -53,24 +38,27 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     if not _may_hide(judge, escapes):
         return HiddenParts({}, judge.fib)
     fib = judge.fib
-    decisions = {part.first: part.decision for part in escapes}
-    hiding: dict[int, list[Route]] = {part.first: [] for part in escapes}
+    hiding: dict[int, list[Route]] = {}
+    """By the first address of a part: the routes by which its packets escape, one after the other.
+    """
     while True:
+        decisions = {part.first: fib.outcomes(part.first)[0] for part in escapes}
         removed: list[Route] = []
         for first, decision in decisions.items():
-            escapes_by_route = judge.opinion(decision).grade is Grade.ESCAPE
-            if decision.route is not None and escapes_by_route:
-                hiding[first].append(decision.route)
+            if decision.route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
+                hiding.setdefault(first, []).append(decision.route)
                 removed.append(decision.route)
         if not removed:
             break
         fib = fib.without_routes(removed)
-        decisions = {first: fib.outcomes(first)[0] for first in decisions}
-    by_first: dict[int, Hidden] = {}
-    for first, decision in decisions.items():
-        if hiding[first] and judge.opinion(decision).belongs_elsewhere:
-            by_first[first] = Hidden(decision.route, tuple(hiding[first]))
-    return HiddenParts(by_first, fib)
+    reasons: dict[int, Why] = {}
+    for first, routes in hiding.items():
+        decision = decisions[first]
+        if judge.opinion(decision).belongs_elsewhere:
+            hides = f"[{routes[0]}] hides [{decision.route}]"
+            cause = f"{hides}, which these packets would take without it"
+            reasons[first] = Why("below-a-cni", cause, tuple(routes))
+    return HiddenParts(reasons, fib)
 
 
 def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:

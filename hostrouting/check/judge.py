@@ -69,7 +69,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
-from hostrouting.fib.not_judged import may_change_destination
+from hostrouting.fib.not_judged import lacks_a_source, may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
@@ -137,8 +137,10 @@ class Judge:
     def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
         route = decision.route
-        if route is None:
-            return _without_a_route(decision)
+        if route is None and decision.kind == NOT_JUDGED:
+            return Opinion(Grade.DOUBT, NOT_JUDGED)
+        if route is None:  # no route at all, or a rule that refuses
+            return Opinion(Grade.ESCAPE, decision.kind)
         # Each address in table local splits a range: the same route is judged on both sides of it.
         key = (id(route), packets)
         if key not in self._opinions:
@@ -158,13 +160,6 @@ class Judge:
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     """The CIDRs of this family."""
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
-
-
-def _without_a_route(decision: Decision) -> Opinion:
-    """What is not judged is a doubt. No route at all, or a rule that refuses, is an escape."""
-    if decision.kind == NOT_JUDGED:
-        return Opinion(Grade.DOUBT, NOT_JUDGED)
-    return Opinion(Grade.ESCAPE, decision.kind)
 
 
 # The rules for a route, by what it does with packets.
@@ -211,14 +206,15 @@ def own_broadcast(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     return None
 
 
-def route_not_judged(_: Judge, taken: RouteAndPackets) -> Opinion | None:
+def route_not_judged(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
     """The devices say nothing: an encapsulation (seg6, ioam6, rpl, bpf) may give packets another
     destination, or there are none, because Linux does not list the next hops of a nexthop object.
-    `fib.not_judged` names the route.
+    Or Linux refuses the packets, for lack of a source. `fib.not_judged` names the route.
 
-    Field states: segment-routing, segment-routing-by-objects.
+    Field states: segment-routing, segment-routing-by-objects, cni-ptp-lost-its-address.
     """
-    if not taken.devs or may_change_destination(taken.route):
+    is_unknown = not taken.devs or may_change_destination(taken.route)
+    if is_unknown or lacks_a_source(judge.fib, taken.route):
         return Opinion(Grade.DOUBT, NOT_JUDGED, str(taken.route))
     return None
 
@@ -289,16 +285,15 @@ def by_a_doubtful_device(judge: Judge, dev: str, taken: RouteAndPackets) -> Opin
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
         return None
-    if len(doubtful) == 1:  # a tunnel alone (`Uplinks.doubtful`)
-        return _doubt_between(f"{dev}, a tunnel", taken, (dev,))
-    candidates = tuple(sorted(doubtful))
-    return _doubt_between(spoken(candidates, last="or"), taken, candidates)
+    return _doubt_between(doubtful, taken)
 
 
-def _doubt_between(choice: str, taken: RouteAndPackets, candidates: tuple[str, ...]) -> Opinion:
-    """The doubt by which of these candidates packets should leave. It also says by which they leave
+def _doubt_between(devs: Iterable[str], taken: RouteAndPackets) -> Opinion:
+    """The doubt by which of these devices packets should leave. It also says by which they leave
     now.
     """
+    candidates = tuple(sorted(devs))
+    choice = spoken(candidates, last="or")
     now = spoken(sorted(taken.devs), last="or")
     reason = f"{choice}; they leave through {now} now"
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
@@ -385,8 +380,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
     if not has_gateway(taken.route, dev) and not judge.devices.is_connected(dev, taken.route):
         return None
     # The tunnel or the dummy, and this card.
-    candidates = tuple(sorted({*judge.uplinks.devs, dev}))
-    return _doubt_between(spoken(candidates, last="or"), taken, candidates)
+    return _doubt_between({*judge.uplinks.devs, dev}, taken)
 
 
 def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
@@ -510,10 +504,8 @@ def _named(judge: Judge, dev: str, rows: CniRows) -> str:
 
     Of several CNIs, those are named that have other devices here, too: so they run.
     """
-    if len(rows) > 1:
-        running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
-        rows = running or rows
-    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
+    running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
+    by_pattern = grouped((row.pattern, cni.name) for cni, row in running or rows)
     allowances: list[str] = []
     for pattern, names in by_pattern.items():
         allowances.append(f"{pattern} ({spoken(names, last='or')})")

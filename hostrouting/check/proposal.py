@@ -189,9 +189,8 @@ def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
     other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
     next hops of a default route, as ours would.
     """
-    listed = report.snapshot.routes
-    ways = {route.way for route in listed if route.prefix == Prefix(report.family, 0, 0)}
-    for route in listed:
+    ways = {route.way for route in report.snapshot.default_routes(report.family)}
+    for route in report.snapshot.routes:
         if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
             continue
         if route.way not in ways or not set(report.expected_devs).issuperset(route.devs):

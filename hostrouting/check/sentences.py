@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
@@ -142,10 +142,7 @@ def find_doubts(
 def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
     """What tells this device from another one that may be intended."""
     known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
-    everything = Prefix(family, 0, 0)
-    defaults = [
-        route for route in snapshot.routes if route.prefix == everything and dev in route.devs
-    ]
+    defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
     if defaults:
         best = min(defaults, key=attrgetter("metric"))
         known.append(f"[{best}]")
@@ -208,22 +205,15 @@ def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) 
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of devices that a default route could have, the likely ones first: what is up,
-    and hardware.
-    """
+    """The addresses of devices that a default route could have."""
     links = {link.name: link for link in family.snapshot.links if leads_out(link)}
-    candidates: list[tuple[bool, bool, str]] = []
+    candidates: list[str] = []
     for address in family.snapshot.addresses:
         is_of_family = address.ip.version == family.family and address.ip not in LINK_LOCAL
-        if not is_of_family or address.dev not in links:
-            continue
-        link = links[address.dev]
-        text = f"{address.ip}/{address.length}"
-        if not link.up:
-            text += ", down"
-        candidates.append((not link.up, bool(link.kind), f"{link.name} ({text})"))
-    candidates.sort(key=itemgetter(0, 1))
-    return [text for _, _, text in candidates]
+        if is_of_family and address.dev in links:
+            state = "" if links[address.dev].up else ", down"
+            candidates.append(f"{address.dev} ({address.ip}/{address.length}{state})")
+    return candidates
 
 
 def _of_escape(
@@ -262,9 +252,8 @@ def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     if not all(kinds.get(dev) for dev in escape.devs):
         return None
     devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
-    verb = "is" if len(escape.devs) == 1 else "are"
     allowed = json.dumps(list(escape.devs))
-    words = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+    words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
     return Remedy(words, otherwise=_without_the_rule(escape, family))
 
 
@@ -334,8 +323,7 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
     routes = [route.to_mapping() for route in report.routes]
     if not routes:
         return
-    verb = "repairs" if len(routes) == 1 else "repair"
-    sentence = f"{counted(len(routes), 'static route')} {verb} it"
+    sentence = f"{counted(len(routes), 'static route')} would repair it"
     remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"routes": routes}
     yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)

@@ -165,7 +165,7 @@ def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts)
     for part in parts:
         if part.is_own or _leaves_like(part, default):
             continue
-        is_hidden = part.first in hidden.by_first
+        is_hidden = part.first in hidden.reasons
         shortest = shortest_length(hidden.fib_without if is_hidden else fib, part.first)
         if shortest is not None:  # a part that no route takes needs no care
             is_wanted = part.plain_grade is Grade.ESCAPE and not is_hidden

@@ -183,8 +183,10 @@ def _differences(status: Status) -> Iterator[str]:
 def _differing_parts(status: Status) -> Iterator[str]:
     """Which parts of the host are not as they were installed."""
     missing = len(status.missing_routes)
-    if missing:
-        yield f"{counted(missing, 'route')} {'is' if missing == 1 else 'are'} missing"
+    if missing == 1:
+        yield "1 route is missing"
+    elif missing:
+        yield f"{missing} routes are missing"
     if status.guard not in {"", "runs", "is not enabled"}:
         yield f"the guard {status.guard}"
     files = [*status.plan.files.written_paths, *status.plan.files.removes]
@@ -211,11 +213,14 @@ def what_is_wrong_now(status: Status) -> str:
     refused = refused_units(status.units)
     if not refused:
         return wrong
-    are_several = len(refused) > 1
-    sentence = f"{spoken(refused)} {'were' if are_several else 'was'} refused"
+    sentence = f"{spoken(refused)} was refused"
+    nothing_left = "and nothing holds it back now"
+    if len(refused) > 1:
+        sentence = f"{spoken(refused)} were refused"
+        nothing_left = "and nothing holds them back now"
     if not status.to_start:
         return f"{sentence}: {wrong}"
-    return wrong or f"{sentence}, and nothing holds {'them' if are_several else 'it'} back now"
+    return wrong or f"{sentence}, {nothing_left}"
 
 
 def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:

@@ -392,7 +392,8 @@ class Fib:
 
         Raises ValueError if the snapshot does not contain this family.
         """
-        _require_family(family, snapshot)
+        if family not in {IPV4, IPV6} or snapshot.family not in {None, family}:
+            raise ValueError(f"the snapshot has no IPv{family}")
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
@@ -566,10 +567,3 @@ def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int,
         yield first, border - 1
         first = border
     yield first, last
-
-
-def _require_family(family: int, snapshot: Snapshot) -> None:
-    families = [snapshot.family] if snapshot.family else [4, 6]
-    if family not in families:
-        there = " and ".join(f"IPv{number}" for number in families)
-        raise ValueError(f"the snapshot has {there}, not IPv{family}")

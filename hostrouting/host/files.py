@@ -40,7 +40,9 @@ class Entry(NamedTuple):
         return bool(self.mode & 0o022) or not self.is_trusted
 
     def __str__(self) -> str:
-        return f"{self.kind} to {self.target}" if self.target else self.kind
+        if not self.target:
+            return self.kind
+        return f"{self.kind} to {self.target}"
 
 
 class Files(Protocol):
@@ -96,30 +98,26 @@ class Files(Protocol):
 
 
 def leftover(path: str) -> str:
-    """The temporary file that a process leaves if it is killed while it writes this path.
-
-    One name is enough, because a writer holds the lock of the host. A check that writes a marker
-    does not, so each temporary file in /run has a name of its own, and the next boot removes what a
-    killed check has left there.
+    """The temporary file that a process leaves if it is killed while it writes this path. One name
+    is enough, because a writer holds the lock of the host.
     """
     return f"{path}.new"
 
 
-def require_path(path: str) -> None:
-    """Raise TypeError or ValueError unless this is an absolute path, given as a str."""
-    require_name("path", path)
-    if not path.startswith("/"):
-        raise ValueError(f"path is {path!r:.80}; it must be absolute: it begins with /")
+def require_path(path: object) -> None:
+    """Raise ValueError unless this is an absolute path, given as a str."""
+    if not _is_name(path) or not str(path).startswith("/"):
+        raise ValueError(f"path is {path!r:.80}; it must be a str that begins with /, without NUL")
 
 
-def require_name(argument: str, value: object) -> None:
-    """Raise TypeError or ValueError unless Linux could name a file like this."""
-    if not isinstance(value, str):
-        raise TypeError(
-            f"{argument} is {value!r:.80}; it must be a str, such as str(Path('/etc/hosts'))"
-        )
-    if not value or "\0" in value:
-        raise ValueError(f"{argument} is {value!r:.80}; it must not be empty or contain NUL")
+def require_target(target: object) -> None:
+    """Raise ValueError unless a link can have this target."""
+    if not _is_name(target):
+        raise ValueError(f"target is {target!r:.80}; it must be a str, not empty, without NUL")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != "" and "\0" not in value
 
 
 def require_text(text: object) -> None:
@@ -173,11 +171,8 @@ class LocalFiles:
         require_text(text)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        temporary = leftover(place)
-        if path.startswith("/run/"):
-            temporary = f"{place}.{os.urandom(4).hex()}.new"
-        with _edge("write", place), _replaced(place, temporary):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with _edge("write", place), _replaced(place):
+            descriptor = os.open(leftover(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
                 stream.flush()
@@ -186,10 +181,10 @@ class LocalFiles:
                 os.fsync(descriptor)
 
     def link(self, path: str, target: str) -> None:
-        require_name("target", target)
+        require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _edge("link", place), _replaced(place, leftover(place)):
+        with _edge("link", place), _replaced(place):
             os.symlink(target, leftover(place))
 
     def remove(self, path: str) -> bool:
@@ -314,10 +309,11 @@ def require_removable(place: str, entry: Entry | None) -> None:
 
 
 @contextmanager
-def _replaced(place: str, temporary: str) -> Iterator[None]:
-    """Replace the file with the one that the block makes under the temporary name, or leave
+def _replaced(place: str) -> Iterator[None]:
+    """Replace the file with the one that the block makes under its temporary name, or leave
     everything as it was.
     """
+    temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
     _clear(temporary)
@@ -380,10 +376,9 @@ def _edge(verb: str, place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # If the error is about another path, such as the temporary file or a folder, the message
-        # has both.
-        other = error.filename if error.filename not in {None, place} else ""
-        reason = f"{other}: {error.strerror}" if other else error.strerror
+        reason = error.strerror
+        if error.filename not in {None, place}:  # the temporary file, or a folder
+            reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"
         raise HostError(sentence, what="file", target=place, errno=error.errno) from error

@@ -153,7 +153,9 @@ class Host:
         """Whether this program is installed where the boot scripts look: in the image, or else on
         this machine.
         """
-        files = self.files if self.backend is None else _FILES
+        files: Files = _FILES
+        if self.backend is None:
+            files = self.files
         return any(files.look(f"{folder}/{name}") for folder in BOOT_PATH)
 
     @contextmanager

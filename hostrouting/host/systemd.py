@@ -27,7 +27,9 @@ def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) ->
     its log lines.
     """
     lines = tuple(lines)
-    printed = f": {' | '.join(lines[-_SHOWN:])}" if lines else ""
+    printed = ""
+    if lines:
+        printed = f": {' | '.join(lines[-_SHOWN:])}"
     sentence = (
         f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
     )

@@ -79,7 +79,9 @@ def _guard_operation(
     guard = HostLayout.guard_unit
     is_wanted = config.guard.enabled
     if not is_active(manager, guard):
-        return Operation("start", guard, "it does not run") if is_wanted else None
+        if not is_wanted:
+            return None
+        return Operation("start", guard, "it does not run")
     if not is_wanted:
         return Operation("stop", guard, "it is no longer wanted")
     if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}:
@@ -89,6 +91,8 @@ def _guard_operation(
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
     """Whether a file of these configurations has changed or gone since systemd last read it."""
-    gated = {unit for config in configs for unit in gated_units(config)}
+    gated: set[str] = set()
+    for config in configs:
+        gated.update(gated_units(config))
     shown = manager.show(("NeedDaemonReload",), *UNITS, *map(loaded_pattern, sorted(gated)))
     return any(properties["NeedDaemonReload"] == "yes" for properties in shown)

@@ -67,7 +67,9 @@ def _unknown(host: Host, what: str, ours: Sequence[str]) -> ConfigError:
 def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
     """The error for config.json: what to do about it is the same for all faults."""
     faults = [fault._replace(remedy="") for fault in faults]
-    options = "" if read_enforced(host.files).route_overlap.cidrs else " CIDR"
+    options = ""
+    if not read_enforced(host.files).route_overlap.cidrs:
+        options = " CIDR"
     remedy = remedy_without_config(host, options)
     return ConfigError(faults, HostLayout.config_path, remedy=remedy)
 

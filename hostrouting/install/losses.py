@@ -17,11 +17,12 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     What only changes how the host is judged, or what else hostrouting does for it, is not a loss:
     other devices or rules that are allowed, the rewrite of probes, and manageForeign.
     """
-    old, new = installed.route_overlap, config.route_overlap
+    old = installed.route_overlap
+    new = config.route_overlap
     routes = [*_lost_routes(installed, config)]
     if routes:
-        noun = "route" if len(routes) == 1 else "routes"
-        yield Fault("staticRoutes.routes", "", f"takes away the {noun} to {spoken(routes)}")
+        rule = f"{spoken(routes)} would lose the route that is installed"
+        yield Fault("staticRoutes.routes", "", rule)
     cidrs = [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
@@ -56,10 +57,10 @@ def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Ite
 
 def _is_as_strong(route: StaticRoute, other: StaticRoute) -> bool:
     """Whether this route takes precedence wherever the other one does, inside its destination."""
-    length, other_length = route.destination.prefixlen, other.destination.prefixlen
-    if length == other_length:
+    length = route.destination.prefixlen
+    if length == other.destination.prefixlen:
         return route.key.metric <= other.key.metric
-    return length > other_length
+    return length > other.destination.prefixlen
 
 
 def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:

@@ -24,7 +24,9 @@ def find_session_at_risk(
     Most runs change nothing that the client needs, and then neither the client nor the host
     afterwards is asked for.
     """
-    client = host.client() if changed else None
+    if not changed:
+        return
+    client = host.client()
     if client is None or not any(Prefix.of(client) in prefix for prefix in changed):
         return
     now = Fib(before, client.version).lookup(client)

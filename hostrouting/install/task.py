@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 import attrs
 
 import phases
-from hostrouting.boot.files import steps_of
-from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.boot.on_disk import gated_on_disk, optional_step_paths
 from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
-from hostrouting.install.installed import installed_or_none
 from hostrouting.install.planning import make_plan, require_possible
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.undo import Before, Undo
@@ -273,13 +272,9 @@ def _is_for_later(finding: Finding) -> bool:
 
 def _consequence(host: Host, step: str) -> str:
     """That the gate holds units back until this step succeeds; empty if it does not."""
-    installed = installed_or_none(host)
-    if installed is None:
-        return ""
-    required = [each.name for each in steps_of(installed) if each.is_required]
-    if step not in required:
-        return ""
-    with suppress(HostRoutingError):  # of systemd, which says nothing about the part
+    with suppress(HostRoutingError):  # of a file or systemd, which says nothing about the part
+        if HostLayout.step_path(step) in optional_step_paths(host.files):
+            return ""
         held = judge_gates(host, gated_on_disk(host.files)).held
         if held:
             return f"the gate is installed: {spoken(held)} will not start until its steps succeed"

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.boot.on_disk import optional_step_paths
-from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
@@ -128,15 +127,10 @@ class _Writer:
             with suppress(HostError):  # systemd can start the guard as it was loaded before
                 self._manager.reload()
         try:
-            if is_active(self._manager, guard):
-                return
             self._manager.start(guard, timeout=_GRACE)
         except HostError:
             reason = "its files are new; it could not be started again"
             self.operations.append(Operation("stop", guard, reason))
-        else:
-            reason = "the change of its files has failed"
-            self.operations.append(Operation("restart", guard, reason))
 
     def _reload(self) -> None:
         if self._manager is not None:

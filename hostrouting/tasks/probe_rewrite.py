@@ -8,7 +8,7 @@ import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
-from hostrouting.host.effects import Effects, Operation, having_changed
+from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
@@ -55,8 +55,9 @@ class RewriteProbeSource(SectionTask):
         was_wanted = wanted.former is not None and wanted.former.probe_rewrite.enabled
         if not self.host.has_program("nft"):
             # If the table is wanted, `find_requirements` says it.
-            stays = was_wanted and not is_wanted
-            return Plan(findings=(_STAYS,) if stays else ())
+            if was_wanted and not is_wanted:
+                return Plan(findings=(_STAYS,))
+            return Plan()
         try:
             operations = tuple(_find_operations(self.host.nftables, wanted.config.probe_rewrite))
         except HostError:
@@ -78,14 +79,11 @@ class RewriteProbeSource(SectionTask):
             ctx.log.log(finding.level, "%s", finding)
         if not plan.operations:
             return self._unchanged(wanted)
-        settings, nftables = wanted.config.probe_rewrite, self.host.nftables
-        table = render_probe_table(settings) if settings.enabled else PROBE_DELETION
+        table = PROBE_DELETION
+        if wanted.config.probe_rewrite.enabled:
+            table = render_probe_table(wanted.config.probe_rewrite)
         with self.changing(ctx, wanted):
-            nftables.load(table)
-            with having_changed(operations=plan.operations):
-                if any(_find_operations(nftables, settings)):
-                    sentence = f"{_TITLE} is not as it was loaded: another program is changing it"
-                    raise HostError(sentence, what="nft", kind="not-in-force")
+            self.host.nftables.load(table)
         return Effects(operations=plan.operations)
 
     def _unchanged(self, wanted: Wanted) -> phases.Skip:

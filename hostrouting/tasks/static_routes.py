@@ -54,10 +54,7 @@ class ConfigureStaticRoutes(SectionTask):
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
         if not applied.changes:
-            reason = "the routes are as they should be"
-            if applied.plan.reply_findings:
-                reason += ", except for the route for replies to probes"
-            return phases.Skip(reason)
+            return phases.Skip("the routes are as they should be")
         return Effects(applied.changes)
 
     def _await_and_apply(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_kind, require_name, require_path, require_text
+from hostrouting.host.files import Entry, require_kind, require_path, require_target, require_text
 from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
@@ -95,7 +95,7 @@ class FakeFiles:
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
-        require_name("target", target)
+        require_target(target)
         self._change("link", path, "file", "link")
         self.texts.pop(path, None)
         self.links[path] = target

@@ -8,6 +8,7 @@ a default route or a device is missing or has to be named. With --snapshot, only
 """
 
 import argparse
+from collections.abc import Iterator
 
 import attrs
 
@@ -68,35 +69,51 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = None
     if plan.report is not None:
         check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
-    who = as_whom(arguments)
     answer = _answer(arguments, plan, check)
-    openings = _openings(arguments, config, host)
-    shown = plan.with_findings(openings)
     cause = _cause(arguments, plan, answer)
-    first = f"{answer.upper()}: {_rest(arguments, plan, answer, who)}"
+    openings = _openings(arguments, config, host)
+    code = _CODES[answer]
+    first = f"{answer.upper()}: {_rest(arguments, plan, answer, cause)}"
     if answer == "nothing to do" and openings:
         first += f", but {what_is_wrong(openings, None, config)}"
-    lines = [first]
-    if cause is not None:
-        lines += way_lines(cause.remedy, who)
-    lines += plan_lines(_without(shown, cause), who)
-    findings = list(shown.findings)
-    if check is not None:
-        findings += check.findings
-        lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
-        if check.report.routes and not plan.errors and arguments.snapshot is None:
-            lines += [f"To repair that, {who}:", f"  {_gating(arguments, plan)}"]
+        if starts_unchecked(config, openings, arguments.ignore):
+            code = PROBLEM
+    shown = plan.with_findings(openings)
+    findings = [*shown.findings]
     document = {
         "schema": "hostrouting/plan/4",
         "answer": answer,
         **plan.to_mapping(),
         "findings": [finding.to_mapping() for finding in shown.findings],
-        "check": check and check.document(),
+        "check": None,
     }
-    code = _CODES[answer]
-    if answer == "nothing to do" and starts_unchecked(config, openings, arguments.ignore):
-        code = PROBLEM
+    lines = [first, *_change_lines(arguments, shown, cause)]
+    if check is not None:
+        findings += check.findings
+        document["check"] = check.document()
+        lines += _verdict_lines(arguments, plan, check)
     return Answer(code_with(arguments, code, findings), document, lines)
+
+
+def _change_lines(
+    arguments: argparse.Namespace, plan: Plan, cause: Finding | None
+) -> Iterator[str]:
+    """What to do about the cause in the first line, and what apply would do."""
+    who = as_whom(arguments)
+    if cause is not None:
+        yield from way_lines(cause.remedy, who)
+    others = [finding for finding in plan.findings if finding != cause]
+    yield from plan_lines(attrs.evolve(plan, findings=tuple(others)), who)
+
+
+def _verdict_lines(arguments: argparse.Namespace, plan: Plan, check: HostCheck) -> Iterator[str]:
+    """The verdict after apply, and what to type if addresses would escape then."""
+    yield ""
+    yield "The verdict afterwards:"
+    yield from map(str, check.report.families)
+    if check.report.routes and not plan.errors and arguments.snapshot is None:
+        yield f"To repair that, {as_whom(arguments)}:"
+        yield f"  {_gating(arguments, plan)}"
 
 
 def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -149,18 +166,13 @@ def _cause(arguments: argparse.Namespace, plan: Plan, answer: str) -> Finding | 
     return None
 
 
-def _without(plan: Plan, cause: Finding | None) -> Plan:
-    """The plan without the finding that is told already."""
-    others = [finding for finding in plan.findings if finding != cause]
-    return attrs.evolve(plan, findings=tuple(others))
-
-
-def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> str:
+def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, cause: Finding | None) -> str:
     """What follows the answer in the first line."""
+    who = as_whom(arguments)
     if answer == "would fail":
-        return _failure(plan, _cause(arguments, plan, answer))
+        return _failure(plan, cause)
     if answer == "not ready":
-        return _delay(plan, _cause(arguments, plan, answer))
+        return _delay(plan, cause)
     if answer == "to do" and arguments.config == "-":
         return f"{who}: the same command with apply instead of plan"
     if answer == "to do":

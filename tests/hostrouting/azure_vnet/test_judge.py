@@ -117,12 +117,12 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "learned from the uplink": (THREE | {"learned": ((DEAD, "eth0"),)}, "delete 3: no device"),
     "unreadable port": (
         THREE | {"links": [*LINKS, UNKNOWN]},
-        "keep 3: the MAC addresses behind azv9 cannot be read",
+        "keep 3: its pod may be alive behind azv9, where",
     ),
     "unreadable elsewhere": (THREE | {"links": ELSEWHERE}, "delete 3: no device"),
     "tap": (
         THREE | {"links": [*LINKS, TAP]},
-        "keep 3: the MAC addresses behind tap0 cannot be read",
+        "keep 3: its pod may be alive behind tap0, where",
     ),
     "tap that is an uplink": (
         THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]},
@@ -134,7 +134,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "MAC not known": (
         {"routes": [BY_BRIDGE], "rules": [VIRTUAL]},
-        "keep 2: and pods are behind azv1",
+        "keep 2: its pod may be alive behind azv1, where",
     ),
     "tunnel mode": (
         {"rules": [VIRTUAL, IPV4]},

@@ -222,7 +222,7 @@ class TestValuesAreData:
         for step in STEPS:
             if text := text_of(config, LAYOUT.step_path(step)):
                 block, body = block_of(text)
-                assert body == block_of(filled(f"{step[3:]}.sh", []))[1]
+                assert body == block_of(filled(f"{step[3:]}.sh", [], {}))[1]
                 harmless = r"[A-Za-z0-9_./*?#=@:;,!{}\" -]"
                 # which no value reaches
                 sentence = rf"sentence [A-Za-z-]+ ({harmless}|[][()|]|'\\'')+"
@@ -338,10 +338,10 @@ def test_time_limits() -> None:
 
 def test_an_asset_without_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """An asset that lost the place of its settings is an error, not a script without them."""
-    with pytest.raises(ValueError, match=r"guard.sh has no data block"):
-        filled("guard.sh", [])
+    with pytest.raises(ValueError, match="not enough values"):
+        filled("guard.sh", [], {})
     monkeypatch.setattr(scripts, "asset", lambda _: "required=()  wanted=()\n")
-    with pytest.raises(ValueError, match=r"gate.sh has no place for its steps"):
+    with pytest.raises(ValueError, match="not enough values"):
         scripts.render_gate_script(["a"], [])
 
 

@@ -31,6 +31,7 @@ from tests.support.waiting import await_file, leaving_word
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 IN_IPV6 = static("fd00:16::/64")
+IPV6_BY_ETH0 = "via fe80::1 dev eth0"
 BY_WG0 = static(HALF.destination, dev="wg0")
 NEXTHOP_OBJECTS = (
     "nexthop add id 5 via 10.0.0.1 dev eth0",
@@ -266,6 +267,45 @@ class TestWhichDefaultRoute:
             shown = namespace.ip("-6", "route", "show", "fd00:16::/64").stdout
             assert shown.startswith(f"fd00:16::/64 {way.partition(' metric')[0]} ")
             namespace.batch([f"route del ::/0 {way}"])
+
+    @pytest.mark.parametrize(
+        ("default", "wish", "by"),
+        [
+            pytest.param("via fe80::7 dev eth1 metric 50", IN_IPV6, IPV6_BY_ETH0, id="better"),
+            pytest.param("via fe80::7 dev eth1 metric 90", IN_IPV6, IPV6_BY_ETH0, id="as good"),
+            pytest.param("dev wg0 metric 50", IN_IPV6, IPV6_BY_ETH0, id="of a tunnel"),
+            pytest.param(
+                "via fe80::7 dev eth1 metric 50",
+                static(IN_IPV6.destination, dev="eth1"),
+                "",
+                id="the only one of the named device",
+            ),
+        ],
+    )
+    def test_not_one_for_some_sources(
+        self, namespace: Namespace, tmp_path: Path, default: str, wish: StaticRoute, by: str
+    ) -> None:
+        """A default route `from` a block leads only packets with such a source. Nothing is taken
+        from it, and it raises no doubt. Python has the same. In IPv4, Linux has no such routes: it
+        drops `from`.
+        """
+        namespace.batch(
+            [
+                f"route append ::/0 {IPV6_BY_ETH0} metric 90",
+                f"route append ::/0 from fd55::/64 {default}",
+            ]
+        )
+        plan = planned(namespace, wish)
+        waiting = [f"<3>static-routes: ROUTE-WAITS: {wait}; last seen: " for wait in plan.waiting]
+        assert bool(waiting) is not bool(by)
+
+        said = Ran(namespace, [wish], tmp_path).lines
+
+        assert len(said) == len(waiting)
+        assert all(map(str.startswith, said, waiting))
+        assert " from fd55::/64 " not in "".join(said)
+        shown = namespace.ip("-6", "route", "show", str(wish.destination)).stdout
+        assert shown.partition(" metric")[0] == f"{wish.destination} {by} proto 213" * bool(by)
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""

@@ -127,16 +127,15 @@ class TestTheDefaultRoute:
         assert checked(host, "10.0.0.0/24").verdict == "undecided"
 
     def test_one_default_route_beside_two_halves_and_a_goto(self) -> None:
-        """The default route that plain packets may miss is a card's, and nothing calls it a
-        tunnel.
-        """
+        """The default route that plain packets may miss is the only one, and not in doubt."""
         halves = [Route.to(half, dev="wg1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
         rules = (
             rule(priority=49, table=TABLE_MAIN, suppress_prefixlength=1),
             rule(priority=50, table=0, action="goto", target=32766),
         )
         report = checked(node(*halves, rules=rules, links=(WG1,)), "10.0.0.0/24")
-        assert "eth0, a tunnel" not in "".join(map(str, check_findings(report)))
+        assert report.families[0].expected_devs == ("eth0",)
+        assert "default-routes" not in {doubt.name for doubt in report.doubts}
 
     @pytest.mark.parametrize(
         ("first", "second", "verdict"),

@@ -6,14 +6,16 @@ own.
 """
 
 from functools import partial
-from typing import Any
+from itertools import permutations
+from typing import Any, get_args
 
 import pytest
 
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.fib.engine import FROM_HOST, Fib, PacketKind
-from hostrouting.model.prefix import Prefix
+from hostrouting.check.results import OWN_ADDRESS, Packets
+from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Link, Snapshot
@@ -38,6 +40,50 @@ def test_one_route_for_plain_and_for_marked_packets() -> None:
     to_own = (rule(fwmark=1, fwmask=1), rule(dst=CIDR, priority=200))
     report = checked(node(own, rules=to_own))
     assert [(escape.kind, escape.packet) for escape in report.escapes] == [("own-range", FROM_HOST)]
+    assert report.doubts == ()
+
+
+@pytest.mark.parametrize("order", list(permutations(get_args(Packets))), ids=" ".join)
+def test_an_opinion_does_not_depend_on_what_was_looked_at_before(
+    order: tuple[Packets, ...],
+) -> None:
+    """A judge remembers an opinion for the packets that it is about, and for no others. Kills: one
+    opinion on a route, that of the packets that happened to be judged first.
+    """
+    own = Route.to("0.0.0.0/0", dev="lo", type="local", table=100)
+    for_egress = Link(name="antrea-ext.100", index=20, kind="vlan")  # right for marked packets only
+    egress = Route.to("10.9.0.0/16", dev=for_egress.name, table=100)
+    host = node(own, egress, rules=(rule(fwmark=1, fwmask=1),), links=(for_egress,))
+    judge = Judge(Fib(host, 4), expect(CIDR))
+    for route in host.routes:
+        for packets in order:
+            fresh = Judge(judge.fib, judge.config)
+            decision = Decision(route.type, route)
+            assert judge.opinion(decision, packets) == fresh.opinion(decision, packets)
+    of_own = {packets: judge.opinion(Decision("local", own), packets).name for packets in order}
+    assert of_own == {"plain": "own-range", "marked": OWN_ADDRESS.name, "of pods": "own-range"}
+
+
+@pytest.mark.parametrize(
+    ("half", "range_of_half"),
+    [
+        ("172.16.0.0/17", "172.16.0.0-172.16.127.255"),
+        ("172.16.128.0/17", "172.16.128.0-172.16.255.255"),
+    ],
+    ids=["before", "behind"],
+)
+def test_a_route_of_a_proxy_that_also_takes_plain_packets(half: str, range_of_half: str) -> None:
+    """Where plain packets take it, it is an escape, whether what a mark selects is looked at before
+    or behind that; and what a mark selects is right everywhere. In the second row, the other
+    mistake is an OK for a network that nobody reaches.
+    """
+    own = Route.to("0.0.0.0/0", dev="lo", type="local", table=100)
+    report = checked(node(own, rules=(rule(fwmark=1, fwmask=1), rule(dst=half, priority=200))))
+    escapes = [
+        (escape.kind, f"{ip_at(4, escape.first)}-{ip_at(4, escape.last)}")
+        for escape in report.escapes
+    ]
+    assert escapes == [("own-range", range_of_half)]
     assert report.doubts == ()
 
 

@@ -84,21 +84,8 @@ def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize("make", [FakeFiles, LocalFiles])
-@pytest.mark.parametrize(
-    ("path", "kind", "said"),
-    [
-        (Path("/a"), TypeError, r"path is \w+Path\('/a'\); it must be a str, such as str\(Path"),
-        (b"/a", TypeError, "path is b'/a'; it must be a str"),
-        (None, TypeError, "path is None; it must be a str"),
-        ("a", ValueError, "path is 'a'; it must be absolute: it begins with /"),
-        ("", ValueError, "path is ''; it must not be empty or contain NUL"),
-        ("/a\0", ValueError, r"path is '/a\\x00'; it must not be empty or contain NUL"),
-    ],
-    ids=str,
-)
-def test_what_is_not_a_path(
-    make: Callable[[], Files], path: Any, kind: type[Exception], said: str
-) -> None:
+@pytest.mark.parametrize("path", [Path("/a"), b"/a", None, "a", "", "/a\0"], ids=repr)
+def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
     """Each method of both refuses it before it does anything: it would be another file on another
     host.
     """
@@ -114,8 +101,9 @@ def test_what_is_not_a_path(
         lambda: files.why_unwritable(path),
         lambda: files.try_lock(path),
     ]
+    said = re.escape(f"path is {path!r}; it must be a str that begins with /")
     for call in calls:
-        with pytest.raises(kind, match=said):
+        with pytest.raises(ValueError, match=said):
             call()
 
 
@@ -134,13 +122,13 @@ def test_what_is_not_a_path(
         ),
         (
             lambda files, path: files.link(path, Path("/a")),
-            TypeError,
-            r"target is \w+Path\('/a'\); it must be a str, such as str\(Path",
+            ValueError,
+            r"target is \w+Path\('/a'\); it must be a str",
         ),
         (
             lambda files, path: files.link(path, ""),
             ValueError,
-            "target is ''; it must not be empty",
+            "target is ''; it must be a str, not empty",
         ),
     ],
     ids=["bytes", "surrogate", "target", "no target"],
@@ -408,23 +396,6 @@ def test_a_reader_meanwhile(tmp_path: Path) -> None:
         writes = pool.submit(lambda: list(map(partial(HERE.write, path), texts * 25)))
         while not writes.done():
             assert HERE.read(path) in texts
-
-
-def test_two_checks_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes a marker has no lock: while one is written, another thread writes it, too.
-    Kills: one name for both.
-    """
-    fsync, files, path = os.fsync, LocalFiles(str(tmp_path)), "/run/aks-flex-node/route-overlap.ok"
-
-    def meanwhile(_descriptor: int) -> None:
-        monkeypatch.setattr(os, "fsync", fsync)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(files.write, path, "second").result()
-        assert files.read(path) == "second"
-
-    monkeypatch.setattr(os, "fsync", meanwhile)
-    files.write(path, "first")
-    assert (files.read(path), files.names("/run/aks-flex-node")) == ("first", ("route-overlap.ok",))
 
 
 def test_what_a_killed_run_left(tmp_path: Path) -> None:

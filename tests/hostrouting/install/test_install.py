@@ -331,6 +331,24 @@ class TestRoad:
         assert events.count("reload") == 1
         assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
 
+    @pytest.mark.parametrize("unit", ["kubelet.service", "agent@.service", "agent@a.service"])
+    def test_a_unit_joins_and_leaves_the_gate(self, unit: str) -> None:
+        """Its drop-in is the only file of systemd's that changes, and is read: by one reload, behind
+        it. Until then, systemd would start the unit unchecked, or with a gate that it has left.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(WANTED, host=host))
+        more = WANTED._replace(gate=GateConfig((*gated_units(WANTED), unit)))
+        for verb, wanted in (("write", more), ("remove", WANTED)):
+            mishaps.disarm()
+            run(Configure(wanted, host=host))
+            of_systemd = [
+                event
+                for event in mishaps.events
+                if "/etc/systemd/" in event or not event.startswith(("lock", "write", "remove"))
+            ]
+            assert of_systemd == [f"{verb} {LAYOUT.drop_in_path(unit)}", "reload"]
+
     def test_what_opens_the_gate(self) -> None:
         """The administrator's reason stays as long as there is a gate, and does not open the next
         one.

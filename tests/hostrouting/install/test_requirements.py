@@ -59,11 +59,11 @@ OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
 LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
     "routes": (
         lambda old: old._replace(static_routes=config(REPAIR[0]).static_routes),
-        "staticRoutes.routes: takes away the route to 172.16.128.0/17",
+        "staticRoutes.routes: 172.16.128.0/17 would lose the route that is installed",
     ),
     "a metric": (
         lambda old: old._replace(static_routes=config(*REPAIR, metric=4000).static_routes),
-        "staticRoutes.routes: takes away the routes to 172.16.0.0/17 and 172.16.128.0/17",
+        "staticRoutes.routes: 172.16.0.0/17 and 172.16.128.0/17 would lose the route that is installed",
     ),
     "CIDRs": (
         lambda old: old._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),

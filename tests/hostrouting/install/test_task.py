@@ -7,7 +7,7 @@ import pytest
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
+from hostrouting.errors import HostError, HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
@@ -78,9 +78,8 @@ class TestHeldUnits:
         probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
         wanted = config(*REPAIR)._replace(probe_rewrite=probes)
         host = FakeHost(kernel=h200())
-        table = "hostrouting_slb"
-        host.nftables.meanwhile(lambda: host.nftables.tables.pop(table), nth=5)
-        error = failure_of(run, Configure(wanted, host=host), match="another program")
+        host.nftables.fail(HostError("cannot load it", what="nft"), nth=4)  # after three looks
+        error = failure_of(run, Configure(wanted, host=host), match="cannot load it")
         assert HELD not in str(error)
 
 

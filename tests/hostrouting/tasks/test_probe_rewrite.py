@@ -12,7 +12,7 @@ import phases
 from hostrouting.boot.probe_table import TABLE, render_probe_table
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, RequirementError
-from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.effects import Effects
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
@@ -180,16 +180,3 @@ class TestNft:
         plan = RewriteProbeSource(rewrite(), host=attrs.evolve(host, missing={"nft"})).plan()
         assert [finding.target for finding in plan.findings] == ["nft"]
         assert "stays until the next boot" not in str(plan)
-
-    def test_flushed_at_the_same_moment(self) -> None:
-        """A table that is gone right after it was loaded is an error that can be retried, with what
-        was done.
-        """
-        host = FakeHost()
-        host.nftables.meanwhile(
-            lambda: host.nftables.tables.pop(TABLE), nth=5
-        )  # after three looks and the load
-        error = failure_of(apply, host, of=HostError, match="another program is changing it")
-        assert error.can_retry
-        assert [operation.verb for operation in effects_of(error).operations] == ["create"]
-        run(phases.retry(RewriteProbeSource(rewrite(), host=host)))
