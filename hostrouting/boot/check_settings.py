@@ -38,7 +38,9 @@ _UNCLEAR = {
     "object": "several routes use its nexthop object",
     "lo": "by lo, so Linux may pass over it",
 }
-"""Why the script does not judge a route: its word for that, and the words for the operator."""
+"""Why the script does not judge a route: a word of the route, or of the script for what the route
+lacks; and the words for the operator. A further word of routes needs no more than a row.
+"""
 
 _NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {

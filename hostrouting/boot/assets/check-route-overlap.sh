@@ -116,6 +116,8 @@
 #
 # What is said, with {holes}:
 #   sentence OWN-RANGE does not leave this host: [{route}]
+#   sentence unclear-from only for packets from there
+#     A route with the word "from" is not judged, and this says why.
 configuration=(
 )
 set -fuo pipefail
@@ -929,9 +931,14 @@ function add_word(word, next_word) {
   }
   if (word == "dead") is_dead[hops] = 1
   if (word == "src") field["src"] = next_word
-  if (word == "from" || (word == "tos" && next_word ~ /^0x/)) unclear = word
-  if (word == "encap" && !(next_word in keeps_destination)) unclear = "encap"
+  if (is_unclear(word, next_word)) unclear = word
   text = text " " word
+}
+# Whether a route with this word is not judged: then the settings have a sentence for it.
+function is_unclear(word, next_word) {
+  if (word == "tos") return next_word ~ /^0x/ # in decimal, it belongs to an encapsulation
+  if (word == "encap") return !(next_word in keeps_destination)
+  return ("unclear-" word) in sentence
 }
 # What is said of a field, in the words of `ip`; nothing if the value is the usual one.
 function noteworthy(word, value) {

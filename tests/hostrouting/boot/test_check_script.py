@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.boot import check_settings
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IPV6
@@ -662,6 +663,17 @@ exit $status"""
         assert checked.said.splitlines()[0] == (
             "<3>no verdict: ip failed: no answer for 172.16.255.255: ip ended before it answered"
         )
+
+    def test_a_word_of_a_route_that_is_not_judged(
+        self, namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A row is enough to have routes with a word undecided, and to say why."""
+        namespace.batch(["route add 10.77.0.0/16 dev eth0 via 10.0.0.9 mtu 1400"])
+        assert Checked(namespace, check(HEALTHY), tmp_path).verdict == "ok"
+        monkeypatch.setitem(check_settings._UNCLEAR, "mtu", "its packets are small")
+        checked = Checked(namespace, check(HEALTHY), tmp_path)
+        assert checked.verdict == "undecided"
+        assert "mtu 1400] (its packets are small)" in checked.said
 
     def test_a_type_of_route_that_is_not_known(self, namespace: Namespace, tmp_path: Path) -> None:
         """What such a route does with packets is undecided, by its name, and not fine."""
