@@ -21,12 +21,11 @@ from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refus
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
-from hostrouting.model.route import protocol_name
+from hostrouting.model.route import ANSWER_TO_RULE, REFUSED, protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-    from hostrouting.kernel.base import Kind
 
 NO_KIND = "-"
 """How a setting writes the kind of hardware, which has none."""
@@ -39,22 +38,16 @@ _UNCLEAR = {
     "object": "several routes use its nexthop object",
     "lo": "by lo, so Linux may pass over it",
 }
-"""Why the script does not judge a route: its word for that, and the words for the operator."""
-
-_WORDS_OF_ERRORS: dict[Kind, str] = {
-    "no-route": "Network is unreachable",
-    "blackhole": "Invalid argument",
-    "unreachable": "No route to host",
-    "prohibit": "Permission denied",
-}
-"""How `ip` reports a lookup without a route, in the language of the boot scripts."""
+"""Why the script does not judge a route: a word of the route, or of the script for what the route
+lacks; and the words for the operator. A further word of routes needs no more than a row.
+"""
 
 _NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {
-    "OVERLAP": "routes via {devices} {route}, expected {expected}",
-    "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
+    "OVERLAP": "routes via {devices} [{route}], expected {expected}",
+    "REFUSED": "is refused ({type}) by {refusals}; expected via {expected}",
     "NO-ROUTE": "has no route; expected via {expected}",
-    "OWN-RANGE": "does not leave this host: {route}",
+    "OWN-RANGE": "does not leave this host: [{route}]",
     "NO-DEFAULT-ROUTE": (
         "no IPv{family} default route leads packets from this host to the network; add one, or "
         + _NAME_DEVICES.words
@@ -67,8 +60,8 @@ _SENTENCES = {
         f"to the network; {_NAME_DEVICES}"
     ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
-    "perhaps-for-pods": "{route} refuses them, perhaps for pods",
-    "not-by-tcp": "TCP does not connect by {route}",
+    "perhaps-for-pods": "{refusals} refuses them, perhaps for pods",
+    "not-by-tcp": "TCP does not connect by [{route}]",
     "no-gateway": NO_GATEWAY,
     "no-local-rule": (
         "no IPv{family} rule looks up table local first, so this host may not answer on its own "
@@ -135,8 +128,9 @@ def _words_of_ip(families: Collection[int]) -> Iterator[str]:
     """
     protocols = [f"{number} {name}" for number, name in IP_PROTOCOLS.items()]
     yield f"names ipproto {' '.join(protocols)}"
-    for kind, words in _WORDS_OF_ERRORS.items():
-        yield f"error {kind} {words}"
+    yield "no-route Network is unreachable"
+    for kind, refused in REFUSED.items():
+        yield f"refusing-type {kind} {ANSWER_TO_RULE.get(kind, kind)} {refused.words}"
     yield f"selectors {' '.join(SELECTORS)}"
     encapsulations = [words.removeprefix("encap ") for words in sorted(KEEPS_DESTINATION)]
     yield f"keep-destination {' '.join(encapsulations)}"

@@ -18,7 +18,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
-from hostrouting.model.route import Route
+from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import in_plural, spoken
 
@@ -27,11 +27,9 @@ T = TypeVar("T")
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
 
-FATES = {
+FATES: dict[str, str] = {
     "no-route": "has no route",
-    "blackhole": "is dropped",
-    "unreachable": "is refused as unreachable",
-    "prohibit": "is refused as prohibited",
+    **{kind: refused.fate for kind, refused in REFUSED.items()},
     "own-range": "stays on this host",
     NOT_JUDGED: "is not judged",
 }

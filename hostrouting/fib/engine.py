@@ -306,9 +306,7 @@ GOES_ON: frozenset[Effect] = frozenset({"skipped", "no-route", "thrown", "suppre
 _EFFECT_OF_ACTION: dict[str, Effect] = {
     "nop": "skipped",
     "goto": "not-judged",
-    "blackhole": "refuses",
-    "unreachable": "refuses",
-    "prohibit": "refuses",
+    **dict.fromkeys(REFUSING, "refuses"),
 }
 """What the actions do that look up no table."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, width_of
-from hostrouting.model.route import OURS, Route, RouteType
+from hostrouting.model.route import OURS, REFUSED, Route, RouteType
 from hostrouting.model.rule import reached_tables
 from hostrouting.model.snapshot import Snapshot
 
@@ -210,9 +210,7 @@ class Watch(Protocol):
 
 KIND_OF_ERRNO: dict[int, Kind] = {
     errno.ENETUNREACH: "no-route",
-    errno.EINVAL: "blackhole",
-    errno.EHOSTUNREACH: "unreachable",
-    errno.EACCES: "prohibit",
+    **{refused.errno: kind for kind, refused in REFUSED.items()},
 }
 """The meaning of each errno that a lookup can return."""
 

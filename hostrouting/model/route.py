@@ -1,19 +1,53 @@
 """Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
+import errno
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 
-# In the order of their kernel numbers (RTN_UNSPEC is 0).
-_Sending: TypeAlias = Literal["unspec", "unicast", "local", "broadcast", "anycast", "multicast"]
-Refusing: TypeAlias = Literal["blackhole", "unreachable", "prohibit"]
-RouteType: TypeAlias = Literal[_Sending, Refusing, "throw", "nat", "xresolve"]
+RouteType: TypeAlias = Literal[
+    "unspec",
+    "unicast",
+    "local",
+    "broadcast",
+    "anycast",
+    "multicast",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+    "nat",
+    "xresolve",
+]
+"""In the order of their kernel numbers (RTN_UNSPEC is 0)."""
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 
+Refusing: TypeAlias = Literal["blackhole", "unreachable", "prohibit"]
+"""Types that end the whole lookup; each is also an action of a rule, with the same number."""
 REFUSING: frozenset[Refusing] = frozenset(get_args(Refusing))
-"""Types that end the whole lookup; each is also a possible action of a rule."""
+
+
+class Refused(NamedTuple):
+    """What Linux does with packets that a route of such a type refuses."""
+
+    errno: int
+    """The error of a lookup."""
+    words: str
+    """How `ip` reports it, in the language of the boot scripts."""
+    fate: str
+    """What happens to the packets, for an operator."""
+
+
+REFUSED: dict[Refusing, Refused] = {
+    "blackhole": Refused(errno.EINVAL, "Invalid argument", "is dropped"),
+    "unreachable": Refused(errno.EHOSTUNREACH, "No route to host", "is refused as unreachable"),
+    "prohibit": Refused(errno.EACCES, "Permission denied", "is refused as prohibited"),
+}
+
+ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
+"""With which error Linux answers if a rule refuses packets, where a route has another one."""
 
 PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
 """Types without a next hop; `throw` ends the lookup in its table only."""

@@ -58,7 +58,7 @@ ESCAPES = [
     "route {} prohibit 172.16.200.0/26",
     "rule {} pref 50 to 172.16.200.0/24 prohibit",
 ]
-KILLED = ("gate.d/20-", "gate.d/10-", "awk", "sort", "flock")
+KILLED = ("gate.d/20-", "gate.d/10-", "awk", "flock")
 
 
 @contextmanager

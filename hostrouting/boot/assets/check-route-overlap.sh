@@ -86,7 +86,11 @@
 # What `ip` prints:
 #   names, kind, link-type               see "What `ip` lists"
 #   own 127.0.0.0 127.255.255.255        addresses that every host has
-#   error blackhole Invalid argument     how it says that packets are refused, or have no route
+#   no-route Network is unreachable      how it says that packets have no route
+#   refusing-type unreachable no-route No route to host
+#                                        a route of this type refuses packets; what Linux answers if
+#                                        a rule with this action does; and how it says that a route
+#                                        does
 #   selectors from to tos dscp fwmark iif oif uidrange ipproto sport dport
 #                                        in a rule, these come before a value that selects packets
 #   keep-destination ip ip6 mpls         packets leave by the device of a route with one of these
@@ -111,7 +115,9 @@
 #     A prefix of this family that is shorter is not a block of pods.
 #
 # What is said, with {holes}:
-#   sentence OWN-RANGE does not leave this host: {route}
+#   sentence OWN-RANGE does not leave this host: [{route}]
+#   sentence unclear-from only for packets from there
+#     A route with the word "from" is not judged, and this says why.
 configuration=(
 )
 set -fuo pipefail
@@ -189,7 +195,7 @@ examine() {
       break
     fi
   done
-  sort_findings "$output"
+  add_findings "$output"
 }
 
 # Runs a step and keeps its output. If it fails, the reason is the first of its errors.
@@ -200,7 +206,7 @@ run() { # STEP...
     fi
     return 0
   fi
-  failure='no verdict: ip, awk or sort was killed, or is missing'
+  failure='no verdict: ip or awk was killed, or is missing'
   if [[ $'\n'$output == *$'\nerrors\n'* ]]; then
     output=${output##*errors$'\n'}
     failure="no verdict: ip failed: ${output%%$'\n'*}"
@@ -215,7 +221,7 @@ list() { # COMMAND...
 
 # Prints a command for `ip` for each place, in the order of the places.
 find_places() { # RULES_AND_ROUTES
-  lines "$1" | program "$addresses$ranges$finding" "${cidrs[@]}" | exec sort -t '#' -k 2
+  lines "$1" | program "$addresses$ranges$finding" "${cidrs[@]}"
 }
 
 ask() { # PLACES
@@ -224,7 +230,7 @@ ask() { # PLACES
 
 judge() { # PLACES ANSWERS BEFORE AFTER
   lines places "$1" answers "$2" before "$3" after "$4" |
-    program "$addresses$ranges$listed$settings$judging" "${configuration[@]}"
+    program "$addresses$ranges$listed$sentences$settings$judging" "${configuration[@]}"
 }
 
 lines() { # LINE...
@@ -252,7 +258,7 @@ if hash mawk 2>/dev/null; then
 fi
 
 # Adds the findings of a family to those of this look.
-sort_findings() { # FINDINGS
+add_findings() { # FINDINGS
   local IFS=$'\n' line text
   for line in $1; do
     text=${line#* }
@@ -386,7 +392,6 @@ BEGIN {
   NONE = "/" # a list of no devices; see below
   named = NONE
   read_settings()
-  REFUSES = "^(" substr(refusing_types, 2) ")$"
 }
 function read_settings(   i) {
   for (i = 1; i < ARGC; i++) {
@@ -404,9 +409,11 @@ function read_setting(its_family,   i) {
   if ($1 == "allowed") allowed[++patterns] = expression($2)
   if ($1 == "intended") is_intended[words_from(2)]
   read_listed_setting()
-  if ($1 == "error") {
-    error[words_from(3)] = $2
-    if ($2 != "no-route") refusing_types = refusing_types "|" $2
+  if ($1 == "no-route") error[words_from(2)] = "no-route"
+  if ($1 == "refusing-type") {
+    is_refusing[$2]
+    answer_to_rule[$2] = $3
+    error[words_from(4)] = $2
   }
   if ($1 == "selectors") for (i = 2; i <= NF; i++) is_selector[$i]
   if ($1 == "keep-destination") for (i = 2; i <= NF; i++) keeps_destination[$i]
@@ -427,7 +434,7 @@ function read_setting(its_family,   i) {
     known_longest[known] = $9 + 0
   }
   if ($1 == "pod-block" && $2 == family) pod_block = $3 + 0
-  if ($1 == "sentence") sentence[$2] = words_from(3)
+  if ($1 == "sentence") read_sentence()
 }
 function expression(pattern) {
   gsub(/[.]/, "[.]", pattern)
@@ -441,11 +448,6 @@ function words_from(n,   i, words) {
   words = $n
   for (i = n + 1; i <= NF; i++) words = words " " $i
   return words
-}
-function filled(its_sentence, hole, words,   i) {
-  i = index(its_sentence, hole)
-  if (!i) return its_sentence
-  return substr(its_sentence, 1, i - 1) words substr(its_sentence, i + length(hole))
 }
 
 # A list of devices is a path, as in /eth0/ib0/: no device has a slash in its name.
@@ -477,9 +479,23 @@ finding='
 BEGIN { read_cidrs() }
 /^[0-9]+:\t/ { read_rule() }
 /^[0-9]+ / { add_ends($2) } # a route
-END {
-  for (place in is_place)
-    print "route get fibmatch " address_of(place) " ipproto " protocol_to_ask() " # " place
+END { print_places() }
+function print_places(   n, protocol) {
+  sort_places()
+  protocol = protocol_to_ask()
+  for (n = 1; n <= places; n++)
+    print "route get fibmatch " address_of(place_of[n]) " ipproto " protocol " # " place_of[n]
+}
+# Shell sort: `sort` would be one more process at each start of a unit.
+function sort_places(   place, gap, n, at) {
+  for (place in is_place) place_of[++places] = place
+  for (gap = int(places / 2); gap > 0; gap = int(gap / 2))
+    for (n = gap + 1; n <= places; n++) {
+      place = place_of[n]
+      for (at = n; at > gap && place_of[at - gap] > place; at -= gap)
+        place_of[at] = place_of[at - gap]
+      place_of[at] = place
+    }
 }
 function read_cidrs(   i, word) {
   for (i = 1; i < ARGC; i++) {
@@ -536,11 +552,13 @@ function protocol_to_ask() {
 # sets none itself.
 #   BEGIN, of the settings: family, and
 #     devices        named, allowed (patterns), class_of_kind, class_of_link_type
-#     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, refusing_types
+#     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, is_refusing,
+#                    answer_to_rule
 #     CNIs           row_cni, row_use, row_kind, row_name (rows), serves, pod_block; known_type,
 #                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
 #                    known_longest (known)
 #     words          cidr, sentence
+#   the caller of in_words: words_for
 #   add_range: ranges of addresses by kind (cidr, service, own, changed): first_of, last_of, count
 #   read_block: first, last
 #   read_rule: action, plain_packets, prefix (and first, last), table, selector, selection, text;
@@ -701,7 +719,7 @@ read_rules='
 function read_rule(   are_met) {
   take_rule_apart()
   # With "not", these are about all addresses but some, which is not judged.
-  if (is_inverted && ("to" in selector || action ~ REFUSES)) is_known = 0
+  if (is_inverted && ("to" in selector || action in is_refusing)) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
   are_met = are_plain_packets_met()
@@ -714,22 +732,18 @@ function note_rule() {
   if (action == "unknown" || text " " ~ / ipproto (ipv6-)?icmp /)
     note_not_judged("rule " text)
   note_lookup()
-  if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
+  if (action in is_refusing && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
-# Keeps the rule as if it were a route that refuses the addresses of the rule. With the prefix
-# "default" it is never taken for a route of a CNI. For a rule "unreachable", Linux answers as if
-# there were no route.
+# Keeps the rule beside the routes that refuse packets. No CNI makes such a rule.
 function note_refusing_rule() {
-  type = action
-  prefix = "default"
-  is_kept = 0
-  note_refusal(action == "unreachable" ? "no-route" : action)
+  refusal[++refusals] = ++routes
+  answered[routes] = answer_to_rule[action]
+  route_type[routes] = action
+  route_first[routes] = first
+  route_last[routes] = last
+  route_table[routes] = "-"
   route_text[routes] = "[rule " text "]"
-}
-function note_refusal(its_answer) {
-  refusal[++refusals] = kept()
-  answered[routes] = its_answer
 }
 function take_rule_apart(   i, word, value) {
   action = table = "-"
@@ -764,7 +778,7 @@ function note_word(word, value) {
     action = "lookup"
     table = value
   } else if (word == "suppress_prefixlength") action = "suppress"
-  else if (word == "nop" || word ~ REFUSES) action = word
+  else if (word == "nop" || word in is_refusing) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
 # By which selector of the rule its packets are judged (judge_others): "iif", "fwmark" or "from", or
@@ -845,14 +859,14 @@ function read_route(line,   n, word, i) {
     devices = union(devices, "/" hop[i] "/")
     if (!has_gateway[i]) direct = union(direct, "/" hop[i] "/")
   }
-  if (devices == NONE && unclear == "-" && type == "unicast") unclear = "no-hops"
+  if (devices == NONE && unclear == "-" && type != "local") unclear = "no-hops"
   read_prefix(prefix)
   return field["expires"] !~ /^-/ # or it is over
 }
 function note_route() {
   is_kept = 0
   if (unclear ~ /^(from|tos)$/) note_not_judged(route_and_why(unclear))
-  if (type ~ REFUSES) note_refusal(type)
+  if (type in is_refusing) note_refusing_route()
   note_default_route()
   if (gateway == "-") note_what_is_near()
   if (field["src"] != "-") note_source(hex_of(field["src"]))
@@ -861,6 +875,10 @@ function note_route() {
   # Not by table: where no rule keeps tables local and main apart, they are one in Linux, and its
   # answer names table main for a route that is listed in table local.
   is_listed[type, prefix, metric]
+}
+function note_refusing_route() {
+  refusal[++refusals] = kept()
+  answered[routes] = type
 }
 # The number under which this route is kept.
 function kept() {
@@ -896,7 +914,7 @@ function note_source(hex) {
   devices_from[hex] = union(devices_from[hex], devices)
 }
 function add_hop(dev) {
-  if (type ~ REFUSES) return # IPv6 lists lo
+  if (type in is_refusing) return # IPv6 lists lo
   hop[++hops] = dev
   has_gateway[hops] = is_via
   is_dead[hops] = is_via = 0
@@ -913,9 +931,14 @@ function add_word(word, next_word) {
   }
   if (word == "dead") is_dead[hops] = 1
   if (word == "src") field["src"] = next_word
-  if (word == "from" || (word == "tos" && next_word ~ /^0x/)) unclear = word
-  if (word == "encap" && !(next_word in keeps_destination)) unclear = "encap"
+  if (is_unclear(word, next_word)) unclear = word
   text = text " " word
+}
+# Whether a route with this word is not judged: then the settings have a sentence for it.
+function is_unclear(word, next_word) {
+  if (word == "tos") return next_word ~ /^0x/ # in decimal, it belongs to an encapsulation
+  if (word == "encap") return !(next_word in keeps_destination)
+  return ("unclear-" word) in sentence
 }
 # What is said of a field, in the words of `ip`; nothing if the value is the usual one.
 function noteworthy(word, value) {
@@ -959,11 +982,6 @@ function note_lookup() {
   looked_up[++lookups] = table
   passes_over[lookups] = action == "suppress" || plain_packets == "some"
 }
-# Whether it is the first table that all plain packets look up, apart from table local.
-function is_first_for_plain(its_table,   i) {
-  for (i = 1; i <= lookups; i++)
-    if (looked_up[i] != "local") return looked_up[i] == its_table && !passes_over[i]
-}
 function note_default_route() {
   if (type != "unicast") return
   if (prefix ~ /\/1$/) has_some_default = 1 # two halves, as of a VPN, hide the default route
@@ -981,7 +999,8 @@ function note_default_route() {
 }
 
 function find_expected(   classes, used) {
-  if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
+  words_for["family"] = family
+  if (looked_up[1] != "local") print "doubt", in_words("no-local-rule")
   find_equal_routes()
   classes = LEADING
   used = first_default(classes, 0)
@@ -1073,10 +1092,10 @@ function devices_with_addresses(   i, list) {
 }
 function say_that_none_is_expected() {
   if (has_some_default || is_in_doubt) {
-    print "doubt", filled(sentence["default-route-hidden"], "{family}", family)
+    print "doubt", in_words("default-route-hidden")
     return
   }
-  print "lacking NO-DEFAULT-ROUTE:", filled(sentence["NO-DEFAULT-ROUTE"], "{family}", family)
+  print "lacking NO-DEFAULT-ROUTE:", in_words("NO-DEFAULT-ROUTE")
   is_lacking = 1
 }
 # With named devices, a default route matters only to packets that have no route.
@@ -1165,7 +1184,7 @@ function judge_refusals(   i) {
   for (i = 1; i <= refusals; i++) owner[refusal[i]] = owner_of_refusal(refusal[i])
 }
 function owner_of_refusal(r,   size, i) {
-  if (route_prefix[r] == "default") return "nobody"
+  if (!(r in route_prefix) || route_prefix[r] == "default") return "nobody" # a rule has no prefix
   if (overlaps("service", route_first[r], route_last[r])) return "nobody"
   find_pods_inside(r)
   size = length_of(route_prefix[r])
@@ -1221,10 +1240,12 @@ function doubt(its_name, its_reason) {
   reason = its_reason
   return "doubt"
 }
-# `may_be_repaired` says whether a route in table main could lead the packets right.
-function escape(kind, its_sentence, may_be_repaired) {
-  finding = kind
-  reason = filled(its_sentence, "{expected}", expected_devices())
+# The name is also that of the sentence. `may_be_repaired` says whether a route in table main could
+# lead the packets right.
+function escape(its_name, may_be_repaired) {
+  words_for["expected"] = expected_devices()
+  finding = its_name
+  reason = in_words(its_name)
   is_repairable = may_be_repaired
   return "escape"
 }
@@ -1255,7 +1276,7 @@ function note_grade(n, its_grade) {
   reason_at[n] = reason
   if (its_grade == "escape") repairable[n] = is_repairable
 }
-function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
+function route_and_why(cause) { return "route [" text "] (" in_words("unclear-" cause) ")" }
 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
@@ -1276,19 +1297,18 @@ function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repai
     if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
   if (owners ~ /^(cni )+$/) return "fine" # all of them
-  if (owners ~ /cni|perhaps/)
-    return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
+  words_for["refusals"] = by
+  if (owners ~ /cni|perhaps/) return doubt("doubtful-route", in_words("perhaps-for-pods"))
   is_refused = 1
   if (by == "" && its_answer == "no-route") {
     if (expected == NONE) return "fine" # the default route is in doubt
-    return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
-  }
-  if (by == "") {
-    by = "a route or rule that is not known"
+    return escape("NO-ROUTE", 1)
+  } else if (by == "") {
+    words_for["refusals"] = "a route or rule that is not known"
     may_be_repaired = 0
   }
-  by = filled(sentence["REFUSED"], "{route}", by)
-  return escape("REFUSED", filled(by, "{type}", its_type), may_be_repaired)
+  words_for["type"] = its_type
+  return escape("REFUSED", may_be_repaired)
 }
 
 function grade_of_answer(   is_single) {
@@ -1297,8 +1317,8 @@ function grade_of_answer(   is_single) {
   if (is_by_shared_object()) return doubt("not-judged", route_and_why("object"))
   if (unclear != "-") return doubt("not-judged", route_and_why(unclear))
   is_single = first == last
-  if (type == "local" && !is_single)
-    return escape("OWN-RANGE", filled(sentence["OWN-RANGE"], "{route}", "[" text "]"), 0)
+  words_for["route"] = text
+  if (type == "local" && !is_single) return escape("OWN-RANGE", 0)
   if (type == "local") return "own"
   if (type ~ /^(broadcast|anycast)$/ && protocol == "kernel" && is_single) return "own"
   if (expected == NONE) return "fine" # which devices are, is in doubt already
@@ -1307,7 +1327,7 @@ function grade_of_answer(   is_single) {
 # What escapes only while something changes holds no unit back.
 function doubt_what_changed() {
   is_changed = 1
-  return doubt("not-judged", sentence["changing"])
+  return doubt("not-judged", in_words("changing"))
 }
 # IPv6 may answer with any of the routes by a nexthop object.
 function is_by_shared_object() {
@@ -1329,7 +1349,7 @@ function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtf
   if (escaping != NONE) return escape_by(escaping)
   if (is_doubtful) return "doubt"
   if (family == 4 && type ~ /^(broadcast|multicast)$/)
-    return doubt("doubtful-route", filled(sentence["not-by-tcp"], "{route}", "[" text "]"))
+    return doubt("doubtful-route", in_words("not-by-tcp"))
   return "fine"
 }
 # Whether a route that was made by hand asks the link for addresses that may be behind the router.
@@ -1341,15 +1361,14 @@ function may_lack_its_gateway(dev,   i) {
     if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
   return 1
 }
-function doubt_gateway(dev,   its_reason) {
-  its_reason = filled(sentence["no-gateway"], "{route}", text)
-  return doubt("doubtful-route", filled(its_reason, "{dev}", dev))
+function doubt_gateway(dev) {
+  words_for["dev"] = dev
+  return doubt("doubtful-route", in_words("no-gateway"))
 }
-function escape_by(escaping,   its_sentence) {
-  its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
-  its_sentence = filled(its_sentence, "{route}", "[" text "]")
+function escape_by(escaping) {
+  words_for["devices"] = spoken(escaping, ", ")
   # A longer route in table main closes it, if there is one and nothing is looked up before.
-  return escape("OVERLAP", its_sentence, table == "main" && first != last)
+  return escape("OVERLAP", table == "main" && first != last)
 }
 
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
@@ -1402,7 +1421,7 @@ function judge_other_packets(   n) {
 # Whether no packet with these selectors goes on to the next rule.
 function is_last_for_its_packets() {
   if (prefix != "default" || is_inverted) return 0
-  return action ~ REFUSES || (action == "lookup" && table in is_whole)
+  return action in is_refusing || (action == "lookup" && table in is_whole)
 }
 # Says for which expected CIDRs the rule does not lead its packets right. `selected_by` is how it
 # selects them; if by their source, `sources` are the devices that have it (find_sources).
@@ -1453,9 +1472,7 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt; so
   # are those with a mark that "fwmark 0x0/0xff" does not select.
   if (plain_packets != "none") return selected_by == "fwmark" && is_inverted
-  if (action ~ REFUSES) return 0
-  # There these packets find what plain ones find, or nothing, and go on to the next rule.
-  if (is_first_for_plain(table)) return 1
+  if (action in is_refusing) return 0
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
     if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
@@ -1466,15 +1483,14 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   return !narrowest_around || leads_right(narrowest_around)
 }
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
-function leads_right(r,   own, by_mark_or_iif, n, dev, i) {
-  if (route_type[r] == "throw") return 1 # to the next rule
+function leads_right(r,   senders, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
-  if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
-  own = without(sources, union(devices_of_cnis, "/lo/"))
+  if (route_type[r] in is_refusing || route_unclear[r] != "-") return 0
+  senders = without(sources, union(devices_of_cnis, "/lo/"))
   # TCP looks up again, with the source that Linux chose. If that is the address of an expected
   # device, a table for it hides the routes to pods, which are in table main.
-  if (devices_of_cnis != NONE && without(own, expected) != own) return 0
-  if (route_devices[r] == own) return 1 # where their addresses are
+  if (devices_of_cnis != NONE && without(senders, expected) != senders) return 0
+  if (route_devices[r] == senders) return 1 # where their addresses are
   by_mark_or_iif = selected_by ~ /^(fwmark|iif|forwarded)$/
   n = split(route_devices[r], dev, "/")
   for (i = 2; i < n; i++)
@@ -1499,6 +1515,7 @@ function find_ranges_of(c,   i, begun, end) {
   }
   if (begun) say_range(c, begun, end)
 }
+# What is said at a place; at 0, where there is none, what is said where all is fine: nothing.
 function said_at(i) { return finding_at[i] SUBSEP reason_at[i] }
 function say_range(c, i, end) {
   if (grade[i] == "doubt") {
@@ -1533,12 +1550,13 @@ function note_not_judged(what,   c) {
   for (c = 1; c <= count["cidr"]; c++)
     note_doubt("not-judged", what, c, first_of["cidr", c], last_of["cidr", c])
 }
-function say_doubts(   d, its_sentence) {
+function say_doubts(   d) {
   for (d = 1; d <= different_doubts; d++) {
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
-    its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
-    its_sentence = filled(its_sentence, "{selection}", selection_of[doubt_reason[d]])
-    print "doubt", filled(its_sentence, "{reason}", doubt_reason[d])
+    words_for["where"] = where[d]
+    words_for["reason"] = doubt_reason[d]
+    words_for["selection"] = selection_of[doubt_reason[d]]
+    print "doubt", in_words(doubt_name[d])
   }
 }
 '
@@ -1547,9 +1565,10 @@ judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
 # --- What the programs of awk share: addresses, ranges, and what `ip` prints ----------------------
 
-addresses='' listed='' # set by what comes here
+addresses='' listed='' sentences='' # set by what comes here
 # Here comes addresses.sh.
 # Here comes listed.sh.
+# Here comes sentences.sh.
 ranges='
 function address_of(hex,   i, group, address) {
   if (hex ~ /^4/)

@@ -230,7 +230,7 @@ read_plan() {
 }
 
 run_planner() {
-  exec "$awk" "$addresses$listed$planner"
+  exec "$awk" "$addresses$listed$sentences$planner"
 }
 
 # Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
@@ -386,13 +386,14 @@ batch() { # COMMAND...
 #   plan_wanted      best_by, last_seen, is_needed, is_added, existing_for, first_for,
 #                    shared_missing (shared)
 #   change           command_of, undo_of, count
-#   value            the caller of in_words
+#   words_for        the caller of in_words
 #
 # No apostrophe can stand in the text of the program: it would end it.
 
-addresses='' listed='' # set by what comes here
+addresses='' listed='' sentences='' # set by what comes here
 # Here comes addresses.sh.
 # Here comes listed.sh.
+# Here comes sentences.sh.
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
@@ -442,18 +443,14 @@ END {
 
 # --- Settings -----------------------------------------------------------------
 
-function read_setting(   text) {
+function read_setting() {
   if ($1 == "protocol") ours = $2
   if ($1 == "unit") restart = "systemctl restart " $2
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
   if ($1 == "guest") is_of_guests[$2]
   read_listed_setting()
-  if ($1 == "sentence") {
-    text = $0
-    sub(/^sentence [^ ]+ /, "", text)
-    sentence[$2] = text
-  }
+  if ($1 == "sentence") read_sentence()
   if ($1 == "route") read_wanted()
 }
 
@@ -886,7 +883,7 @@ function find_doubt(family,   used, devs, equals, behind) {
   devs = devs_out(used, "")
   equals = devs_of_equals(used, devs)
   behind = with_card_behind_tunnel(family, devs)
-  value["route"] = route[used, "text"]
+  words_for["route"] = route[used, "text"]
   # Linux lists several routers that advertise themselves as one route.
   if (equals != devs || (name_for("proto", route[used, "protocol"]) == "ra" && devs ~ /\//)) {
     doubtful[family] = equals
@@ -897,8 +894,8 @@ function find_doubt(family,   used, devs, equals, behind) {
     choice[family] = in_words("tunnel")
   }
   if (doubtful[family] == "") return
-  value["devs"] = "\"" doubtful[family] "\""
-  gsub(/\//, "\" or \"", value["devs"])
+  words_for["devs"] = "\"" doubtful[family] "\""
+  gsub(/\//, "\" or \"", words_for["devs"])
   remedy[choice[family]] = in_words("choose")
 }
 
@@ -919,8 +916,8 @@ function missing_for_hop(r, h,   gateway, family) {
   gateway = substr(hop[r, h, "via"], 6)
   family = route[r, "family"]
   if (gateway == "" || gateway ~ /^inet6 / || gateway ~ /^fe[89ab][0-9a-f]:/) return ""
-  value["dev"] = hop[r, h, "dev"]
-  value["gateway"] = gateway
+  words_for["dev"] = hop[r, h, "dev"]
+  words_for["gateway"] = gateway
   if (is_own_address(gateway, family)) return in_words("own") # Linux would lose the packets
   if (hop[r, h, "onlink"]) {
     if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
@@ -1008,7 +1005,7 @@ function hidden(w, r, h,   gateway, dev, hex, best, i) {
   if (i > route[w, "hops"] || !is_near(gateway, dev, 6)) return ""
   best = best_line(gateway, dev, 6)
   if (precedence(route[w, "prefix"], route[w, "metric"], "") < precedence_of_line(best)) return ""
-  value["gateway"] = gateway
+  words_for["gateway"] = gateway
   return in_words("hides")
 }
 
@@ -1059,7 +1056,7 @@ function is_by_gateway(r,   h) {
 function take_hops(w,   dev, family, from) {
   dev = named[w, "dev"]
   family = route[w, "family"]
-  value["dev"] = dev
+  words_for["dev"] = dev
   if (dev != "" && !(dev in is_up)) return in_words("absent")
   if (dev != "" && !is_up[dev]) return in_words("down")
   if (is_optional(w)) {
@@ -1105,8 +1102,8 @@ function device_of(gateway, family, devs,   n, i, dev) {
 }
 
 function missing_default(family, dev,   missing) {
-  value["family"] = family
-  value["dev"] = dev
+  words_for["family"] = family
+  words_for["dev"] = dev
   missing = in_words(dev == "" ? "default" : "default-on")
   last_seen[missing] = "; last seen:" (family in seen ? seen[family] : " none")
   return missing
@@ -1260,10 +1257,10 @@ function print_changes(   n, i, step) {
 
 # Behind what is missing: the default routes that were seen, or the devices that can be named.
 function say_missing(w, missing) {
-  value["route"] = route[w, "text"]
-  value["missing"] = missing
-  if (missing in last_seen) value["missing"] = missing last_seen[missing]
-  if (missing in remedy) value["missing"] = missing "; " remedy[missing]
+  words_for["route"] = route[w, "text"]
+  words_for["missing"] = missing
+  if (missing in last_seen) words_for["missing"] = missing last_seen[missing]
+  if (missing in remedy) words_for["missing"] = missing "; " remedy[missing]
   print "missing\tROUTE-WAITS: " in_words("waits")
 }
 
@@ -1279,8 +1276,8 @@ function print_notes(   i, n, missing) {
   for (i = 1; i <= shared; i++) {
     missing = shared_missing[i]
     n = existing_for[missing]
-    value["route"] = n > 1 ? n " routes, such as " first_for[missing] "," : first_for[missing]
-    value["missing"] = missing
+    words_for["route"] = n > 1 ? n " routes, such as " first_for[missing] "," : first_for[missing]
+    words_for["missing"] = missing
     print "note\tROUTE-STAYS: " in_words("stays") "; " \
       (missing in remedy ? remedy[missing] : in_words("pin"))
   }
@@ -1289,21 +1286,22 @@ function print_notes(   i, n, missing) {
 # The fact, and what an operator can do: each becomes a line of the log.
 function say_conflict(w,   place, text, lowest, edit) {
   place = route[w, "prefix"]
-  value["prefix"] = place
+  words_for["prefix"] = place
   name_holders(key_of(w))
-  value["reason"] = in_words("held")
+  words_for["reason"] = in_words("held")
   text = "ROUTE-CONFLICT: " in_words("conflict")
-  if (value["devs"] != "") text = text "\t" place ": " in_words("address")
-  value["left"] = named[w, "left"]
-  value["right"] = named[w, "right"]
+  if (words_for["devs"] != "") text = text "\t" place ": " in_words("address")
+  words_for["left"] = named[w, "left"]
+  words_for["right"] = named[w, "right"]
   edit = ""
   lowest = route[w, "family"] == 6 ? 1 : 0
   if (route[w, "metric"] > lowest) edit = in_words("metric")
-  else if (can_be_added(value["left"]) && can_be_added(value["right"])) edit = in_words("halves")
+  else if (can_be_added(named[w, "left"]) && can_be_added(named[w, "right"]))
+    edit = in_words("halves")
   if (edit != "")
     text = text "\t" place ": option A: " edit "; then, as root: " apply \
       "\t" place ": option B: " in_words("delete")
-  else if (value["left"] == "")
+  else if (words_for["left"] == "")
     text = text "\t" place ": the only option: " in_words("single") "; " in_words("delete")
   else text = text "\t" place ": the only option: " in_words("delete")
   print "refused\t" text "; then: " restart
@@ -1320,9 +1318,9 @@ function name_holders(key,   i, r, held, devs, deletion_commands, last_one) {
     if (is_of_an_address(r)) devs = devs (devs == "" ? "" : ", ") hop[r, 1, "dev"]
     last_one = r
   }
-  value["held"] = held
-  value["devs"] = devs
-  value["delete"] = deletion_commands
+  words_for["held"] = held
+  words_for["devs"] = devs
+  words_for["delete"] = deletion_commands
 }
 
 function can_be_added(half) {
@@ -1345,18 +1343,6 @@ function command_to_delete(r,   text) {
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " route[r, "protocol"]
-}
-
-# The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
-# has set before: `value` is global, because awk has no other way to pass values by name.
-function in_words(name,   text, done, key) {
-  text = sentence[name]
-  while (match(text, /[{][a-z]+[}]/)) {
-    key = substr(text, RSTART + 1, RLENGTH - 2)
-    done = done substr(text, 1, RSTART - 1) value[key]
-    text = substr(text, RSTART + RLENGTH)
-  }
-  return done text
 }
 
 # A listed route with names in place of the numbers of its type, protocol, scope and table.

@@ -27,6 +27,7 @@ from hostrouting.kernel.netlink.numbers import (
 )
 from hostrouting.kernel.netlink.socket import HEADER, NUMBER, Netlink, attribute, attributes_of
 from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.route import REFUSED, ROUTE_TYPES
 from hostrouting.model.rule import IP_PROTOCOLS, Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
@@ -156,9 +157,7 @@ _ACTIONS: dict[int, RuleAction] = {
     1: "to_table",
     2: "goto",
     3: "nop",
-    6: "blackhole",
-    7: "unreachable",
-    8: "prohibit",
+    **{ROUTE_TYPES.index(kind): kind for kind in REFUSED},
 }
 _OTHER_ACTION: RuleAction = "blackhole"  # what Linux does for any other number
 

@@ -13,6 +13,8 @@ from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
+from hostrouting.routes.plan import SENTENCES
+from hostrouting.routes.uplink import NEEDS, REMEDIES
 from tests.support.check_script import check
 from tests.support.sections import expect, static
 
@@ -105,21 +107,40 @@ def test_names_and_errors() -> None:
     assert names["table", "254"] == "main"
     assert names["scope", "253"] == "link"
     assert [names["type", str(number)] for number in range(len(ROUTE_TYPES))] == [*ROUTE_TYPES]
-    assert {kind for kind, *_ in settings("error")} == {*REFUSING, "no-route"}
+    assert {kind for kind, *_ in settings("refusing-type")} == {*REFUSING}
 
 
-def test_sentences() -> None:
-    """The script says each of its sentences, and fills each of their holes; the doubts that both
-    have are said in the same words, with the same remedy.
-    """
+# How the two scripts name a sentence that they say.
+NAMED = re.compile(r"\b(?:in_words|doubt|escape|note_doubt)\((?=([^)]*))")
+WHY_UNCLEAR = re.compile(
+    r'route_and_why\("([a-z]+)"|unclear = "([a-z][a-z-]*)"|unclear ~ /\^\(([a-z|]+)\)'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [
+        ("check-route-overlap.sh", check_sentences()),
+        ("static-routes.sh", NEEDS | REMEDIES | SENTENCES),
+    ],
+)
+def test_sentences(name: str, sentences: dict[str, str]) -> None:
+    """A script says each of its sentences, names no other, and fills each of their holes."""
+    script = asset(name)
+    said: set[str] = set()
+    for arguments in NAMED.findall(script):
+        said |= set(re.findall(r'"([A-Za-z-]+[A-Za-z])"', arguments.partition(", ")[0]))
+    for groups in WHY_UNCLEAR.findall(script):
+        said |= {f"unclear-{word}" for word in "".join(groups).split("|")}
+    assert said <= {*sentences}
+    assert {text for text in {*sentences} - said if not text.startswith("unclear-")} == set()
+    filled = set(re.findall(r'words_for\["([a-z]+)"\] = ', script))
+    assert filled == set(re.findall(r"{([a-z]+)}", " ".join(sentences.values())))
+
+
+def test_the_doubts_of_both() -> None:
+    """The doubts that both have are said in the same words, with the same remedy."""
     sentences = check_sentences()
-    for name, text in sentences.items():
-        if name.startswith("unclear-"):
-            assert f'"{name.removeprefix("unclear-")}"' in SCRIPT or name.endswith(("from", "tos"))
-        else:
-            assert re.search(rf'"({name})"', SCRIPT), name
-        for hole in re.findall(r"{[a-z]+}", text):
-            assert f'"{hole}"' in SCRIPT
     for name in ("default-routes", "two-cnis", "doubtful-route", "other-packets"):
         sentence, remedy = DOUBTS[name]
         assert sentences[name] == f"{sentence}; {remedy}"

@@ -350,13 +350,13 @@ def test_errors_in_the_language_of_the_scripts(monkeypatch: pytest.MonkeyPatch) 
     scripts run `ip` with LC_ALL=C.
     """
     monkeypatch.setattr(os, "strerror", lambda _: "Geen route naar host")
-    assert "'error unreachable No route to host'" in render_check_script(FULL)
+    assert "'refusing-type unreachable no-route No route to host'" in render_check_script(FULL)
 
 
 def test_assets() -> None:
     """Every asset is used, and no line is too long."""
     assets = {path.name for path in (Path(boot_files.__file__).parent / "assets").iterdir()}
-    shared = {"addresses.sh", "clock.sh", "listed.sh"}
+    shared = {"addresses.sh", "clock.sh", "listed.sh", "sentences.sh"}
     assert assets == {*shared, "gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
     for name in assets:
         assert [line for line in asset(name).splitlines() if len(line) > 100] == [], name
