@@ -218,9 +218,11 @@ def what_is_wrong_now(status: Status) -> str:
     if len(refused) > 1:
         sentence = f"{spoken(refused)} were refused"
         nothing_left = "and nothing holds them back now"
-    if not status.to_start:
+    if status.to_start:
+        return wrong or f"{sentence}, {nothing_left}"
+    if wrong:
         return f"{sentence}: {wrong}"
-    return wrong or f"{sentence}, {nothing_left}"
+    return sentence
 
 
 def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:

@@ -584,7 +584,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
       route[r, "words"] = route[r, "words"] " " item
   }
   if (is_default(r)) add_default(r)
-  if (is_of_address(r)) note_address(r)
+  if (leads_to_own_address(r)) note_address(r)
   if (route[r, "table"] == "" && (route[r, "prefix"] in is_wanted_prefix || is_ours(r)))
     add_entries(r)
 }
@@ -606,7 +606,7 @@ function is_ours(r) {
 
 # Whether it is the route to an address of this host. In another table, one of the type local can be
 # that of a proxy, which takes marked packets in.
-function is_of_address(r) {
+function leads_to_own_address(r) {
   if (route[r, "type"] != "local " || is_ours(r) || has_gateway(route[r, "text"])) return 0
   return route[r, "table"] ~ /^(255)?$/
 }
@@ -1315,7 +1315,7 @@ function name_holders(key,   i, r, held, devs, deletion_commands, last_one) {
     if (is_ours(r) || r == last_one) continue
     held = held (held == "" ? "" : "], [") route[r, "text"]
     deletion_commands = deletion_commands (last_one ? " && " : "") command_to_delete(r)
-    if (is_of_an_address(r)) devs = devs (devs == "" ? "" : ", ") hop[r, 1, "dev"]
+    if (is_network_of_an_address(r)) devs = devs (devs == "" ? "" : ", ") hop[r, 1, "dev"]
     last_one = r
   }
   words_for["held"] = held
@@ -1328,7 +1328,7 @@ function can_be_added(half) {
 }
 
 # Whether Linux seems to have added the route with an address (proto kernel).
-function is_of_an_address(r) {
+function is_network_of_an_address(r) {
   return route[r, "protocol"] == 2 && route[r, "type"] == "" && route[r, "hops"] == 1
 }
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from hostrouting.boot.unit_states import UnitState
+from hostrouting.cli.status_page import what_is_wrong_now
+from hostrouting.status import Status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -156,3 +159,9 @@ def test_a_unit_may_be_typed_without_its_suffix() -> None:
     host = node(config(*REPAIR))
     refuse(host)
     assert say("status", "kubelet", host=host) == say("status", KUBELET, host=host)
+
+
+def test_a_refusal_without_a_known_cause_ends_the_sentence() -> None:
+    """Where the page has no sentence for what is wrong, no colon announces one."""
+    status = Status("waiting", units=(UnitState("pods.service", "was refused"),))
+    assert what_is_wrong_now(status) == "pods.service was refused"
