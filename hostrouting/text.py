@@ -23,16 +23,15 @@ def in_plural(predicate: str) -> str:
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
-    """The words as a phrase, with `last` before the last one; the first `most` are named, the
-    others counted.
+    """The words as a phrase, with "and" or another word before the last one; the first `most` are
+    named, the others counted.
     """
-    if not words:
-        return ""
-    *others, final = words
+    named = list(words[:most])
     if len(words) > most:
-        others = list(words[:most])
-        final = f"{len(words) - most:,} more"
-    return f"{', '.join(others)} {last} {final}" if others else final
+        named.append(f"{len(words) - most:,} more")
+    if len(named) < 2:
+        return "".join(named)
+    return f"{', '.join(named[:-1])} {last} {named[-1]}"
 
 
 def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
@@ -48,20 +47,25 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     none.
     """
     word = word.lower()  # wrong case is the most common mistake, and other JSON readers accept it
-    edits: dict[str, int] = {}
+    distances: dict[str, int] = {}
     for key in known:
         if abs(len(word) - len(key)) > 2:
             continue
         # In a short word two edits say little, unless two letters have changed places.
         most = 2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1
-        distance = _edits(word, key.lower())
+        distance = _distance(word, key.lower())
         if distance <= most:
-            edits[key] = distance
-    return min(edits, key=edits.__getitem__, default=None)
+            distances[key] = distance
+    return min(distances, key=distances.__getitem__, default=None)
 
 
-def _edits(word: str, other: str) -> int:
-    """How many letters must be added, removed or replaced to turn this word into the other one."""
+def _distance(word: str, other: str) -> int:
+    """How many letters must be added, removed or replaced to turn this word into the other one:
+    Levenshtein's distance.
+
+    A row has the distances of the word's beginning, a letter longer in each row, from each
+    beginning of the other one; `corner` is the place above and to the left.
+    """
     row = list(range(len(other) + 1))
     for count, letter in enumerate(word, 1):
         corner = row[0]
@@ -83,7 +87,7 @@ def show(value: object) -> str:
         return "an object" if value else "{}"
     if isinstance(value, list) or type(value) is tuple:
         return "a list" if value else "[]"
-    # Python refuses to print 4,300 digits.
+    # Nobody reads that many digits, and Python refuses to print more than 4,300.
     if isinstance(value, int) and value.bit_length() > SHOWN * 3:
         return f"an integer of {value.bit_length()} bits"
     if value is not None and not isinstance(value, str | int | float):

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.kernel.base import Kind
 
+NO_KIND = "-"
+"""How a setting writes the kind of hardware, which has none."""
+
 _UNCLEAR = {
     "tos": "only for packets with that tos",
     "from": "only for packets from there",
@@ -167,7 +170,7 @@ def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
     devices: dict[str, list[str]] = {}
     for device in cni.devices:
         for kind in device.kinds:
-            words = f"{kind} {device.pattern}"
+            words = f"{kind or NO_KIND} {device.pattern}"
             devices.setdefault(device.use, []).append(words)
             if device.pattern in POD_NETWORKS:
                 devices.setdefault("pod", []).append(words)

@@ -252,8 +252,10 @@ def _compared(judge: Judge, report: FamilyReport, backend: RouteBackend) -> Fami
     doubts: list[tuple[Opinion, int, int]] = []
     for part, answer in zip(parts, answers, strict=True):
         if not _agrees(judge, part.decision, answer):
-            by = answer.kind if answer.route is None else f"[{answer.route}]"
-            reason = f"{by}, and its tables say [{part.decision}]"
+            answered: str = answer.kind
+            if answer.route is not None:
+                answered = f"[{answer.route}]"
+            reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
     findings = list(find_doubts(report.snapshot, report.family, doubts))
     if report.snapshot.restless:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.check.results import Cost
-from hostrouting.check.sources import sources_of
+from hostrouting.check.sources import chosen_sources, sources_of
 from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import bare_hop, is_tunnel
@@ -44,7 +44,8 @@ def attributes_lost(judge: Judge, route: Route) -> str:
         if not hops.issuperset(route.next_hops):
             continue
         lost = {"src": default.prefsrc, "mtu": default.mtu, "advmss": default.advmss}
-        if sources_of(judge, Decision("unicast", route))[:1] == (default.prefsrc,):
+        possible = sources_of(judge, Decision("unicast", route))
+        if chosen_sources(judge, possible) == (default.prefsrc,):
             lost["src"] = None
         return " ".join(f"{name} {value}" for name, value in lost.items() if value is not None)
     return ""

@@ -115,6 +115,11 @@ class Devices:
 
     # What a device leads to.
 
+    def is_loopback(self, dev: str) -> bool:
+        """Whether the device is lo, on whose addresses Linux falls back first."""
+        link = self.links.get(dev)
+        return link is not None and link.loopback
+
     def is_dummy(self, dev: str) -> bool:
         """Whether the device is a dummy, which sends nothing out of the host."""
         link = self.links.get(dev)
@@ -126,8 +131,8 @@ class Devices:
 
     def are_taps_without_a_card(self, devs: Iterable[str]) -> bool:
         """Whether these devices are taps, and no network card of this host has an address."""
-        with_address = (address.dev for address in self.global_addresses)
-        others = (dev for dev in with_address if not self.cni_rows(dev))
+        with_address = [address.dev for address in self.global_addresses]
+        others = [dev for dev in with_address if not self.cni_rows(dev)]
         return are_taps_without_a_card(devs, others, self.links)
 
     # Its addresses and networks.
@@ -151,6 +156,5 @@ class Devices:
 
     @cached_property
     def _networks(self) -> list[tuple[str, Prefix]]:
-        """Each device with each of its networks, once."""
-        pairs = ((address.dev, address.network) for address in self.addresses)
-        return list(dict.fromkeys(pairs))
+        """Each device with each of its networks."""
+        return [(address.dev, address.network) for address in self.addresses]

@@ -69,7 +69,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
-from hostrouting.fib.not_judged import may_change_destination
+from hostrouting.fib.not_judged import lacks_a_source, may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
@@ -206,14 +206,15 @@ def own_broadcast(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     return None
 
 
-def route_not_judged(_: Judge, taken: RouteAndPackets) -> Opinion | None:
+def route_not_judged(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
     """The devices say nothing: an encapsulation (seg6, ioam6, rpl, bpf) may give packets another
     destination, or there are none, because Linux does not list the next hops of a nexthop object.
-    `fib.not_judged` names the route.
+    Or Linux refuses the packets, for lack of a source. `fib.not_judged` names the route.
 
-    Field states: segment-routing, segment-routing-by-objects.
+    Field states: segment-routing, segment-routing-by-objects, cni-ptp-lost-its-address.
     """
-    if not taken.devs or may_change_destination(taken.route):
+    is_unknown = not taken.devs or may_change_destination(taken.route)
+    if is_unknown or lacks_a_source(judge.fib, taken.route):
         return Opinion(Grade.DOUBT, NOT_JUDGED, str(taken.route))
     return None
 

@@ -6,9 +6,10 @@ prefixes. Then the proof: the routes are put into the tables, and everything is 
 they do not make fine is named, with a reason (`unrepairable`), and so is what they cost (`costs`).
 If anything is worse than before, no route is proposed at all.
 
-Some escapes must not be led to the uplink: packets to pods that a route hides from a CNI's device,
-or from an allowed one (`hiding`). A new route would divert them, now or once the hiding route is
-gone, so the walk treats them like what is fine. A deletion repairs them (`below-a-cni`).
+Some escapes must not be led to the uplink: packets to pods that would leave by a CNI's device, or
+by an allowed one, if another route did not hide the route to it (`hiding`). A new route would
+divert them, now or once the hiding route is gone, so the walk treats them like what is fine. A
+deletion repairs them (`below-a-cni`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         named = tuple((dev, _repair_through(dev, case)) for dev in way_out.devs)
-        return _without_routes(case, _needing(way_out))._replace(named=named)
+        return _without_routes(case, _no_gateway(way_out))._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -72,7 +73,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     for prefix in prefixes:
         route = way_out.route_to(prefix)
         if isinstance(route, Need):
-            unmade[prefix] = _needing(route)
+            unmade[prefix] = _no_gateway(route)
         else:
             routes.append(route)
     return prove(case, Repair(tuple(routes), way_out.dev), unmade)
@@ -83,21 +84,21 @@ def _repair_through(dev: str, case: Case) -> Repair:
 
     This ends, because a device that is named is not in doubt: no further name can be needed.
     """
-    named = Judge(case.judge.fib, case.judge.config._replace(expected_devs=(dev,)))
+    judge = Judge(case.judge.fib, case.judge.config._replace(expected_devs=(dev,)))
     parts: list[Part] = []
     for block in case.blocks:
-        parts += find_parts(named, block.first, block.last)
-    return propose_repair(named, case.blocks, parts)
+        parts += find_parts(judge, block.first, block.last)
+    return propose_repair(judge, case.blocks, parts)
 
 
-def _needing(need: Need) -> Why:
+def _no_gateway(need: Need) -> Why:
     return Why("no-gateway", cause=f"a repair needs {need}", devs=need.devs)
 
 
 def _without_routes(case: Case, why: Why) -> Repair:
     """A repair by deletions alone, because for this reason no route is proposed."""
-    unmade = {Prefix(case.judge.fib.family, 0, 0): why}
-    reasons = Reasons(case.judge.fib, case.blocks, case.hidden, (), unmade)
+    everywhere = Prefix(case.judge.fib.family, 0, 0)
+    reasons = Reasons(case.judge.fib, case.blocks, case.hidden, (), {everywhere: why})
     unchanged = [BeforeAfter(part, part) for part in case.parts]
     return Repair(unrepairable=reasons.find_unrepairable(unchanged))
 

@@ -8,7 +8,7 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
@@ -330,11 +330,7 @@ class CheckReport(NamedTuple):
         """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
         `--node-ip`.
         """
-        known: dict[int, IP] = {}
-        for report in self.families:
-            if report.node_ip is not None:
-                known[report.family] = report.node_ip
-        return known
+        return {each.family: each.node_ip for each in self.families if each.node_ip is not None}
 
     @property
     def doubts(self) -> tuple[Finding, ...]:
@@ -392,30 +388,33 @@ def _overlap_sentence(report: FamilyReport) -> str:
         whose = ", for connections,"
     sizes = _sizes(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
+    devs_by_verb: dict[str, dict[str, None]] = {}
+    for escape in escapes:
+        devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
-    for verb, devs in grouped(_ways(escapes)).items():
-        predicate = verb if len(sizes) == 1 else in_plural(verb)
-        ways.append(f"{predicate} {spoken(devs)}".rstrip())
+    for verb, devs in devs_by_verb.items():
+        predicate = verb
+        if len(sizes) > 1:
+            predicate = in_plural(verb)
+        ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
 
 
 def _sizes(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
     """Whether all or a part of each CIDR escapes, in the order of the escapes."""
-    ends: dict[Prefix, int] = {}
+    ends = {escape.cidr: escape.cidr.first for escape in escapes}
     """By CIDR: up to where everything escapes from its beginning on."""
-    for escape in escapes:
-        ends[escape.cidr] = escape.cidr.first
     for escape in sorted(escapes, key=attrgetter("first")):
         if escape.first <= ends[escape.cidr]:
             ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
-    return [("all" if end > cidr.last else "part", str(cidr)) for cidr, end in ends.items()]
-
-
-def _ways(escapes: Iterable[Escape]) -> Iterator[tuple[str, str]]:
-    for escape in escapes:
-        for dev in escape.devs or ("",):
-            yield escape.verb, dev
+    sizes: list[tuple[str, str]] = []
+    for cidr, end in ends.items():
+        size = "all"
+        if end <= cidr.last:
+            size = "part"
+        sizes.append((size, str(cidr)))
+    return sizes
 
 
 def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:

@@ -252,9 +252,8 @@ def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     if not all(kinds.get(dev) for dev in escape.devs):
         return None
     devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
-    verb = "is" if len(escape.devs) == 1 else "are"
     allowed = json.dumps(list(escape.devs))
-    words = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+    words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
     return Remedy(words, otherwise=_without_the_rule(escape, family))
 
 
@@ -324,8 +323,7 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
     routes = [route.to_mapping() for route in report.routes]
     if not routes:
         return
-    verb = "repairs" if len(routes) == 1 else "repair"
-    sentence = f"{counted(len(routes), 'static route')} {verb} it"
+    sentence = f"{counted(len(routes), 'static route')} would repair it"
     remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"routes": routes}
     yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)

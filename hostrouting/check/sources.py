@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import Decision
+from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,9 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets with this decision.
 
     That of the route; else those of its device in the network of its gateway; else those of its
-    device; else any of the host.
+    device; else, in IPv4, those of lo; else any of the host.
+
+    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source.
     """
     route = decision.route
     if route is None or decision.kind != "unicast":
@@ -30,7 +33,10 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     of_host = judge.devices.global_addresses
     of_device = [address for address in of_host if address.dev in devs]
     of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
-    return tuple(address.ip for address in of_network or of_device or of_host)
+    possible = of_network or of_device
+    if not possible and judge.fib.family == IPV4:
+        possible = [address for address in of_host if judge.devices.is_loopback(address.dev)]
+    return tuple(address.ip for address in possible or of_host)
 
 
 def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
@@ -38,7 +44,7 @@ def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
 
 
 def node_sources(judge: Judge) -> tuple[tuple[str, IP], ...]:
-    """The expected devices that are not in doubt, and the source of the packets that leave through
+    """The expected devices that are not in doubt, and the sources of the packets that leave through
     each.
 
     Linux chooses one of several next hops by a hash, so no source comes before the others.
@@ -49,23 +55,36 @@ def node_sources(judge: Judge) -> tuple[tuple[str, IP], ...]:
             sources = _sources_by_hop(judge, route)
             if sources:
                 return sources
-    first_addresses: dict[str, IP] = {}
+    possible: dict[str, tuple[IP, ...]] = {}
     for address in judge.devices.global_addresses:
         if address.dev in devs:
-            first_addresses.setdefault(address.dev, address.ip)
-    return tuple(first_addresses.items())
+            possible[address.dev] = (*possible.get(address.dev, ()), address.ip)
+    ways: list[tuple[str, IP]] = []
+    for dev, of_dev in possible.items():
+        ways += [(dev, source) for source in chosen_sources(judge, of_dev)]
+    return tuple(ways)
+
+
+def chosen_sources(judge: Judge, possible: tuple[IP, ...]) -> tuple[IP, ...]:
+    """Those of these addresses that Linux chooses: in IPv4 the first; in IPv6, the destination
+    decides (RFC 6724).
+
+    Field states: ula-beside-a-public-address, ipv6-default-writes-a-ula.
+    """
+    if judge.fib.family == IPV4:
+        return possible[:1]
+    return possible
 
 
 def _sources_by_hop(judge: Judge, route: Route) -> tuple[tuple[str, IP], ...]:
-    sources: dict[tuple[str, IP], None] = {}
+    ways: dict[tuple[str, IP], None] = {}
     for hop in route.next_hops:
         if hop.dev is None or hop.dead:
             continue
         by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
-        possible = sources_of(judge, by_this_hop)
-        if possible:
-            sources[hop.dev, possible[0]] = None
-    return tuple(sources)
+        for source in chosen_sources(judge, sources_of(judge, by_this_hop)):
+            ways[hop.dev, source] = None
+    return tuple(ways)
 
 
 def node_ip(sources: tuple[tuple[str, IP], ...]) -> IP | None:

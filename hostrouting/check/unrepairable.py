@@ -53,22 +53,16 @@ class Reasons(NamedTuple):
             for first, last in pieces(after.first, after.last, borders):
                 piece = after._replace(first=first, last=last)
                 parts.append(piece)
-                reasons[first] = self._why_to_delete(before) or self._why_no_route(before, piece)
+                reasons[first] = self._why(before, piece)
         ranges = ranges_of(parts, lambda part: reasons.get(part.first))
         return tuple(Unrepairable(first, last, why) for why, first, last in ranges)
 
-    def _why_to_delete(self, part: Part) -> Why | None:
-        """That a deletion repairs the part, and which one.
-
-        It does not if a rule for another table decides before table main: `_why_no_length` says so.
-        """
-        if shortest_by_rules(self.fib, part.first) is None:
-            return None
-        return self.hidden.reasons.get(part.first)
-
-    def _why_no_route(self, before: Part, after: Part) -> Why:
+    def _why(self, before: Part, after: Part) -> Why:
         """Why no route makes the part fine."""
         fib = self.fib
+        # A deletion does not help if a rule for another table decides before table main.
+        if before.first in self.hidden.reasons and shortest_by_rules(fib, before.first) is not None:
+            return self.hidden.reasons[before.first]
         shortest = shortest_length(fib, before.first)
         if shortest is None:
             return _why_no_length(fib, before.first, before.decision)

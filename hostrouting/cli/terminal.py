@@ -33,9 +33,10 @@ _SHADES = "░▒█"
 """The cells of a strip, by the same grades, so that the strip can be read without colours."""
 _LETTERS = ".?#"
 """The same for a terminal that has only ASCII."""
-_LENGTH = 40
-_MOST = 20
-"""The length of a strip in cells, and how many strips are shown."""
+_CELLS = 40
+"""The length of a strip."""
+_MOST_STRIPS = 20
+"""How many are shown."""
 
 
 def print_page(
@@ -45,12 +46,12 @@ def print_page(
     the end.
     """
     console = console or Console(highlight=False, soft_wrap=True)
-    place = lines.index("") if "" in lines else len(lines)
-    strips: list[Text] = []
+    page = [_coloured(line) for line in lines]
     if report is not None:
         cells = _LETTERS if console.options.ascii_only else _SHADES
-        strips += islice(_strips(report, cells), _MOST)
-    for text in (*map(_coloured, lines[:place]), *strips, *map(_coloured, lines[place:])):
+        place = lines.index("") if "" in lines else len(lines)
+        page[place:place] = islice(_strips(report, cells), _MOST_STRIPS)
+    for text in page:
         console.print(text)
 
 
@@ -64,7 +65,7 @@ def _coloured(line: str) -> Text:
 
 def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
     for family in report.families:
-        if not family.parts:
+        if not family.parts:  # without an expected device, no address is judged
             continue
         for cidr in family.cidrs:
             inside = [
@@ -75,6 +76,7 @@ def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
                 devs = part.opinion.devs or part.decision.devs
                 way = spoken(devs) or part.decision.kind
                 strip.add(part.first, part.last, part.worst_grade, way)
+            # The parts are about the host's own packets.
             for escape in family.escapes:
                 if escape.cidr == cidr and escape.packet != FROM_HOST:
                     way = spoken(escape.devs) or escape.kind
@@ -88,15 +90,15 @@ class _Strip:
     def __init__(self, cidr: Prefix) -> None:
         self._cidr = cidr
         self._size = cidr.last - cidr.first + 1
-        self._grades = [Grade.FINE] * _LENGTH
+        self._grades = [Grade.FINE] * _CELLS
         self._shares = Counter[tuple[int, str]]()
 
     def add(self, first: int, last: int, grade: Grade, way: str) -> None:
-        """What happens to the packets to a range, as far as it lies in the CIDR."""
+        """Add a range, as far as it lies in the CIDR, with its grade and its way."""
         begin = max(first, self._cidr.first) - self._cidr.first
         end = min(last, self._cidr.last) - self._cidr.first + 1
-        last_cell = -(-end * _LENGTH // self._size)  # rounded up
-        for place in range(begin * _LENGTH // self._size, last_cell):
+        last_cell = -(-end * _CELLS // self._size)  # rounded up
+        for place in range(begin * _CELLS // self._size, last_cell):
             self._grades[place] = max(self._grades[place], grade)
         self._shares[grade, way] += end - begin
 
@@ -106,7 +108,7 @@ class _Strip:
         text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
         for (grade, way), count in sorted(self._shares.items(), reverse=True):
             is_much = count * 100 >= self._size
-            if grade or is_much:  # own addresses are not worth a word
+            if grade or is_much:  # a few that are fine, such as own addresses, need no word
                 percent = f"{count / self._size:.0%}" if is_much else "<1%"
                 text.append(f"  {way} {percent}", _COLOURS[grade])
         return text

@@ -30,6 +30,7 @@ class Device(NamedTuple):
     pattern: str
     """For their names: `*` is any text, and `#` a decimal digit."""
     kinds: tuple[str, ...]
+    """`""` is the kind of hardware, which a CNI can rename."""
     use: Use
 
 
@@ -140,7 +141,11 @@ CNIS = (
     Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
     Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=None),
     Cni("kubenet", _devices(bridge="cbr0 bridge")),
-    Cni("OVN-Kubernetes", _devices("ovn-k8s-mp* openvswitch tun")),
+    # --ovnkube-node-mgmt-port-netdev renames a virtual function, which has no kind, beside a DPU
+    Cni(
+        "OVN-Kubernetes",
+        (*_devices("ovn-k8s-mp* openvswitch tun"), Device("ovn-k8s-mp#", ("",), "network")),
+    ),
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
     Cni(BRIDGE_PLUGIN, _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),

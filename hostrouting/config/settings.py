@@ -17,6 +17,7 @@ from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
     camel,
+    json_value,
     load,
     must,
     parse,
@@ -25,7 +26,6 @@ from hostrouting.reading import (
     register,
     section,
     text_as,
-    written,
 )
 from hostrouting.text import nearest, show
 
@@ -229,7 +229,7 @@ class StaticRoute(NamedTuple):
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, without what has its default value."""
-        return dict(written(self))
+        return dict(json_value(self))
 
     def __str__(self) -> str:
         words = [str(self.destination)]
@@ -462,7 +462,7 @@ class HostRoutingConfig(NamedTuple):
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, without what has its default value."""
-        return dict(written(self))
+        return dict(json_value(self))
 
     @property
     def has_step(self) -> bool:

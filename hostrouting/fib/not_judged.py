@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import FROM_HOST
-from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import SCOPE_HOST
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import AppliedRule, Fib, PacketKind
@@ -22,6 +23,7 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
 MIXED = "until a rule is added, it comes before a route of table local"
+NO_SOURCE = "its device has no address, so Linux finds no source for packets of this host"
 RIVAL = "while its gateway does not answer, an equal route through another device is used"
 
 
@@ -69,9 +71,26 @@ def _reason(fib: Fib, route: Route) -> str:
         return NOT_LISTED
     if may_change_destination(route):
         return ENCAPSULATED
+    if lacks_a_source(fib, route):
+        return NO_SOURCE
     if _has_rival(fib, route):
         return RIVAL
     return ""
+
+
+def lacks_a_source(fib: Fib, route: Route) -> bool:
+    """Whether Linux finds only 127.0.0.1 as the source of packets by this route, and refuses them.
+
+    In the scope of the host, that address counts, too. Field state: cni-ptp-lost-its-address.
+    """
+    if fib.family != IPV4 or route.scope != SCOPE_HOST:
+        return False
+    if route.type != "unicast" or route.prefsrc is not None:
+        return False
+    for address in fib.snapshot.addresses:
+        if address.ip.version == IPV4 and address.dev in route.devs:
+            return False
+    return True
 
 
 def _has_rival(fib: Fib, route: Route) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -17,7 +16,8 @@ T = TypeVar("T")
 Attempt: TypeAlias = Callable[[], tuple[T | None, str]]
 """Returns its result, or None and what is missing."""
 
-_BEFORE_THE_DEADLINE = 0.95
+_SHARE = 0.95
+"""How much of the time until the deadline of the run is used for waiting."""
 
 
 def await_result(
@@ -25,11 +25,12 @@ def await_result(
 ) -> T:
     """Call `attempt`, and call it again whenever the kernel reports a change, for `wait` seconds.
 
-    NotReady says what was missing at the last attempt. It comes shortly before the deadline of the
-    run if that is earlier, because DeadlineExceeded would not say it.
+    NotReady says what was missing at the last attempt. If the run has an earlier deadline, NotReady
+    is raised shortly before it, because DeadlineExceeded does not say what was missing.
     """
-    remaining = ctx.remaining() or math.inf
-    wait = min(wait, _BEFORE_THE_DEADLINE * remaining)
+    remaining = ctx.remaining()
+    if remaining is not None:
+        wait = min(wait, _SHARE * remaining)
     end = ctx.clock.now() + wait
 
     ctx.check()
@@ -61,6 +62,6 @@ def _attempt_until(
             logged = missing
         has_changed = watch.wait(left, clock=ctx.clock)
         if not has_changed:
-            # The time is up. A run with a clock of its own must still advance it, or it would loop
-            # forever.
+            # The time is up, or the run was cancelled, and then `sleep` raises that. A real kernel
+            # does not advance a fake clock: without the sleep, this would loop forever.
             ctx.sleep(end - ctx.clock.now())

@@ -13,7 +13,7 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
-from hostrouting.reading import load, parse, read, written
+from hostrouting.reading import json_value, load, parse, read
 
 ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772
 
@@ -117,7 +117,7 @@ class Snapshot(NamedTuple):
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
-        return json.dumps({"schema": SCHEMA, **written(self)}, ensure_ascii=False)
+        return json.dumps({"schema": SCHEMA, **json_value(self)}, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Snapshot":

@@ -16,26 +16,27 @@ def section(cls: type[T]) -> type[T]:
     camelCase.
 
     The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
-    None stands for the default. If several values can be wrong together, the method
-    `faults_between` of the class returns these faults; a value that has a fault of its own is None
-    there.
+    None stands for the default. If the class has a method `faults_between`, this returns what is
+    wrong with several values together; a value that has a fault of its own is None there.
     """
-    made: Any = cls
-    in_order = made.__new__  # puts the arguments into their order, and defaults into the gaps
+    section_class: Any = cls
+    plain_new = section_class.__new__  # puts arguments into their order, and defaults into the gaps
 
     def __new__(subclass: Any, *values: Any, **settings: Any) -> Any:  # noqa: N807
-        given = in_order(subclass, *values, **settings)
-        keys = map(camel, made._fields)
+        given = plain_new(subclass, *values, **settings)
+        keys = map(camel, section_class._fields)
+        # What is read is made by `tuple.__new__`: this function is not called again.
         return read(subclass, dict(zip(keys, given, strict=True)))
 
     def make(subclass: Any, values: Any) -> Any:
         return subclass(*values)
 
-    in_order.__annotations__ = get_type_hints(cls)  # help() shows these, without the rules
+    # help() shows these: the types without the rules in `Annotated`.
+    plain_new.__annotations__ = get_type_hints(cls)
     # Since Python 3.13, `inspect` looks for the arguments there.
-    made.__new__ = update_wrapper(__new__, in_order)
-    made._make = classmethod(make)  # `_replace` calls it
-    made.key_of = staticmethod(camel)
+    section_class.__new__ = update_wrapper(__new__, plain_new)
+    section_class._make = classmethod(make)  # `_replace` calls it
+    section_class.key_of = staticmethod(camel)  # `Form` calls it
     return cls
 
 
@@ -56,17 +57,19 @@ def read(cls: type[T], document: object, *, key: str | None = None) -> T:
     return result
 
 
-def written(value: Any) -> Any:
-    """A value as JSON; members that have their default value are left out."""
+def json_value(value: Any) -> Any:
+    """The value as JSON has it, without the members that have their default value: the opposite of
+    `read`.
+    """
     if value is None or type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:
-        return [written(item) for item in value]
+        return [json_value(item) for item in value]
     if type(value) in READERS:  # an address, a network or a prefix
         return str(value)
     form = form_of(type(value))
     members: dict[str, Any] = {}
     for key, member, default in zip(form.members, value, form.defaults.values(), strict=True):
         if member != default:
-            members[key] = written(member)
+            members[key] = json_value(member)
     return members

@@ -195,6 +195,7 @@ class Form:
         self.cls = cls
         self.members: dict[str, tuple[str, Reader]] = {}
         self.defaults: dict[str, Any] = {}
+        """By attribute, in the order of the keys; None for one that is required."""
         self._required: list[str] = []
         self._may_be_empty: set[str] = set()
         """The keys whose default is None or a word; every setting that is a word has one."""

@@ -67,8 +67,8 @@ LIKE_ETHERNET = frozenset(
 """Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
 geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
 """
-NO_TUNNELS = frozenset({"", "wwan"})
-"""Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
+NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
+"""Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""
 HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
 """Link types that are not tunnels'. The loopback device has no kind."""
 BRIDGE = "bridge"

@@ -27,7 +27,7 @@ def test_a_bootstrap_without_the_repair() -> None:
     assert done.returncode == 1
     said = done.stdout + done.stderr
     assert said.count("OVERLAP: 172.16.0.0/16 leaves through ib0") == 1
-    assert 'ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"dest' in said
+    assert 'ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"dest' in said
     assert "kube1 runs" not in said
 
 

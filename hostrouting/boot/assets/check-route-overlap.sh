@@ -94,9 +94,9 @@
 #
 # What is known of CNIs:
 #   cni kube-router network ipip tun-* ip6tnl tun-*
-#     Devices of this CNI, all of one use: pairs of a kind and a pattern for names, in which # is a
-#     digit. The use is what they lead to: other nodes (network), all pods of this node (bridge), or
-#     one (pod); or they are for marked packets (marked).
+#     Devices of this CNI, all of one use: pairs of a kind (- is hardware) and a pattern for names,
+#     in which # is a digit. The use is what they lead to: other nodes (network), all pods of this
+#     node (bridge), or one (pod); or they are for marked packets (marked).
 #   serves Flannel bridge-plugin Calico
 #     The first CNI's devices can lead to pods of the others; "any" is each, and "bridge-plugin" the
 #     one that makes a plain bridge.
@@ -413,7 +413,7 @@ function read_setting(its_family,   i) {
   if ($1 == "cni") for (i = 4; i < NF; i += 2) {
     row_cni[++rows] = $2
     row_use[rows] = $3
-    row_kind[rows] = $i
+    row_kind[rows] = $i == "-" ? "" : $i
     row_name[rows] = expression($(i + 1))
   }
   if ($1 == "serves") for (i = 3; i <= NF; i++) serves[$2, $i]
@@ -1450,8 +1450,9 @@ function are_of_the_cluster() {
 # them has to, and the narrowest one around all.
 function are_led_right(low, high,   i, r, narrowest_around) {
   # Plain packets meet this rule, too, and Linux has answered for these. Of "not fwmark 0x1", those
-  # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt.
-  if (plain_packets != "none") return selected_by == "fwmark"
+  # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt; so
+  # are those with a mark that "fwmark 0x0/0xff" does not select.
+  if (plain_packets != "none") return selected_by == "fwmark" && is_inverted
   if (action ~ REFUSES) return 0
   # There these packets find what plain ones find, or nothing, and go on to the next rule.
   if (is_first_for_plain(table)) return 1

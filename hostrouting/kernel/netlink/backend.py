@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -58,8 +58,8 @@ class NetlinkBackend(RouteBackend):
             # between: a guard listens.
             guard = NetlinkSocket(groups=groups_of(family))
             with closing(guard):
-                read = partial(read_host, netlink, family, near, is_reached=reached)
-                return settled(partial(_read_guarded, guard, read))
+                read = partial(_read_guarded, guard, netlink, family, near, is_reached=reached)
+                return settled(read)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
@@ -92,11 +92,20 @@ class NetlinkBackend(RouteBackend):
             yield self._netlink
 
 
-def _read_guarded(guard: NetlinkSocket, read: Callable[[], Snapshot]) -> Snapshot:
-    """One reading; it is restless if the guard has a report of a change meanwhile."""
+def _read_guarded(
+    guard: NetlinkSocket,
+    netlink: Netlink,
+    family: int | None,
+    near: Collection[Prefix] | None,
+    *,
+    is_reached: bool,
+) -> Snapshot:
+    """One reading; it is restless also if the guard has a report of a change meanwhile."""
     guard.reports()  # what changed before does not count
-    snapshot = read()
+    snapshot = read_host(netlink, family, near, is_reached=is_reached)
     is_restless = snapshot.restless or bool(guard.reports())
+    # This setting is read in the namespace of this thread. `read_host` does not add it, because a
+    # handle of pyroute2 may belong to another namespace.
     return snapshot._replace(ipv6_forwarding=forwards_ipv6(), restless=is_restless)
 
 

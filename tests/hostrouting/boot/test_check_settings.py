@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hostrouting.boot.check_settings import _word, check_sentences, check_settings
+from hostrouting.boot.check_settings import NO_KIND, _word, check_sentences, check_settings
 from hostrouting.boot.scripts import asset, render_check_script, render_static_routes_script
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
@@ -78,7 +78,7 @@ def test_each_device_of_a_cni() -> None:
     for cni in CNIS:
         for device in cni.devices:
             for kind in device.kinds:
-                known.add((cni.name, device.use, kind, device.pattern))
+                known.add((cni.name, device.use, kind or NO_KIND, device.pattern))
                 if device.pattern in POD_NETWORKS:
                     known.add((cni.name, "pod", kind, device.pattern))
     assert rendered == known

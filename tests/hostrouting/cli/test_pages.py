@@ -30,6 +30,7 @@ from hostrouting.testing import (
 )
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
+from tests.support.incidents import start_vpn
 from tests.support.tasks import LAYOUT, lose_routes, manager_of, type_routes
 from tests.support.topologies import marked_vm, refusing
 
@@ -182,18 +183,9 @@ def weakened(host: FakeHost) -> None:
     host.files.texts[LAYOUT.config_path] = text.replace("STRICT", "WARN")
 
 
-def with_vpn(host: FakeHost) -> None:
-    """A VPN has a default route that comes first."""
-    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
-    host.kernel.add_address("tun0", "10.8.0.6/24")
-    host.kernel.ip_route(
-        "add", Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=4, metric=50)
-    )
-
-
 def with_vpn_and_loss(host: FakeHost) -> None:
     """As after a boot: the VPN came before our routes."""
-    with_vpn(host)
+    start_vpn(host)
     lose_routes(host)
 
 
@@ -402,7 +394,7 @@ CASES: dict[
     "status: the gate is open": ("status", applied(change=OPENED)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "status: config.json was edited": ("status", applied(change=weakened)),
-    "status: a VPN has the default route": ("status", applied(change=with_vpn)),
+    "status: a VPN has the default route": ("status", applied(change=start_vpn)),
     "status: a VPN has the default route, and routes are lost": (
         "status",
         applied(change=with_vpn_and_loss),

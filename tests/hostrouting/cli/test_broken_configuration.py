@@ -1,0 +1,139 @@
+"""The installed config.json is broken or empty: the installed scripts go on, so the commands read from
+the scripts what is in force, and say how to get the file back.
+"""
+
+import json
+import re
+
+import pytest
+
+from hostrouting.testing import plain_vm
+from tests.support.cli import say
+from tests.support.incidents import (
+    BY_HAND,
+    GUARDED,
+    KUBELET,
+    add_ib0,
+    apply,
+    config,
+    garble,
+    node,
+    plan,
+)
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
+
+
+def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
+    """`status` has the mode, the guard, the gated units and the verdict from the scripts."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    garble(host)
+    lose_routes(host)
+    status = say("status", host=host)
+    assert status.code == 2
+    assert "the gate still checks kubelet.service" in status.out
+    assert "mode STRICT; the guard runs" in status.out
+    assert any(line.startswith("OVERLAP: ") for line in status.lines)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"hostRouting": {}}', '{"hostRouting": {"azureVnetCleanup": null}}', ""]
+)
+def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> None:
+    """`status` calls the host broken, as where the file is missing, and `apply` refuses the text."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    host.files.texts[LAYOUT.config_path] = text
+    lose_routes(host)
+
+    status = say("status", KUBELET, host=host)
+    assert status.code == 2
+    assert status.lines[0].startswith("BROKEN:")
+    assert "the gate still checks kubelet.service" in status.out
+    assert f"  {KUBELET} runs" in status.lines
+    assert "not gated" not in status.out
+    assert any(line.startswith("OVERLAP: ") for line in status.lines)
+    assert "hostrouting_installed 1" in say("status", "--metrics", host=host).lines
+
+    refused = apply(host, text)
+    assert refused.code == 2
+    assert "{}" not in refused.out + refused.err
+    assert host.files.texts[LAYOUT.config_path] == text
+
+
+SET_ROUTES_AGAIN = f"as root: systemctl restart {LAYOUT.routes_unit}"
+
+
+def test_routes_that_are_lost_beside_a_broken_file() -> None:
+    """`status` proposes to start the unit that sets the routes again, if any is missing."""
+    host = node(config(*REPAIR))
+    garble(host)
+    assert SET_ROUTES_AGAIN not in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert SET_ROUTES_AGAIN in status.out
+    assert any(line.startswith("  + ") for line in status.lines)
+
+
+def test_routes_that_were_typed_beside_a_broken_file() -> None:
+    """`status` does not propose to start the unit that sets the routes: it would delete these."""
+    host = node(config(mode="WARN"))
+    garble(host)
+    type_routes(host, *REPAIR)
+    assert SET_ROUTES_AGAIN not in say("status", host=host).out
+
+
+def test_a_copy_of_a_broken_file_has_systemd_read_its_files() -> None:
+    """Nothing says which units the broken file gated, so systemd reads their files to be safe."""
+    host = node(config(*REPAIR))
+    copy = host.files.texts[LAYOUT.config_path]
+    garble(host)
+    reload = "  reload systemd    # to be safe: the installed file could not be read"
+    assert reload in plan(host, copy, "--allow-removal").lines
+
+
+def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
+    """The line that `status` prints brings back the mode, the guard, the gated units and the routes
+    with their gateways, and gates no other unit.
+    """
+    settings = config(*REPAIR, guard=GUARDED)
+    by_name = {"destination": "9.0.0.0/8", "dev": "eth0", "gateway": "10.0.0.1", "metric": 7}
+    settings["staticRoutes"]["routes"].append(by_name)
+    host = node(settings)
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    garble(host)
+    lose_routes(host)
+
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "gives up podCidrs, azureVnetCleanup and manageForeign)" in line
+    typed = re.fullmatch("echo '(.+)' [|] hostrouting (.+) [|] hostrouting (.+)", _command(line))
+    assert typed
+    text, repair, application = typed.groups()
+    repaired = say(*repair.split(), host=host, stdin=text.encode())
+    applied = say(*application.split(), host=host, stdin=repaired.out.encode())
+
+    assert applied.code == 0
+    assert json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"] == before
+    assert say("status", host=host).code == 0
+
+
+def _command(line: str) -> str:
+    """The command at the end of a line of a page."""
+    return line.partition(", as root: ")[2]
+
+
+def test_a_route_by_hand_beside_a_broken_file() -> None:
+    """Where the file is broken, `check` does not say that a route should be in it."""
+    host = node(config(), plain_vm)
+    add_ib0(host)
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+    host.files.texts[LAYOUT.config_path] = "{"
+    check = say("check", CIDR, host=host)
+    assert check.lines[0].startswith("OK")
+    assert "added by hand" not in check.out
+
+
+def test_an_empty_pipe_points_to_the_command_before_it() -> None:
+    """The last line of a failed `repair | apply` does not explain how to write JSON."""
+    said = apply(node(config(*REPAIR)), "")
+    assert said.code == 2
+    assert "the command before the pipe" in said.err
+    assert "double quotes" not in said.err

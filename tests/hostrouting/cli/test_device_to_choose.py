@@ -1,0 +1,141 @@
+"""A VPN has a better default route, or a family has none: nobody but the operator knows which device is
+intended, so each candidate has what is known of it and its command, which works.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hostrouting.testing import FakeHost, h200
+from tests.support.cli import say
+from tests.support.incidents import (
+    GUARDED,
+    KUBELET,
+    apply_installed,
+    config,
+    edit_config,
+    node,
+    plan_installed,
+    start_vpn,
+    type_pipeline,
+)
+from tests.support.tasks import CIDR, REPAIR, lose_routes, type_routes
+
+
+def beside_a_vpn(*, lost: bool) -> FakeHost:
+    """A node whose routes are there, or `lost`, as after a boot at which the VPN came first."""
+    host = node(config(*REPAIR))
+    start_vpn(host)
+    if lost:
+        lose_routes(host)
+    return host
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
+    """The page has the line to paste, which works."""
+    host = beside_a_vpn(lost=lost)
+    status = say("status", host=host)
+    [line] = {line.partition(": ")[2] for line in status.lines if "--dev eth0 |" in line}
+    assert line == f"hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
+    assert "--dev tun0 |" in status.out
+    assert "the commands below name the device" in status.out
+    assert "name one device in routeOverlap.expectedDevs" not in status.out
+    assert type_pipeline(host, line).code == 0
+    assert say("status", host=host).code == 0
+
+
+def test_each_candidate_says_what_is_known_of_it_and_what_its_repair_costs() -> None:
+    """The operator reads that before typing the line. The third way is that the VPN leaves the
+    default route alone.
+    """
+    lines = say("status", host=beside_a_vpn(lost=True)).lines
+    moves = f"this node's IP traffic to {CIDR} moves from ib0 to"
+    eth0 = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100], address 10.0.0.4"
+    tun0 = "kind tun, [default via 10.8.0.1 dev tun0 proto static metric 50], address 10.8.0.6"
+    assert [line.partition(", as root")[0] for line in lines if line.startswith("  if ")] == [
+        f"  if eth0 is intended ({eth0}; then {moves} eth0)",
+        f"  if tun0 is intended ({tun0}; then {moves} tun0)",
+        "  if tun0 should not have a default route, correct the program that sets it",
+    ]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
+    command: str, tmp_path: Path, *, lost: bool
+) -> None:
+    """Without the file, the line would repair the installed configuration, or none."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config(*REPAIR, guard=GUARDED)))
+    host = FakeHost(kernel=h200())
+    if not lost:
+        type_routes(host, *REPAIR)
+    start_vpn(host)
+
+    said = say(command, "--config", str(file), host=host)
+    for_eth0 = re.compile("hostrouting repair [^;\n]* --dev eth0 [|][^;\n]*")
+    [line] = set(for_eth0.findall(said.out + said.err))
+    assert line == f"hostrouting repair --config {file} --dev eth0 | hostrouting apply --config -"
+    assert type_pipeline(host, line).code == 0
+    status = say("status", host=host)
+    assert status.code == 0
+    assert "the guard runs" in status.out
+
+
+def test_apply_says_which_device_it_needs() -> None:
+    """Where routes wait for a choice, `apply` has the lines of `status`, and does not contradict
+    itself.
+    """
+    host = beside_a_vpn(lost=True)
+    needs = f"2 routes, such as {REPAIR[0]}, need a device to be named: [default via 10.8.0.1"
+    planned = plan_installed(host)
+    assert planned.lines[0].startswith(f"NOT READY: apply would wait, and then fail: {needs}")
+    status = say("status", host=host)
+    assert status.lines[0].startswith(f"NOT READY: {KUBELET} cannot start: {needs}")
+
+    failed = apply_installed(host)
+    assert failed.code == 3
+    assert "Nothing was changed." in failed.lines
+    assert "the files are installed" not in failed.out
+    candidates = [line for line in failed.lines if " --dev " in line]
+    assert candidates == [line for line in status.lines if " --dev " in line]
+    assert len(candidates) == 2
+    assert type_pipeline(host, candidates[0].partition("as root: ")[2]).code == 0
+
+
+def test_an_address_that_nobody_expects_to_leave_by_the_uplink_is_not_judged() -> None:
+    """With a VPN, every address of the Internet would be called an overlap."""
+    host = node(config(*REPAIR))
+    edit_config(host, lambda settings: settings["routeOverlap"].update(expectedDevs=["eth0"]))
+    apply_installed(host)
+    start_vpn(host)
+    way = "8.8.8.8 leaves through tun0 via 10.8.0.1"
+    first = say("explain", "8.8.8.8", host=host).lines[0]
+    assert first == f"{way}; no expected CIDR has this address, so check does not judge it"
+    assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OK: 172.16.5.9 leaves")
+
+
+# One family is asked for, and another one has no default route.
+
+NO_IPV6 = "hostrouting: NO-DEFAULT-ROUTE: there is no IPv6 default route"
+
+
+def test_a_repair_of_one_family_does_not_say_that_the_other_is_right() -> None:
+    """What is right once the configuration is applied may escape now."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    refused = say("repair", "fd00::/64", host=host)
+    assert refused.code == 3
+    assert refused.err.startswith(NO_IPV6)
+
+
+@pytest.mark.parametrize("options", [(), ("--commands",)])
+def test_a_repair_of_one_family_says_what_the_other_lacks(options: tuple[str, ...]) -> None:
+    """What is printed repairs only a part then, and the exit code says so."""
+    said = say("repair", CIDR, "fd00::/64", *options, kernel=h200())
+    assert said.code == 1
+    assert REPAIR[1] in said.out
+    assert f"{NO_IPV6}, so no device is expected" in said.err.splitlines()

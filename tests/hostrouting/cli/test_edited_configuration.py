@@ -1,0 +1,82 @@
+"""Somebody edits the installed config.json in its place: what protects the host stays as the installed
+scripts have it, and the commands say what the edited file would take away.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hostrouting.boot.unit_gates import AGAIN
+from tests.support.cli import say
+from tests.support.incidents import GUARDED, KUBELET, apply_installed, config, edit_config, node
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, ours
+
+EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "WARN instead of STRICT": (
+        lambda settings: settings["routeOverlap"].update(mode="WARN"),
+        "STRICT is installed; with WARN, units start even if addresses escape",
+    ),
+    "a route less": (
+        lambda settings: settings["staticRoutes"]["routes"].pop(),
+        f"{REPAIR[1]} would lose the route that is installed",
+    ),
+    "another CIDR": (
+        lambda settings: settings["routeOverlap"].update(expectedCidrs=["10.96.0.0/12"]),
+        f"{CIDR} would no longer be checked",
+    ),
+    "kubelet is not gated": (
+        lambda settings: settings["gate"].update(units=["systemd-nspawn@.service"]),
+        "kubelet.service would no longer wait for the gate",
+    ),
+    "no guard": (
+        lambda settings: settings.pop("guard"),
+        "the guard that repairs routes would be removed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_takes_nothing_away_unless_that_is_allowed(name: str) -> None:
+    """`apply` refuses the edited file and changes nothing, until --allow-removal is typed."""
+    edit, loss = EDITS[name]
+    host = node(config(*REPAIR, guard=GUARDED))
+    edit_config(host, edit)
+    before = dict(host.files.texts)
+
+    refused = apply_installed(host)
+    assert refused.code == 2
+    assert loss in refused.out
+    assert host.files.texts == before
+    assert len(ours(host)) == len(REPAIR)
+
+    allowed = apply_installed(host, "--allow-removal")
+    assert allowed.out.startswith(("DONE", "FAILED: addresses escape"))
+    assert host.files.texts != before
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_status_says_what_an_edited_file_would_take_away(name: str) -> None:
+    """`status` does not propose to apply the file, and does not take the file for what is in
+    force.
+    """
+    edit, loss = EDITS[name]
+    host = node(config(*REPAIR, guard=GUARDED))
+    edit_config(host, edit)
+    status = say("status", host=host)
+    assert loss in status.lines[0]
+    assert "apply would fail" in status.lines[0]
+    assert f"{AGAIN.command}\n" not in status.out
+    assert f"{AGAIN.command} --allow-removal" in status.out
+    assert "mode STRICT; the guard runs" in status.out
+    assert "UNIT-NOT-GATED" not in status.out
+
+
+def test_a_unit_that_only_its_drop_in_gates() -> None:
+    """A unit that was taken out of the file still starts through the gate, and `status` says why."""
+    host = node(config(*REPAIR))
+    edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
+    status = say("status", "kubelet", host=host)
+    drop_in = f"is still gated by its drop-in, although {LAYOUT.config_path} does not gate it"
+    assert f"{KUBELET} {drop_in}" in status.lines
+    assert f"  {KUBELET} runs" in status.lines

@@ -1,0 +1,166 @@
+"""Gated units on the page of `status`: one that was refused, one that was not checked, and one that has no
+state here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hostrouting.testing import FakeHost, plain_vm
+from tests.support.cli import say
+from tests.support.incidents import (
+    GUARDED,
+    KUBELET,
+    add_ib0,
+    apply_installed,
+    config,
+    node,
+    refuse,
+)
+from tests.support.tasks import REPAIR, lose_routes, manager_of
+
+# A unit that was refused.
+
+
+def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None:
+    """`apply` says so, too, although it changes nothing."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    refused = f"{KUBELET} was refused, and nothing holds it back now"
+    assert apply_installed(host).lines[:3] == [
+        f"NOTHING TO DO: this host matches the configuration, but {refused}",
+        "To start what was refused, as root:",
+        f"  systemctl start {KUBELET}",
+    ]
+
+
+def test_two_refused_units() -> None:
+    """Both are named in the first line."""
+    host = node(config(*REPAIR, gate={"units": [KUBELET, "k3s.service"]}))
+    refuse(host)
+    refuse(host, "k3s.service")
+    both = "k3s.service and kubelet.service were refused, and nothing holds them back now"
+    assert say("status", host=host).lines[0].startswith(f"ATTENTION: {both}")
+    assert apply_installed(host).lines[0].endswith(f", but {both}")
+
+
+def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
+    """The gate would refuse it again. The first line names the unit, and what holds it back."""
+    host = node(config(), plain_vm)
+    add_ib0(host)
+    refuse(host)
+    status = say("status", host=host)
+    assert "systemctl start" not in status.out
+    assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: addresses escape"
+
+
+def refused_where_routes_are_lost() -> FakeHost:
+    """A node on which `apply` ends the cause."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    return host
+
+
+def refused_where_no_route_is_configured() -> FakeHost:
+    """A node on which `repair | apply` ends the cause, as the finding below says."""
+    host = node(config(), plain_vm)
+    add_ib0(host)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("escaping", "where"),
+    [(refused_where_routes_are_lost, "above"), (refused_where_no_route_is_configured, "below")],
+)
+def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(
+    escaping: Callable[[], FakeHost], where: str
+) -> None:
+    """The page says which command ends the cause."""
+    host = escaping()
+    refuse(host)
+    start = f"after the command {where}, as root: systemctl start {KUBELET}"
+    assert f"{KUBELET} was refused; {start}" in say("status", "kubelet", host=host).lines
+
+
+# A unit that was not checked.
+
+
+def state_of_kubelet(host: FakeHost) -> Any:
+    """What `status --json` says of kubelet, the only unit of this host."""
+    [unit] = say("status", "--json", host=host).json["units"]
+    return unit
+
+
+def began(host: FakeHost, *, start: str, main_process: str) -> None:
+    """The last start of kubelet, and its main process, began at these times of the clock."""
+    manager_of(host).properties[KUBELET] |= {
+        "InactiveExitTimestampMonotonic": start,
+        "ExecMainStartTimestampMonotonic": main_process,
+    }
+
+
+def test_a_unit_that_runs_and_was_not_checked() -> None:
+    """Its main process is older than the last start; that is not wrong by itself."""
+    host = node(config(*REPAIR))
+    began(host, start="50", main_process="40")
+    status = say("status", host=host)
+    assert status.code == 0
+    assert "its start was not checked" in status.out
+    assert f"as root: systemctl restart {KUBELET}" in status.out
+    unit = state_of_kubelet(host)
+    assert unit["unchecked"]
+    assert unit["checked"] == 0
+
+
+@pytest.mark.parametrize("main_process", ["70", ""])
+def test_a_unit_that_runs_and_was_checked(main_process: str) -> None:
+    """Its main process began after the last start did, or has no time."""
+    host = node(config(*REPAIR))
+    began(host, start="50", main_process=main_process)
+    status = say("status", host=host)
+    assert status.code == 0
+    assert "its start was not checked" not in status.out
+    assert "systemctl restart" not in status.out
+    unit = state_of_kubelet(host)
+    assert not unit["unchecked"]
+    assert unit["checked"] > 0
+
+
+def test_a_refused_unit_that_ran_before_was_checked() -> None:
+    """Its main process is older than the last start, which the gate has refused."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    began(host, start="50", main_process="40")
+    unit = state_of_kubelet(host)
+    assert unit["state"] == "was refused"
+    assert unit["checked"] > 0
+
+
+# A unit that has no state here.
+
+WITHOUT_STATE = {
+    "kublet": "systemd does not know kublet.service: is the name right?",
+    "containerd": "containerd.service is not gated: it starts whatever the routes are",
+    "hostrouting-guard": "hostrouting-guard.service is the guard, and no gate holds it back",
+    "systemd-nspawn@kube1": (
+        "systemd-nspawn@kube1.service is gated, and does not run: systemd has not loaded it"
+    ),
+}
+
+
+@pytest.mark.parametrize("unit", WITHOUT_STATE)
+def test_a_unit_that_has_no_state_here(unit: str) -> None:
+    """A typo, a unit that is not gated, the guard, and an instance that was not started."""
+    gate = {"units": [KUBELET, "systemd-nspawn@.service"]}
+    host = node(config(*REPAIR, guard=GUARDED) | {"gate": gate})
+    manager_of(host).properties["containerd.service"] = {"LoadState": "loaded"}
+    lines = say("status", unit, host=host).lines
+    assert len([line for line in lines if line.startswith(WITHOUT_STATE[unit])]) == 1
+
+
+def test_a_unit_may_be_typed_without_its_suffix() -> None:
+    """As systemctl takes it."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    assert say("status", "kubelet", host=host) == say("status", KUBELET, host=host)

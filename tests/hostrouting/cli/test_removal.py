@@ -1,0 +1,42 @@
+"""`remove` says what escapes without hostrouting, and is not hindered by what is broken."""
+
+import pytest
+
+from hostrouting.errors import HostError
+from tests.support.cli import say
+from tests.support.incidents import KUBELET, config, garble, node
+from tests.support.tasks import CIDR, LAYOUT, REPAIR
+
+
+def test_a_removal_says_before_and_after_what_escapes() -> None:
+    """It also says which units start unchecked then, and why the routes are deleted."""
+    host = node(config(*REPAIR))
+    verdict = f"OVERLAP: all of {CIDR} leaves through ib0; expected: eth0"
+    dry_run = say("remove", "--dry-run", host=host)
+    assert dry_run.code == 1
+    assert dry_run.out.count("# delete: hostrouting is removed") == len(REPAIR)
+    assert f"Then nothing holds back {KUBELET}." in dry_run.lines
+    assert dry_run.lines[-2:] == ["The verdict afterwards:", verdict]
+
+    garble(host)
+    assert say("remove", "--dry-run", host=host).lines[-1] == verdict
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert removed.lines[-2:] == [verdict, f"To see what repairs that: hostrouting check {CIDR}"]
+
+
+def test_a_script_that_cannot_be_read_does_not_hinder_its_removal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without config.json, the scripts say what was expected; if they do not, there is no verdict."""
+
+    def cannot_read(*_: object) -> None:
+        raise HostError("cannot read the script", what="file")
+
+    host = node(config(*REPAIR))
+    host.files.remove(LAYOUT.config_path)
+    monkeypatch.setattr("hostrouting.cli.commands.remove.read_enforced", cannot_read)
+    assert say("remove", "--dry-run", host=host).lines[0].startswith("TO DO")
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert "verdict" not in removed.out

@@ -1,0 +1,195 @@
+"""The guard that should set lost routes again does not run, is masked, or has not set them: `status` says
+why, and what to type.
+"""
+
+import json
+
+import attrs
+import pytest
+
+from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.testing import FakeHost, FakeManager
+from tests.support.cli import say
+from tests.support.incidents import (
+    GUARDED,
+    apply,
+    apply_installed,
+    config,
+    edit_config,
+    garble,
+    node,
+    plan_installed,
+    start_vpn,
+)
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of, ours
+
+GUARD = LAYOUT.guard_unit
+UNMASK = f"systemctl unmask {GUARD}"
+STATES = {
+    "does not run": {"ActiveState": "inactive", "LoadState": "loaded"},
+    "has failed": {
+        "ActiveState": "failed",
+        "LoadState": "loaded",
+        "ExecMainStartTimestamp": "Thu 03:02 UTC",
+    },
+    "is masked": {"ActiveState": "inactive", "LoadState": "masked"},
+    # systemd 254 and later, while the start waits for another unit.
+    "is being restarted": {"ActiveState": "activating", "SubState": "auto-restart-queued"},
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_guard_that_does_not_run(state: str) -> None:
+    """Each reason has its own words; a guard that has failed has what it logged, too."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).properties[GUARD] = STATES[state]
+    manager_of(host).errors[GUARD] = ("guard.sh: fork failed",)
+    status = say("status", host=host)
+    assert status.code == 1
+    assert f"the guard {state}" in status.out
+    assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
+    assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+# A masked guard.
+
+
+def mask_file(host: FakeHost) -> None:
+    """The mask of systemd is a link in the place of the file."""
+    path = LAYOUT.unit_path(GUARD)
+    host.files.remove(path)
+    host.files.links[path] = "/dev/null"
+    manager_of(host).stop(GUARD)
+    manager_of(host).reload()
+
+
+def mask_unit(host: FakeHost) -> None:
+    """The file is as it should be, and systemd masks the unit all the same."""
+    manager_of(host).properties[GUARD] = dict(STATES["is masked"])
+
+
+def unmask(host: FakeHost) -> None:
+    """What systemctl unmask does."""
+    host.files.links.pop(LAYOUT.unit_path(GUARD), None)
+    manager_of(host).properties.pop(GUARD, None)
+    manager_of(host).reload()
+
+
+@pytest.fixture(params=[mask_file, mask_unit])
+def masked(request: pytest.FixtureRequest) -> FakeHost:
+    """A host of which somebody has masked the guard, and which has lost its routes since."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    request.param(host)
+    lose_routes(host)
+    return host
+
+
+def test_a_masked_guard_is_named_before_anything_is_changed(masked: FakeHost) -> None:
+    """A masked guard cannot be started, so the run would fail."""
+    planned = plan_installed(masked)
+    assert planned.code == 1
+    assert planned.lines[0].startswith("WOULD FAIL")
+    assert UNMASK in planned.out
+    refused = apply_installed(masked)
+    assert refused.code == 1
+    assert UNMASK in refused.out
+    assert "Nothing was changed." in refused.out
+    assert not ours(masked)
+
+
+def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
+    masked: FakeHost,
+) -> None:
+    """The page and the document say that addresses escape, that the guard is masked, and what to
+    type.
+    """
+    status = say("status", host=masked)
+    command = f"{UNMASK} && {AGAIN.command}"
+    assert status.lines[:3] == [
+        "DIFFERENT: addresses escape: 2 routes are missing and the guard is masked",
+        "To make it match, as root:",
+        f"  {command}",
+    ]
+    assert status.out.count("systemctl unmask") == 1
+    document = say("status", "--json", host=masked).json
+    assert document["headline"] == status.lines[0]
+    assert document["command"] == command
+    unmask(masked)
+    assert apply_installed(masked).code == 0
+    assert say("status", host=masked).code == 0
+
+
+def test_a_check_knows_that_the_guard_is_masked(masked: FakeHost) -> None:
+    """The line before the repair unmasks the guard, so that the line of the repair is that of
+    `status`: the installed configuration has the repair.
+    """
+    page = say("check", host=masked).out
+    assert f"\nPermanently, as root:\n  {UNMASK}\n  {AGAIN.command}\n" in page
+    assert page.count(UNMASK) == 1
+    assert UNMASK in say("repair", "--commands", host=masked).err
+    unmask(masked)
+    assert "unmask" not in say("check", host=masked).out
+    assert apply_installed(masked).code == 0
+
+
+def test_a_guard_that_was_unmasked_runs_after_apply() -> None:
+    """The state that a test gives to a unit ends when the unit is started."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    mask_unit(host)
+    lose_routes(host)
+    manager_of(host).properties[GUARD]["LoadState"] = "loaded"
+    assert apply_installed(host).code == 0
+    assert "the guard runs" in say("status", host=host).out
+
+
+# A guard that runs.
+
+RUNS = "; the guard runs\n"
+HAS_NOT_SET_THEM = "; the guard runs, but has not set 2 missing routes"
+
+
+def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
+    """The guard should have set them, also beside a broken config.json; but not while these routes
+    wait for a device.
+    """
+    host = node(config(*REPAIR, guard=GUARDED))
+    assert RUNS in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert HAS_NOT_SET_THEM in status.out
+    assert f"    see: journalctl -u {GUARD}" in status.lines
+    garble(host)
+    assert HAS_NOT_SET_THEM in say("status", host=host).out
+    start_vpn(host)
+    assert RUNS in say("status", host=host).out
+
+
+def test_a_guard_that_runs_does_not_set_the_routes_of_an_edited_file() -> None:
+    """The guard has the routes of the scripts."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    more = {"destination": "9.0.0.0/8"}
+    edit_config(host, lambda settings: settings["staticRoutes"]["routes"].append(more))
+    assert RUNS in say("status", host=host).out
+
+
+@attrs.define
+class DyingManager(FakeManager):
+    """systemd starts a simple service without waiting whether it lives."""
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        """See FakeManager. The unit ends at once."""
+        super().start(unit, timeout=timeout)
+        self.states[unit] = "failed"
+
+
+def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
+    """A guard that ends as soon as it was started is a failure."""
+    host = node(config(*REPAIR))
+    former = manager_of(host)
+    errors: dict[str, tuple[str, ...]] = {GUARD: ("guard.sh: fork failed",)}
+    dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
+    host = attrs.evolve(host, manager=dying)
+    applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))
+    assert applied.code == 1
+    assert applied.lines[0].startswith(f"FAILED: {GUARD} failed")
+    assert "the guard does not run" not in say("status", host=host).out

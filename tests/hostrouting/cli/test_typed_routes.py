@@ -1,0 +1,167 @@
+"""Somebody has typed the routes that repair a host: nothing deletes them as long as addresses would
+escape without them, and the commands say how to keep them.
+
+Routes of the commands of `check` have our protocol; those of a plain `ip route add` have another one.
+"""
+
+import json
+
+import pytest
+
+from hostrouting.testing import FakeHost, h200, plain_vm
+from tests.support.cli import say
+from tests.support.incidents import (
+    BY_HAND,
+    add_ib0,
+    apply,
+    apply_installed,
+    config,
+    node,
+    plan,
+    plan_installed,
+    type_pipeline,
+)
+from tests.support.tasks import REPAIR, ours, type_routes
+
+STATIC = 4
+"""The protocol of a route that a network manager sets at each boot."""
+PERMANENTLY = "hostrouting repair | hostrouting apply --config -"
+
+
+def escaping() -> FakeHost:
+    """A node of which the configuration has no route, and on which addresses escape since."""
+    host = node(config(), plain_vm)
+    add_ib0(host)
+    return host
+
+
+# Routes with our protocol.
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> None:
+    """Where hostrouting is installed, routes that were typed with ip do not stay."""
+    host = escaping()
+    if typed:
+        type_routes(host, *REPAIR)
+    refused = say("repair", "--commands", host=host)
+    first, *_, last = refused.err.splitlines()
+    assert (refused.code, refused.out) == (1, "")
+    assert first.startswith("hostrouting: Do not repair it with ip")
+    assert last.endswith(f"permanently, as root: {PERMANENTLY}")
+    assert "nothing to repair" not in refused.err
+
+
+def test_typed_routes_are_not_deleted_where_the_run_must_fail_then() -> None:
+    """In STRICT, `apply` is refused before it deletes what keeps addresses from escaping."""
+    host = escaping()
+    type_routes(host, *REPAIR)
+    assert "WOULD FAIL" in plan_installed(host).out
+    refused = apply_installed(host)
+    assert refused.code == 1
+    assert len(ours(host)) == len(REPAIR)
+    assert "Nothing was changed." in refused.out
+    assert PERMANENTLY in refused.out
+    assert apply_installed(host, "--allow-removal").code == 1
+    assert not ours(host)
+
+
+def test_a_repair_costs_nothing_that_is_lost_already() -> None:
+    """The typed routes have taken the addresses; to configure these routes changes nothing."""
+    host = node(config(mode="WARN"))
+    assert "REPAIR-COST" in say("check", host=host).out
+    assert "IP traffic to" in say("repair", host=host).err
+    type_routes(host, *REPAIR)
+    assert "IP traffic to" not in say("repair", host=host).err
+
+
+def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
+    """No installed configuration can be repaired there: the page says what to add to the file."""
+    host = FakeHost(kernel=h200())
+    type_routes(host, *REPAIR)
+    refused = apply(host, json.dumps(config()))
+    assert (refused.code, len(ours(host))) == (1, len(REPAIR))
+    assert "add to staticRoutes.routes: " in refused.out
+    assert "hostrouting repair |" not in refused.out
+    assert "--allow-removal" in refused.out
+
+
+# Routes by hand, with another protocol.
+
+
+def test_a_verdict_that_rests_on_routes_by_hand() -> None:
+    """They are gone after a boot: a warning, which is also the first line of `status`."""
+    host = escaping()
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+    status = say("status", host=host)
+    assert status.code == 1
+    assert status.lines[0] == "ATTENTION: routes are lost at the next boot"
+    check = say("check", host=host)
+    assert check.code == 0
+    assert say("check", "--fail-on", "warning", host=host).code == 1
+    for page in (status.out, check.out):
+        assert "ROUTE-NOT-CONFIGURED: routes were added by hand" in page
+        assert f"as root: {PERMANENTLY}" in page
+
+
+def test_a_verdict_that_rests_on_routes_that_come_at_each_boot() -> None:
+    """A route that a network manager sets is not by hand."""
+    host = escaping()
+    type_routes(host, *REPAIR, protocol=STATIC)
+    status = say("status", host=host)
+    assert status.code == 0
+    check = say("check", "--fail-on", "warning", host=host)
+    assert check.code == 0
+    for page in (status.out, check.out):
+        assert "ROUTE-NOT-CONFIGURED" not in page
+        assert PERMANENTLY not in page
+
+
+def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
+    """The line deletes nothing: `apply` leaves these routes, and the gate sets ours at the next
+    boot.
+    """
+    host = escaping()
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+    before = host.kernel.snapshot().routes
+    assert "ip route del" not in say("status", host=host).out
+
+    printed = say("repair", host=host)
+    assert "are now in the configuration" in printed.err
+    assert "nothing to repair" not in printed.err
+    assert plan(host, printed.out).lines[0].startswith("TO DO")
+    applied = apply(host, printed.out)
+    assert (applied.code, applied.lines[0]) == (0, "DONE: this host matches the configuration")
+    assert host.kernel.snapshot().routes == before
+    status = say("status", host=host)
+    assert status.code == 0
+    assert "ROUTE-NOT-CONFIGURED" not in status.out
+
+    lose_routes_by_hand(host)
+    assert apply_installed(host).code == 0
+    assert len(ours(host)) == len(REPAIR)
+
+
+def lose_routes_by_hand(host: FakeHost) -> None:
+    """The host boots."""
+    for route in host.kernel.snapshot().routes:
+        if route.protocol == BY_HAND:
+            host.kernel.ip_route("delete", route)
+
+
+def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None:
+    """The line to type names the CIDR that was typed: without it, the route would only be gone."""
+    other = "172.30.1.0/24"
+    host = node(config(), plain_vm)
+    add_ib0(host, "172.30.9.9/16")
+    type_routes(host, other, protocol=BY_HAND)
+
+    check = say("check", other, host=host)
+    [line] = [line for line in check.lines if "ROUTE-NOT-CONFIGURED" in line]
+    by_hand = f"routes were added by hand that hostrouting does not set at boot ({other})"
+    assert f"{by_hand}; without them, {other} would escape" in line
+    assert type_pipeline(host, line.partition("as root: ")[2]).code == 0
+
+    check = say("check", other, host=host)
+    assert check.code == 0
+    assert "ROUTE-NOT-CONFIGURED" not in check.out

@@ -1,0 +1,115 @@
+"""Incidents: a fake node on which hostrouting gates kubelet, and what operators and other programs do
+to it.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import FakeHost, FakeKernel, h200
+from tests.support.cli import Said, say
+from tests.support.tasks import CIDR, LAYOUT, manager_of, run
+
+KUBELET = "kubelet.service"
+GUARDED: dict[str, object] = {"enabled": True}
+BY_HAND = 3
+"""The protocol (boot) of a route that `ip route add` sets unless it is told another one."""
+
+
+def config(*routes: str, mode: str = "STRICT", **more: object) -> dict[str, Any]:
+    """A configuration with these routes, which gates kubelet."""
+    static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
+    check = {"expectedCidrs": [CIDR], "mode": mode}
+    return {"staticRoutes": static, "routeOverlap": check, "gate": {"units": [KUBELET]}, **more}
+
+
+def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> FakeHost:
+    """A node on which kubelet runs, and this configuration is applied.
+
+    By the library: the command would also make the page of `status`, which no incident needs.
+    """
+    host = FakeHost(kernel=kernel())
+    manager = manager_of(host)
+    manager.states[KUBELET] = "active"
+    manager.properties[KUBELET] = {"LoadState": "loaded", "UnitFileState": "enabled"}
+    run(Configure(HostRoutingConfig.from_mapping(settings), host=host, wait=0))
+    return host
+
+
+# What the operator types.
+
+
+def apply(host: FakeHost, text: str, *options: str) -> Said:
+    """Apply this text."""
+    return say("apply", "--wait", "0", "--config", "-", *options, host=host, stdin=text.encode())
+
+
+def apply_installed(host: FakeHost, *options: str) -> Said:
+    """Apply the installed file, with the command that so many pages print."""
+    return apply(host, host.files.texts[LAYOUT.config_path], *options)
+
+
+def plan(host: FakeHost, text: str, *options: str) -> Said:
+    """Ask what `apply` would do with this text."""
+    return say("plan", "--config", "-", *options, host=host, stdin=text.encode())
+
+
+def plan_installed(host: FakeHost, *options: str) -> Said:
+    """Ask what `apply` would do with the installed file, as if it were another one."""
+    return plan(host, host.files.texts[LAYOUT.config_path], *options)
+
+
+def type_pipeline(host: FakeHost, line: str) -> Said:
+    """Type `hostrouting repair … | hostrouting apply …`."""
+    repair, _, application = line.partition(" | ")
+    printed = say(*repair.split()[1:], host=host)
+    return say(*application.split()[1:], "--wait", "0", host=host, stdin=printed.out.encode())
+
+
+# What has happened to the node.
+
+
+def edit_config(host: FakeHost, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Somebody edits the installed config.json."""
+    document = json.loads(host.files.texts[LAYOUT.config_path])
+    edit(document["hostRouting"])
+    host.files.texts[LAYOUT.config_path] = json.dumps(document, indent=2) + "\n"
+
+
+def garble(host: FakeHost) -> None:
+    """Somebody types a comma too many in config.json."""
+    text = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
+
+
+def add_ib0(host: FakeHost, address: str = "172.16.1.10/16") -> None:
+    """An InfiniBand device gets an address; its network is the expected one, unless named."""
+    host.kernel.add_link(Link(name="ib0", index=0))
+    host.kernel.add_address("ib0", address)
+
+
+def start_vpn(host: FakeHost) -> None:
+    """A VPN sets a default route that comes before the node's own."""
+    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    host.kernel.add_address("tun0", "10.8.0.6/24")
+    default = Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=4, metric=50)
+    host.kernel.ip_route("add", default)
+
+
+def refuse(host: FakeHost, unit: str = KUBELET) -> None:
+    """The gate refuses a start of the unit."""
+    condition = f"{{ path={LAYOUT.gate_path} ; argv[]={LAYOUT.gate_path} ; status=255 }}"
+    manager = manager_of(host)
+    manager.states[unit] = "failed"
+    manager.properties[unit] = {
+        "LoadState": "loaded",
+        "ExecCondition": condition,
+        "ActiveState": "failed",
+        "StateChangeTimestamp": "Thu 03:02 UTC",
+        "ConditionTimestamp": "Thu 03:02 UTC",
+    }
+    manager.errors[unit] = ("check-route-overlap: overlap",)
