@@ -913,7 +913,7 @@ function only_expected_dev(   dev, able) {
 # --- What is missing for a next hop ---------------------------------------------
 
 function missing_for_hop(r, h,   gateway, family) {
-  gateway = substr(hop[r, h, "via"], 6)
+  gateway = gateway_of(r, h)
   family = route[r, "family"]
   if (gateway == "" || gateway ~ /^inet6 / || gateway ~ /^fe[89ab][0-9a-f]:/) return ""
   words_for["dev"] = hop[r, h, "dev"]
@@ -983,30 +983,47 @@ function precedence(prefix, metric, words) {
 
 # What is missing if Linux would look for a gateway by this IPv6 route itself: then it refuses
 # further routes by that gateway, also the default route of the host when that is added anew.
-function missing_if_it_hides(w,   h, i, r, missing) {
+function missing_if_it_hides(w,   i, missing) {
   if (route[w, "family"] == 4 || hop[w, 1, "via"] == "") return ""
-  for (h = 1; h <= route[w, "hops"]; h++) if ((missing = hidden(w, w, h)) != "") return missing
-  for (i = 1; i <= defaults[6]; i++) {
-    r = default_route[6, i]
-    for (h = 1; h <= route[r, "hops"]; h++) if ((missing = hidden(w, r, h)) != "") return missing
-  }
+  missing = missing_if_it_hides_one_of(w, w)
+  for (i = 1; i <= defaults[6] && missing == ""; i++)
+    missing = missing_if_it_hides_one_of(w, default_route[6, i])
+  return missing
+}
+
+# The same for the gateways of one route.
+function missing_if_it_hides_one_of(w, r,   h) {
+  for (h = 1; h <= route[r, "hops"]; h++)
+    if (is_hidden(w, r, h)) {
+      words_for["gateway"] = gateway_of(r, h)
+      return in_words("hides")
+    }
   return ""
 }
 
-function hidden(w, r, h,   gateway, dev, hex, best, i) {
-  gateway = substr(hop[r, h, "via"], 6)
+# Whether Linux would look for the gateway of this next hop by the route w: the gateway is on the
+# link of a device that w uses, is covered by w, and no better route leads to it.
+function is_hidden(w, r, h,   gateway, dev, place) {
+  if (hop[r, h, "dead"] || hop[r, h, "onlink"]) return 0
+  gateway = gateway_of(r, h)
   dev = hop[r, h, "dev"]
-  if (gateway == "" || hop[r, h, "dead"] || hop[r, h, "onlink"]) return ""
-  if (gateway ~ /^fe[89ab][0-9a-f]:/) return ""
-  hex = hex_of(gateway)
+  if (gateway == "" || gateway ~ /^fe[89ab][0-9a-f]:/) return 0
+  place = hex_of(gateway)
   read_block(route[w, "prefix"])
-  if (hex < first || last < hex) return ""
-  for (i = 1; i <= route[w, "hops"]; i++) if (hop[w, i, "dev"] == dev) break
-  if (i > route[w, "hops"] || !is_near(gateway, dev, 6)) return ""
-  best = best_line(gateway, dev, 6)
-  if (precedence(route[w, "prefix"], route[w, "metric"], "") < precedence_of_line(best)) return ""
-  words_for["gateway"] = gateway
-  return in_words("hides")
+  if (place < first || last < place) return 0
+  if (!uses_dev(w, dev) || !is_near(gateway, dev, 6)) return 0
+  return precedence(route[w, "prefix"], route[w, "metric"], "") >= \
+    precedence_of_line(best_line(gateway, dev, 6))
+}
+
+# The address alone; `hop` has the words " via ADDRESS".
+function gateway_of(r, h) {
+  return substr(hop[r, h, "via"], 6)
+}
+
+function uses_dev(r, dev,   h) {
+  for (h = 1; h <= route[r, "hops"]; h++) if (hop[r, h, "dev"] == dev) return 1
+  return 0
 }
 
 # --- Planning a configured route ----------------------------------------------
@@ -1127,7 +1144,7 @@ function existing_route(w,   key, r, h, dev, family) {
 # Whether a next hop of ours is right where this device and this gateway are wanted, if they are.
 function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
   dev = hop[r, h, "dev"]
-  gateway = substr(hop[r, h, "via"], 6)
+  gateway = gateway_of(r, h)
   if (!(dev in is_up) || !is_up[dev]) return 0
   if (is_own_address(gateway, route[r, "family"])) return 0
   if (missing_for_hop(r, h) != "") return 0
@@ -1214,7 +1231,7 @@ function add_missing(w,   p, key, verb) {
 function delete_others(   n, most, attributes, e) {
   for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
   for (n = 0; n <= most; n++)
-    for (attributes = 3; attributes >= 0; attributes--)
+    for (attributes = 3; attributes >= 0; attributes--) # as many as attributes_of counts at most
       for (e = entries; e; e--) {
         if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
         if (attributes_of(part[e, "route"]) != attributes) continue
