@@ -97,6 +97,7 @@ def status_lines(status: Status) -> Iterator[str]:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
+    yield from _last_check_line(status)
     yield from plan_lines(_plan_of_page(status, in_headline))
     yield from _verdict_lines(status)
     if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
@@ -279,7 +280,7 @@ def _unit_lines(status: Status) -> Iterator[str]:
 
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
-    """The mode, and the guard with what it has logged as errors; what the last check has found."""
+    """The mode, and the guard with what it has logged as errors."""
     known: list[str] = []
     if status.mode:
         known.append(f"mode {status.mode}")
@@ -295,7 +296,13 @@ def _mode_and_guard_lines(status: Status) -> Iterator[str]:
         yield f"    it has logged no error; {again}"
     if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
-    if status.last_check not in {"", "ok", *_verdict_lines(status)}:
+
+
+def _last_check_line(status: Status) -> Iterator[str]:
+    """What the last check at boot has found, unless the page says the same below."""
+    if status.last_check in {"", "ok"}:
+        return
+    if status.last_check not in _verdict_lines(status):
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 
 

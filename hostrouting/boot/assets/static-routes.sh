@@ -894,9 +894,17 @@ function find_doubt(family,   used, devs, equals, behind) {
     choice[family] = in_words("tunnel")
   }
   if (doubtful[family] == "") return
-  words_for["devs"] = "\"" doubtful[family] "\""
-  gsub(/\//, "\" or \"", words_for["devs"])
+  words_for["devs"] = quoted(doubtful[family])
   remedy[choice[family]] = in_words("choose")
+}
+
+# The devices as hostrouting lists them: "a", "b" or "c"; after four, how many more there are.
+function quoted(devs,   n, dev, i, text) {
+  n = split(devs, dev, "/")
+  text = "\"" dev[1] "\""
+  for (i = 2; i <= n && i <= 4; i++) text = text (i == n ? " or " : ", ") "\"" dev[i] "\""
+  if (n > 4) text = text " or " (n - 4) " more"
+  return text
 }
 
 # The expected device that can have the default route, if there is exactly one. An expected device

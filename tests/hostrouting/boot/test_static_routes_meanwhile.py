@@ -403,6 +403,25 @@ class TestWhenTheDefaultRouteGoes:
         assert finding.sentence.endswith(need)
         assert str(finding.remedy) == remedy
 
+    @pytest.mark.parametrize(
+        ("devs", "named"),
+        [
+            (["eth0", "eth1", "ib0"], '"eth0", "eth1" or "ib0"'),
+            (["eth0", "eth1", "ib0", "wg0", "d1"], '"eth0", "eth1", "ib0", "wg0" or 1 more'),
+        ],
+        ids=["three", "more than four"],
+    )
+    def test_the_devices_that_can_be_named(
+        self, namespace: Namespace, tmp_path: Path, devs: list[str], named: str
+    ) -> None:
+        """They are listed as `hostrouting` lists them."""
+        defaults = [f"route append default dev {dev}" for dev in devs]
+        namespace.batch(["link add d1 type veth", "link set d1 up", "route del default", *defaults])
+        [waiting] = planned(namespace, HALF).waiting
+        assert f'write "dev": {named} into' in str(waiting.missing.remedy)
+        [line] = Ran(namespace, [HALF], tmp_path).lines
+        assert f'write "dev": {named} into' in line
+
     @pytest.mark.needs("/dev/net/tun")
     @pytest.mark.parametrize(("dev", "way"), [("eth0", ETH0), ("tun0", "via 10.8.0.1 dev tun0")])
     def test_a_device_that_is_named_is_taken(
