@@ -30,6 +30,7 @@ from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
+from hostrouting.text import command_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,7 +139,7 @@ class Status:
         if self.state == "failing":
             return self._command_before_apply()
         if self.to_start:
-            return f"systemctl start {' '.join(self.to_start)}"
+            return command_of("systemctl start", *self.to_start)
         return AGAIN.command if self.state == "different" else ""
 
     def _command_before_apply(self) -> str:

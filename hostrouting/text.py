@@ -34,6 +34,15 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     return f"{', '.join(named[:-1])} {last} {named[-1]}"
 
 
+def command_of(*words: str) -> str:
+    """The command of these words for a shell. A device may be called `a;b`, and the unit of a
+    machine has a backslash in its name.
+    """
+    from shlex import join  # noqa: PLC0415  only what is printed needs it
+
+    return join(" ".join(words).split(" "))
+
+
 def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
     """The first texts, and a text that counts the others."""
     shown = list(texts[:most])

@@ -6,6 +6,7 @@ Nothing is changed here; `install` repairs the gate.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -153,7 +154,8 @@ def why_not_run(files: Files, step: str) -> Finding | None:
     entry = files.look(step)
     if entry is None:
         return None
-    repair = Remedy(command=f"chown root {step} && chmod 644 {step}")
+    path = shlex.quote(step)  # whoever can write to the folder chooses the name
+    repair = Remedy(command=f"chown root {path} && chmod 644 {path}")
     if entry.kind == "link":
         reason = f"{step} is a link"
         repair = Remedy("put a copy of the file in its place")

@@ -22,7 +22,7 @@ from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_insta
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.text import spoken
+from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Entry, Files
@@ -279,4 +279,4 @@ def _where(unit: str, properties: Mapping[str, str]) -> Remedy:
     others = [path for path in properties["DropInPaths"].split() if path != ours]
     if others:
         return Remedy(f"see {', '.join(others)}")
-    return Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)
+    return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)

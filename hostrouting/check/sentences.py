@@ -38,7 +38,7 @@ from hostrouting.model.route import (
 from hostrouting.model.rule import rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import is_tunnel, leads_out
-from hostrouting.text import counted, spoken
+from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
@@ -318,7 +318,8 @@ def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
         key = str(route.prefix)
         if route.metric:
             key += f" metric {route.metric}"
-        commands.append(f"ip route replace {key} proto {route.protocol} {route.way}")
+        command = f"ip route replace {key} proto {route.protocol} {route.way}"
+        commands.append(command_of(command))
     return tuple(commands)
 
 

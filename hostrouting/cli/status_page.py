@@ -26,7 +26,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP
 from hostrouting.status import Asked, State, Status
-from hostrouting.text import counted, spoken
+from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.routes.plan import Step
@@ -71,8 +71,7 @@ _SEE_PLAN = ("broken", "conflict", "escaping", "not-configured")
 _ASKED: dict[Asked, str] = {
     "unknown": "systemd does not know {unit}: is the name right?",
     "guard": "{unit} is the guard, and no gate holds it back",
-    "not-gated": "{unit} is not gated: it starts whatever the routes are; "
-    "see: journalctl -u {unit}",
+    "not-gated": "{unit} is not gated: it starts whatever the routes are; see: {log}",
     "gated-by-drop-in": "{unit} is still gated by its drop-in, "
     f"although {_PATH} does not gate it",
     "not-loaded": "{unit} is gated, and does not run: systemd has not loaded it",
@@ -258,14 +257,15 @@ def _choices_of_a_dev(status: Status) -> set[Remedy]:
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     """Why this unit does not start, and what to type."""
     if status.asked:
-        yield _ASKED[status.asked].format(unit=unit)
+        log = command_of("journalctl -u", unit)
+        yield _ASKED[status.asked].format(unit=unit, log=log)
     if not status.to_start and refused_units(status.units):
         when = "when the cause is gone"
         if status.command:
             when = "after the command above"
         elif status.check is not None and status.check.report.routes:
             when = "after the command below"
-        remedy = Remedy(when, f"systemctl start {unit}")
+        remedy = Remedy(when, command_of("systemctl start", unit))
         yield f"{unit} was refused; {remedy}"
 
 
@@ -274,7 +274,7 @@ def _unit_lines(status: Status) -> Iterator[str]:
     for state in status.units:
         yield f"  {state.line}"
         if state.unchecked:
-            remedy = Remedy(_TO_CHECK, f"systemctl restart {state.unit}")
+            remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
+from hostrouting.text import command_of
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Without ignore-dependencies, a machine that was made to require our unit would be stopped or
@@ -30,9 +31,8 @@ def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) ->
     printed = ""
     if lines:
         printed = f": {' | '.join(lines[-_SHOWN:])}"
-    sentence = (
-        f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
-    )
+    log = command_of("journalctl -u", unit)
+    sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `{log}`"
     return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
 
 

@@ -6,6 +6,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.text import command_of
 
 RouteType: TypeAlias = Literal[
     "unspec",
@@ -380,4 +381,4 @@ def deletion_command(route: Route) -> str:
     if route.metric:
         words.append(f"metric {route.metric}")
     words.append(f"proto {route.protocol}")
-    return " ".join(words)
+    return command_of(*words)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, table_name
+from hostrouting.text import command_of
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
@@ -125,7 +126,7 @@ def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
     """The command that adds or deletes the rule."""
     priority, _, words = str(rule).replace("from all ", "", 1).partition(": ")
     program = "ip" if rule.family == IPV4 else "ip -6"
-    return f"{program} rule {verb} pref {priority} {words}"
+    return command_of(f"{program} rule {verb} pref {priority} {words}")
 
 
 @cache

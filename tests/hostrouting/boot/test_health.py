@@ -273,6 +273,13 @@ class TestFiles:
         )
         assert fault.remedy == Remedy(command=f"chown root {path} && chmod 644 {path}")
 
+    def test_a_foreign_step_with_a_name_that_a_shell_would_run(self, host: FakeHost) -> None:
+        """Whoever can write to gate.d chooses the name, and root types the command."""
+        path = LAYOUT.step_path("90;reboot")
+        host.files.texts[path], host.files.modes[path] = "exit 0\n", 0o775
+        [fault] = [fault for fault in find_faults(host, WANTED) if fault.target == path]
+        assert fault.remedy == Remedy(command=f"chown root '{path}' && chmod 644 '{path}'")
+
     def test_a_foreign_step_and_no_gated_unit(self) -> None:
         """Where no unit is gated, nobody waits for it."""
         wanted = HostRoutingConfig(manage_foreign="keep")

@@ -351,3 +351,9 @@ def test_an_equal_default_route_by_another_device() -> None:
     )
     assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
     assert other_order.routes == report.routes
+
+
+def test_a_repair_through_a_device_that_a_shell_would_run() -> None:
+    """Linux takes nearly any name for a device."""
+    route = Route.to("172.16.0.0/16", dev="a;reboot")
+    assert repair_commands([route])[0].endswith("dev 'a;reboot'")

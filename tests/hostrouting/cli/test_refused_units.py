@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hostrouting.boot.unit_states import UnitState
-from hostrouting.cli.status_page import what_is_wrong_now
+from hostrouting.cli.status_page import status_lines, what_is_wrong_now
 from hostrouting.status import Status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
@@ -165,3 +165,14 @@ def test_a_refusal_without_a_known_cause_ends_the_sentence() -> None:
     """Where the page has no sentence for what is wrong, no colon announces one."""
     status = Status("waiting", units=(UnitState("pods.service", "was refused"),))
     assert what_is_wrong_now(status) == "pods.service was refused"
+
+
+def test_a_unit_whose_name_is_escaped() -> None:
+    """A shell would take the backslash away that systemd puts into the names of such machines."""
+    unit = r"systemd-nspawn@my\x2dvm.service"
+    refused = UnitState(unit, "was refused")
+    assert Status("installed", units=(refused,)).command == f"systemctl start '{unit}'"
+    asked = Status("different", unit=unit, units=(refused,))
+    assert f"as root: systemctl start '{unit}'" in "\n".join(status_lines(asked))
+    unchecked = Status(units=(UnitState(unit, "runs", unchecked=True),))
+    assert f"as root: systemctl restart '{unit}'" in "\n".join(status_lines(unchecked))

@@ -66,3 +66,9 @@ def test_tables_that_are_reached() -> None:
     assert reached_tables(rules) == frozenset({253, 254, 255, 7})
     assert reached_tables((*rules, of_vrf)) is None
     assert str(of_vrf) == "1000: from all lookup [l3mdev-table]"
+
+
+def test_a_device_that_a_shell_would_run() -> None:
+    """Linux takes nearly any name for a device."""
+    rule = Rule(4, 9, table=100, iif="a;reboot")
+    assert rule_command("del", rule) == "ip rule del pref 9 iif 'a;reboot' lookup 100"

@@ -636,3 +636,9 @@ def ipv6_host(*more: Route) -> Snapshot:
     """A plain host that also has an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
     return plain_vm().snapshot().with_routes([default, *more])
+
+
+def test_the_deletion_of_a_route_by_a_device_that_a_shell_would_run() -> None:
+    """Linux takes nearly any name for a device."""
+    theirs = Route.to("172.16.0.0/16", dev="a;reboot", protocol=3)
+    assert "dev 'a;reboot' table main" in deletion_command(theirs)
