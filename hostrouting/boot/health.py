@@ -31,17 +31,19 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """
     units = gated_units(config)
     gates = judge_gates(host, units)
-    shuts: Name = "file"
+    name_if_shut: Name = "file"
     if gates.held:
-        shuts = "gate-shut"
-    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, shuts)]
+        name_if_shut = "gate-shut"
+    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, name_if_shut)]
     if units:
-        findings += [_foreign_step(host.files, path, shuts) for path in foreign_steps(host.files)]
+        findings += [
+            _foreign_step(host.files, path, name_if_shut) for path in foreign_steps(host.files)
+        ]
     return worst_first((*findings, *gates.findings))
 
 
-# Each `shuts` below is the name of a finding because of which the gate refuses each start: `file`
-# if no unit is held by the gate.
+# `name_if_shut` below is the name of a finding that makes the gate refuse every start: `gate-shut`,
+# or `file` where no unit has to pass the gate.
 
 
 def _unsafe_folders(files: Files) -> Iterator[Finding]:
@@ -50,7 +52,7 @@ def _unsafe_folders(files: Files) -> Iterator[Finding]:
         yield finding._replace(name="gate-shut")
 
 
-def _own_files(files: Files, config: HostRoutingConfig, shuts: Name) -> Iterator[Finding]:
+def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
     if writer != WRITER:
@@ -63,16 +65,17 @@ def _own_files(files: Files, config: HostRoutingConfig, shuts: Name) -> Iterator
     for file in files_of(config):
         name: Name = "file"
         if file.path in vital:
-            name = shuts
+            name = name_if_shut
         fault = _fault_of_file(files, file, name, is_current=writer == WRITER)
         if fault is not None:
             yield fault
 
 
 def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) -> Finding | None:
-    """What is wrong with one file of ours; the finding has this name if the file cannot be used.
+    """What is wrong with one file of ours; `name` is that of a finding about a file that cannot be
+    used.
 
-    If another release wrote the file, its text is not compared.
+    A file that another release wrote is not compared: `apply` writes it anew.
     """
     path = file.path
     entry = files.look(path)
@@ -111,11 +114,11 @@ def _how_it_differs(files: Files, file: File) -> str:
     return f"is not what {HostLayout.config_path} asks for"
 
 
-def _foreign_step(files: Files, path: str, shuts: Name) -> Finding:
+def _foreign_step(files: Files, path: str, name_if_shut: Name) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
     refusal = why_not_run(files, path)
     if refusal is not None:
-        return refusal._replace(name=shuts)
+        return refusal._replace(name=name_if_shut)
     sentence = (
         f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
     )

@@ -130,8 +130,8 @@ def text_at(files: Files, path: str) -> str:
 
 
 def optional_step_paths(files: Files) -> tuple[str, ...]:
-    """The paths of the steps of ours that the installed gate.sh does not require; none if gate.sh
-    does not say.
+    """The steps of ours that need not succeed for the installed gate.sh, by their paths. Empty if
+    gate.sh does not say which.
     """
     line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
     if line is None:

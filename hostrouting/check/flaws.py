@@ -35,8 +35,8 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
 
 
 def find_undelivered(judge: Judge) -> Iterator[Finding]:
-    """Own addresses to which packets are sent away. This is no flaw beside the verdict, as those of
-    `find_flaws` are, but a doubt.
+    """The addresses of this host whose packets are sent elsewhere. Other flaws do not change the
+    verdict; this one makes it UNDECIDED.
     """
     fib = judge.fib
     usual = default_rules(fib.family)[0]

@@ -39,7 +39,8 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
         return HiddenParts({}, judge.fib)
     fib = judge.fib
     hiding: dict[int, list[Route]] = {}
-    """By the first address of a part: the routes by which its packets escape, one after the other.
+    """The routes by which the packets of a part escape, in the order in which they are taken out.
+    The keys are the first addresses of the parts.
     """
     while True:
         decisions = {part.first: fib.outcomes(part.first)[0] for part in escapes}
