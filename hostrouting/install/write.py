@@ -117,7 +117,7 @@ class _Writer:
     @contextmanager
     def guard_started_again_on_failure(self) -> Iterator[None]:
         """If the block fails, start the guard again that it has stopped for new files. Each file is
-        whole, old or new; `operations` gets what became of the guard.
+        whole, old or new. If the guard cannot be started, `operations` has that it was stopped.
         """
         try:
             yield
@@ -127,7 +127,7 @@ class _Writer:
             raise
 
     def _start_again(self, guard: str) -> None:
-        """Start the guard, unless it still runs because it could not be stopped."""
+        """Start the guard. If it could not be stopped, it still runs, and that changes nothing."""
         if self._manager is None:
             return
         if HostLayout.unit_path(guard) in self.changed:

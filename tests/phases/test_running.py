@@ -210,18 +210,25 @@ def test_a_coroutine_that_nothing_runs() -> None:
 
 @pytest.mark.parametrize(
     ("use", "words"),
+    # Each type: ignore is for the mistake that has to be refused.
     [
         (lambda: phases.Skip(5), "reason"),  # type: ignore[arg-type]
         (
             lambda: phases.retry(StubTask("a"), on=[OSError]),  # type: ignore[arg-type]
             r"retry: on is \[<class 'OSError'>\]; it must be a type of errors, or a tuple of types",
         ),
-        (lambda: phases.retry(StubTask("a"), on="OSError"), "retry: on is 'OSError'"),  # type: ignore[arg-type]
+        (
+            lambda: phases.retry(StubTask("a"), on="OSError"),  # type: ignore[arg-type]
+            "retry: on is 'OSError'",
+        ),
         (
             lambda: phases.run(StubTask("a"), observers=[5]),  # type: ignore[list-item]
             "observers has 5; an observer is a function of a step",
         ),
-        (lambda: Context(observers=[Recorder]), "observers has <class .*Recorder'>; an observer"),  # type: ignore[list-item]
+        (
+            lambda: Context(observers=[Recorder]),  # type: ignore[list-item]
+            "observers has <class .*Recorder'>; an observer",
+        ),
         (
             lambda: phases.undo(StubTask("a"), REPORT),  # type: ignore[arg-type]
             r"undo: ctx is Step\(.*; it must be a phases.Context; a report is passed as of=…$",
@@ -234,7 +241,10 @@ def test_a_coroutine_that_nothing_runs() -> None:
             lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]
             "when: its condition is 'yes'; it must be a function of the context",
         ),
-        (lambda: phases.when(StubTask("b"), StubTask("a")), "when: its condition is <.*; it must"),  # type: ignore[arg-type]
+        (
+            lambda: phases.when(StubTask("b"), StubTask("a")),  # type: ignore[arg-type]
+            "when: its condition is <.*; it must",
+        ),
     ],
 )
 def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> None:
