@@ -267,7 +267,8 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     if rule is None:
         return None
     for lost in family.repair.unrepairable:
-        if lost.why.reason == "earlier-rule" and lost.first == escape.first:
+        is_of_escape = lost.first <= escape.first <= lost.last
+        if lost.why.reason == "earlier-rule" and is_of_escape:
             words = f"if not, exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None

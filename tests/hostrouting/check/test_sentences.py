@@ -225,6 +225,19 @@ def test_a_rule_that_decides_first() -> None:
     assert delete.command == "ip rule del pref 5270 lookup 52"
 
 
+def test_a_rule_that_decides_first_for_two_escapes() -> None:
+    """Each of two neighbouring ranges, which leave by different tunnels, has the rule's remedy."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=5270, table=52))
+    for half, dev in (("172.16.0.0/17", "tun0"), ("172.16.128.0/17", "tun1")):
+        kernel.add_link(Link(name=dev, index=0, kind="tun", type=65534))
+        kernel.ip_route("add", Route.to(half, dev=dev, table=52))
+    escapes = [row for row in findings(kernel.snapshot()) if row.name == "overlap"]
+    assert len(escapes) == 2
+    for escape in escapes:
+        assert "ip rule del pref 5270 lookup 52" in str(escape.remedy)
+
+
 def test_one_remedy_for_one_command() -> None:
     """Where a blackhole hides pods, the finding that no route repairs it has the command."""
     hiding = Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4)
