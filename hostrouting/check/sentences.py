@@ -249,16 +249,19 @@ def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
 
 
 def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
-    """How to allow a device, unless it is hardware; or what to delete."""
+    """How to allow a device, unless it is hardware; or what to do about a rule, or to delete."""
     if escape.kind != "overlap":
         return _remedy_by_deletion(escape.decision)
     kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
+    by_rule = _without_the_rule(escape, family)
     if not all(kinds.get(dev) for dev in escape.devs):
-        return None
+        return by_rule
+    if by_rule is not None:
+        by_rule = by_rule._replace(words=f"if not, {by_rule.words}")
     devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
     allowed = json.dumps(list(escape.devs))
     words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
-    return Remedy(words, otherwise=_without_the_rule(escape, family))
+    return Remedy(words, otherwise=by_rule)
 
 
 def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
@@ -269,7 +272,7 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     for lost in family.repair.unrepairable:
         is_of_escape = lost.first <= escape.first <= lost.last
         if lost.why.reason == "earlier-rule" and is_of_escape:
-            words = f"if not, exclude this network in the program that added rule {rule.priority}"
+            words = f"exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
 

@@ -238,6 +238,19 @@ def test_a_rule_that_decides_first_for_two_escapes() -> None:
         assert "ip rule del pref 5270 lookup 52" in str(escape.remedy)
 
 
+def test_a_rule_that_decides_first_for_hardware() -> None:
+    """That packets may leave by a card with RDMA is not proposed; what to do about the rule is."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_rule(Rule(family=4, priority=50, table=100))
+    kernel.ip_route("add", Route.to(CIDR, dev="ib0", table=100))
+    [escape, *_] = findings(kernel.snapshot())
+    assert str(escape.remedy) == (
+        "exclude this network in the program that added rule 50; until then, as root: "
+        "ip rule del pref 50 lookup 100"
+    )
+
+
 def test_one_remedy_for_one_command() -> None:
     """Where a blackhole hides pods, the finding that no route repairs it has the command."""
     hiding = Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4)
