@@ -21,7 +21,7 @@ from tests.support.incidents import (
     node,
     refuse,
 )
-from tests.support.tasks import REPAIR, lose_routes, manager_of
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
 
 # A unit that was refused.
 
@@ -76,6 +76,24 @@ def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(
     refuse(host)
     start = f"after the command {where}, as root: systemctl start {KUBELET}"
     assert f"{KUBELET} was refused; {start}" in say("status", "kubelet", host=host).lines
+
+
+def test_a_masked_unit() -> None:
+    """The page has the command that unmasks it. The host matches, although systemd says of a masked
+    unit with drop-ins at all times that it has to reload.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).states[KUBELET] = "inactive"
+    drop_in = {"DropInPaths": LAYOUT.drop_in_path(KUBELET), "NeedDaemonReload": "yes"}
+    manager_of(host).properties[KUBELET] |= {"LoadState": "masked", **drop_in}
+    status = say("status", host=host)
+    assert status.code == 0
+    assert status.lines[1:3] == [
+        f"  {KUBELET} does not run",
+        "    it is masked, so systemd does not start it; "
+        f"to undo that, as root: systemctl unmask {KUBELET}",
+    ]
+    assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
 
 
 # A unit that was not checked.
