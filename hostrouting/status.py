@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import find_faults, foreign_steps
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.boot.unit_names import plain_instance, template_of
@@ -80,6 +80,8 @@ class Status:
     """What config.json says, if that is known."""
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
     """What the installed scripts do, whatever config.json says since."""
+    foreign_steps: tuple[str, ...] = ()
+    """The steps of the gate that are not hostrouting's."""
     plan: Plan = attrs.field(factory=Plan)
     """What apply would do; where config.json cannot be used, how the routes of the installed script
     come back.
@@ -155,7 +157,7 @@ class Status:
 
     @property
     def to_start(self) -> tuple[str, ...]:
-        """The units that were refused, although the gate has no reason any more."""
+        """The units that were refused, although nothing is known any more that holds them back."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
         if self.check is not None and self.check.is_wrong:
@@ -246,7 +248,8 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
 
 
 def _with_scripts(host: Host, status: Status) -> Status:
-    return attrs.evolve(status, enforced=read_enforced(host.files))
+    files = host.files
+    return attrs.evolve(status, enforced=read_enforced(files), foreign_steps=foreign_steps(files))
 
 
 def _with_plan(host: Host, status: Status) -> Status:

@@ -214,12 +214,15 @@ def what_is_wrong_now(status: Status) -> str:
     if not refused:
         return wrong
     sentence = f"{spoken(refused)} was refused"
-    nothing_left = "and nothing holds it back now"
+    them = "it"
     if len(refused) > 1:
         sentence = f"{spoken(refused)} were refused"
-        nothing_left = "and nothing holds them back now"
+        them = "them"
     if status.to_start:
-        return wrong or f"{sentence}, {nothing_left}"
+        what_is_left = f"nothing is known to hold {them} back now"
+        if status.foreign_steps:
+            what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
+        return wrong or f"{sentence}, and {what_is_left}"
     if wrong:
         return f"{sentence}: {wrong}"
     return sentence
@@ -277,6 +280,8 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
+        if state.state == "was refused" and status.foreign_steps:  # whose own lines are not errors
+            yield f"    see: {command_of('journalctl -u', state.unit)}"
 
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
