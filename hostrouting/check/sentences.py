@@ -432,7 +432,7 @@ def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
 
 def _of_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
-    allowed = ranges_of(family.parts, lambda part: part.allowance or None)
+    allowed = ranges_of((part, part.allowance or None) for part in family.parts)
     for name, ranges in _extents(family.family, allowed).items():
         where = spoken(ranges, most=_RANGES)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

@@ -94,6 +94,17 @@ class TestRules:
         proposed = "routes are proposed only where plain packets escape"
         assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
 
+    def test_packets_of_pods_to_a_range_that_begins_with_an_own_address(self) -> None:
+        """The own address belongs to the range, and does not say what decides for the rest of it."""
+        fine = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        of_host = rule(iif="lo")
+        host = node(Route.to("10.0.0.4/30", dev="ib0"), fine, rules=(of_host,))
+        report = checked(host, "10.0.0.4/30", pod_cidrs=["10.244.1.0/24"])
+        proposed = "routes are proposed only where plain packets escape"
+        assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
+        [lost] = report.families[0].repair.unrepairable
+        assert extent(4, lost.first, lost.last) == "10.0.0.4/30"
+
     def test_connections_that_escape_alone(self) -> None:
         """Routes are looked for where plain packets escape. Where only connections do, this is
         said.
