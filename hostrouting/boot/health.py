@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
+_IS_NOT_ROOTS = "has another owner or mode"
 _WITHOUT_LINK = AGAIN._replace(words="remove the link; then")
 
 
@@ -75,7 +76,7 @@ def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) ->
     """What is wrong with one file of ours; `name` is that of a finding about a file that cannot be
     used.
 
-    A file that another release wrote is not compared: `apply` writes it anew.
+    The text of a file that another release wrote is not compared: `apply` writes it anew.
     """
     path = file.path
     entry = files.look(path)
@@ -102,13 +103,15 @@ def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) ->
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
         return Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+    if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
+        return Finding("file", "error", f"{path} {_IS_NOT_ROOTS}", path, AGAIN)
     return None
 
 
 def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there: it need not be this file that somebody edited."""
     if not file.target and files.read(file.path) == file.text:
-        return "has another owner or mode"
+        return _IS_NOT_ROOTS
     if file.path == HostLayout.config_path:
         return "was edited since it was applied"
     return f"is not what {HostLayout.config_path} asks for"
