@@ -13,6 +13,7 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
     BY_IPV6,
+    CALI1,
     ELSEWHERE,
     ETH1,
     IB0,
@@ -259,6 +260,20 @@ class TestGateways:
         assert reasons(report) == ["no-gateway"]
         assert causes(report) == [
             "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
+        ]
+
+
+class TestHiding:
+    """A route hides another one, by which packets would reach a CNI."""
+
+    def test_the_pod_itself_is_hidden(self) -> None:
+        """The hiding route is to the same address, and has a better metric."""
+        of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
+        hiding = Route.to("172.16.5.1/32", dev="ib0")
+        report = checked(node(of_pod, hiding, links=(IB0, CALI1)))
+        assert reasons(report) == ["below-a-cni"]
+        assert causes(report) == [
+            f"[{hiding}] hides [{of_pod}], which these packets would take without it"
         ]
 
 
