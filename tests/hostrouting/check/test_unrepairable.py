@@ -95,6 +95,14 @@ class TestRules:
         proposed = "routes are proposed only where plain packets escape"
         assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
 
+    def test_routes_that_are_just_long_enough_for_packets_of_pods(self) -> None:
+        """They repair both."""
+        to_main = rule("10.244.1.0/24", priority=50, table=TABLE_MAIN, suppress_prefixlength=16)
+        host = node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(to_main, rule("10.244.1.0/24")))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"])
+        assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert reasons(report) == []
+
     def test_connections_that_escape_alone(self) -> None:
         """Routes are looked for where plain packets escape. Where only connections do, this is
         said.

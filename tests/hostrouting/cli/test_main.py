@@ -3,6 +3,8 @@ stream.
 """
 
 import ast
+import errno
+import io
 import json
 import os
 import pty
@@ -17,6 +19,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
@@ -344,6 +347,23 @@ def test_a_bug_a_refusal_and_an_interrupt() -> None:
     assert said == (3, "", "hostrouting: this requires root\n")
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=KeyboardInterrupt())))
     assert said == (130, "", "hostrouting: interrupted\n")
+
+
+class FullDisk(io.StringIO):
+    """A file on a disk that has no space left."""
+
+    def write(self, _: str) -> int:
+        """Fail as Linux does."""
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(("code", "written"), [(0, 1), (3, 3)])
+def test_the_exit_code_of_an_answer_that_cannot_be_written(
+    code: int, written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with the host is not hidden by the full disk."""
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    assert write(Answer(code, {}, ["a line"]), as_json=False) == written
 
 
 def test_names_do_not_steer_the_terminal() -> None:
