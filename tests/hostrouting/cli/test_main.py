@@ -32,7 +32,7 @@ from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
-from tests.support.incidents import config as incident, node, plan_installed
+from tests.support.incidents import config as incident, node as node_with, plan_installed
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
 from tests.support.sections import expect
@@ -306,7 +306,7 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
 
 def test_a_plan_that_need_not_wait_for_a_default_route() -> None:
     """It has the answer that follows, if the finding about the default route is to be ignored."""
-    host = node(incident(mode="WARN"), FakeKernel)
+    host = node_with(incident(mode="WARN"), FakeKernel)
     assert plan_installed(host).lines[0].startswith("NOT READY: ")
     planned = plan_installed(host, "--ignore", "no-default-route")
     assert (planned.code, planned.lines[0][:13]) == (0, "NOTHING TO DO")
