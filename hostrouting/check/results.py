@@ -20,7 +20,7 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import in_plural, spoken
+from hostrouting.text import agreeing, spoken
 
 T = TypeVar("T")
 
@@ -394,9 +394,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
         devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
     for verb, devs in devs_by_verb.items():
-        predicate = verb
-        if len(sizes) > 1:
-            predicate = in_plural(verb)
+        predicate = agreeing(verb, len(sizes))
         ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"

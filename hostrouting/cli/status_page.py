@@ -26,7 +26,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP
 from hostrouting.status import Asked, State, Status
-from hostrouting.text import command_of, counted, spoken
+from hostrouting.text import agreeing, command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.routes.plan import Step
@@ -183,19 +183,16 @@ def _differences(status: Status) -> Iterator[str]:
 def _differing_parts(status: Status) -> Iterator[str]:
     """Which parts of the host are not as they were installed."""
     missing = len(status.missing_routes)
-    if missing == 1:
-        yield "1 route is missing"
-    elif missing:
-        yield f"{missing} routes are missing"
+    if missing:
+        yield f"{counted(missing, 'route')} {agreeing('is missing', missing)}"
     if status.guard not in {"", "runs", "is not enabled"}:
         yield f"the guard {status.guard}"
     files = [*status.plan.files.written_paths, *status.plan.files.removes]
     if status.guard == "is masked" and _GUARD_PATH in files:
         files.remove(_GUARD_PATH)  # the mask is a link there
-    if len(files) == 1:
-        yield f"{files[0]} is not as installed"
-    elif files:
-        yield f"{len(files)} files are not as installed"
+    if files:
+        what = files[0] if len(files) == 1 else f"{len(files)} files"
+        yield f"{what} {agreeing('is not as installed', len(files))}"
     elif status.plan.for_systemd("reload"):
         yield "systemd has not read its files"
 
@@ -213,16 +210,11 @@ def what_is_wrong_now(status: Status) -> str:
     refused = refused_units(status.units)
     if not refused:
         return wrong
-    sentence = f"{spoken(refused)} was refused"
-    nothing_left = "and nothing holds it back now"
-    if len(refused) > 1:
-        sentence = f"{spoken(refused)} were refused"
-        nothing_left = "and nothing holds them back now"
+    sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
-        return wrong or f"{sentence}, {nothing_left}"
-    if wrong:
-        return f"{sentence}: {wrong}"
-    return sentence
+        them = "it" if len(refused) == 1 else "them"
+        return wrong or f"{sentence}, and nothing holds {them} back now"
+    return f"{sentence}: {wrong}" if wrong else sentence
 
 
 def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:

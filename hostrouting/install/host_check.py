@@ -18,7 +18,7 @@ from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import counted, spoken
+from hostrouting.text import agreeing, counted, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -146,10 +146,8 @@ def find_typed(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding
     typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
     if not typed:
         return
-    verb = "is"
-    if len(typed) > 1:
-        verb = "are"
-    sentence = f"{counted(len(typed), 'route')} of hostrouting {verb} set until the next boot"
+    are = agreeing("is", len(typed))
+    sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
     remedy = Remedy(TO_KEEP, repair_pipeline(repair_options or " CIDR"))
     facts = {"unconfigured": typed, "ranges": [], "routes": []}
     yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)

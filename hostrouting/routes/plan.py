@@ -37,6 +37,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
+from hostrouting.text import agreeing
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 
@@ -246,8 +247,7 @@ def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplet
 def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
     """What these routes need, which lack the same thing and wait."""
     first, missing = routes[0]
-    verb = "needs" if len(routes) == 1 else "need"
-    sentence = f"{_named(routes)} {verb} {missing}"
+    sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
     remedy = missing.remedy or REMEDY
     target = str(first.destination)
     return Finding("route-waits", "warning", sentence, target, remedy, can_retry=True)

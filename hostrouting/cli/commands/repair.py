@@ -32,7 +32,7 @@ from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.routes.plan import SENTENCES
-from hostrouting.text import counted, first_of
+from hostrouting.text import agreeing, counted, first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
@@ -164,9 +164,9 @@ def _print_configuration(
 def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> Iterator[str]:
     """What there is to say about the configuration, beside its limits."""
     if proposal.taken_over:
-        verb = "is" if len(proposal.taken_over) == 1 else "are"
         routes = counted(len(proposal.taken_over), "route")
-        yield f"{routes} that {verb} set by hand {verb} now in the configuration"
+        are = agreeing("is", len(proposal.taken_over))
+        yield f"{routes} that {are} set by hand {are} now in the configuration"
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
