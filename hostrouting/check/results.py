@@ -344,6 +344,12 @@ class CheckReport(NamedTuple):
         return tuple(chain.from_iterable(report.escapes for report in self.families))
 
     @property
+    def missing_defaults(self) -> list[str]:
+        """That a family has no default route that counts, a sentence for each such family."""
+        without = [each for each in self.families if each.verdict == "no-default-route"]
+        return [f"there is no IPv{report.family} default route" for report in without]
+
+    @property
     def routes(self) -> tuple[StaticRoute, ...]:
         """The routes that repair it, for a configuration."""
         return tuple(chain.from_iterable(report.repair.routes for report in self.families))

@@ -19,7 +19,6 @@ from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.check.results import FamilyReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
 MANAGED = (
     "Do not repair it with ip: hostrouting manages this host, and removes routes of its own that "
     "are not configured."
-)
-IN_THE_WAY = (
-    "a route that is not hostrouting's is in the way, so apply would fail; the lines that begin "
-    "with ! say what to do"
 )
 LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
@@ -152,9 +147,9 @@ def what_is_wrong(
     gated = gated_by(config)
     wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
     if check is not None:
-        wrong += missing_defaults(check.report.families)
-    if check is not None and check.report.verdict == "undecided":
-        wrong.insert(0, "the verdict is undecided (units start now)")
+        wrong += check.report.missing_defaults
+        if check.report.verdict == "undecided":
+            wrong.insert(0, "the verdict is undecided (units start now)")
     return spoken([*dict.fromkeys(wrong)])
 
 
@@ -162,12 +157,6 @@ def gated_by(config: HostRoutingConfig) -> str:
     """The unit that this configuration gates, for a sentence; several have no name."""
     units = gated_units(config)
     return units[0] if len(units) == 1 else "units"
-
-
-def missing_defaults(families: Iterable[FamilyReport]) -> list[str]:
-    """That a family has no default route, for each such family."""
-    without = [family for family in families if family.verdict == "no-default-route"]
-    return [f"there is no IPv{family.family} default route" for family in without]
 
 
 def starts_unchecked(

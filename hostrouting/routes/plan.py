@@ -182,6 +182,12 @@ class RoutePlan(NamedTuple):
         """The steps for routes that cannot be installed because Linux uses a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
+    def without_deletion_of(self, destinations: Container[str]) -> "RoutePlan":
+        """The same, except that routes to these destinations stay."""
+        deletions = [step for step in self.steps if step.action == "delete"]
+        spared = [step for step in deletions if str(step.route.prefix) in destinations]
+        return self._replace(steps=tuple(step for step in self.steps if step not in spared))
+
     def require_possible(self) -> None:
         """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
         for.

@@ -14,9 +14,7 @@ import attrs
 
 from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.cli.check import (
-    IN_THE_WAY,
     code_with,
-    missing_defaults,
     starts_unchecked,
     what_is_wrong,
 )
@@ -40,6 +38,7 @@ from hostrouting.install.host_check import HostCheck, take_snapshot
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
+from hostrouting.status import IN_THE_WAY
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
@@ -202,10 +201,9 @@ def _delay(plan: Plan, cause: Finding | None) -> str:
         is_in_vain = all(route.missing.devs for route in plan.routes.waiting)
         end = ", and then fail" if is_in_vain else ""
         return f"apply would wait{end}: {cause.sentence}"
-    families = () if plan.report is None else plan.report.families
     changes = "" if plan.is_empty else "make the changes below, "
     end = ", and then fail" if plan.mode == "STRICT" else ""
-    missing = spoken(missing_defaults(families))
+    missing = "" if plan.report is None else spoken(plan.report.missing_defaults)
     return f"{missing}, so apply would {changes}wait for one{end}"
 
 
