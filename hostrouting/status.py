@@ -216,7 +216,7 @@ class Status:
             codes.append(PROBLEM)
         findings = [*self.faults, *self.plan.findings]
         if self.check is not None:
-            findings += [row for row in self.check.findings if row.name == "route-not-configured"]
+            findings += self.check.named("route-not-configured")
         if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
             codes.append(PROBLEM)
         if self.check is not None:

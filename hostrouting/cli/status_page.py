@@ -268,5 +268,4 @@ def _verdict_lines(status: Status) -> Iterator[str]:
         yield from check_lines(status.check)
         return
     yield from map(str, status.check.report.families)
-    grave = [row for row in status.check.findings if row.name in {"missing-rule", "unsafe"}]
-    yield from finding_lines(grave)
+    yield from finding_lines(status.check.named("missing-rule", "unsafe"))
