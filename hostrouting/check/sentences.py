@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
+    OVERLAP,
     CheckReport,
     Cost,
     Escape,
@@ -250,7 +251,7 @@ def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
 
 def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     """How to allow a device, unless it is hardware; or what to do about a rule, or to delete."""
-    if escape.kind != "overlap":
+    if escape.kind != OVERLAP:
         return _remedy_by_deletion(escape.decision)
     kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
     by_rule = _without_the_rule(escape, family)
@@ -359,9 +360,11 @@ def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
     """How to name one of the devices, and what its repair then costs."""
     known = {dev: _known_of(family.snapshot, family.family, dev) for dev in why.devs}
     for dev, repair in family.repair.named:
-        lost = [_cost_in_words(cost, repair) for cost in repair.costs]
-        if lost:
-            known[dev] += f"; then {spoken(lost)}"
+        costs = [_cost_in_words(cost, repair) for cost in repair.costs]
+        if repair.lacks:
+            costs.insert(0, _loss_in_words(repair))
+        if costs:
+            known[dev] += f"; then {spoken(costs)}"
     return _remedy_by_name(family.snapshot, known, family.cidrs)
 
 
@@ -392,26 +395,37 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: attributes of the default route, and the networks of other devices
     that it takes addresses from.
     """
-    links = family.snapshot.links
-    infiniband = {link.name for link in links if link.type == ARPHRD_INFINIBAND}
-    for cost in family.repair.costs:
-        sentence = f"with the repair, {_cost_in_words(cost, family.repair)}"
-        if cost.dev in infiniband and not cost.lost:
-            sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
-        remedy = None
-        if cost.lost:
-            remedy = Remedy(
+    repair = family.repair
+    if repair.lacks:
+        yield Finding(
+            "repair-cost",
+            "warning",
+            f"with the repair, {_loss_in_words(repair)}",
+            str(Prefix(family.family, 0, 0)),
+            Remedy(
                 "if they need it, have the program that sets the default route set these routes, "
                 "too, and not hostrouting"
-            )
+            ),
+            {"dev": repair.resolved[0].devs[0]},
+        )
+    links = family.snapshot.links
+    infiniband = {link.name for link in links if link.type == ARPHRD_INFINIBAND}
+    for cost in repair.costs:
+        sentence = f"with the repair, {_cost_in_words(cost, repair)}"
+        if cost.dev in infiniband:
+            sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
         facts = {"dev": cost.dev}
-        yield Finding("repair-cost", "warning", sentence, str(cost.network), remedy, facts)
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+
+
+def _loss_in_words(repair: Repair) -> str:
+    everywhere = Prefix(repair.resolved[0].prefix.family, 0, 0)
+    where = spoken(_taken_from(everywhere, repair.resolved), most=_RANGES)
+    return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
 def _cost_in_words(cost: Cost, repair: Repair) -> str:
     where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
-    if cost.lost:
-        return f'packets to {where} leave without "{cost.lost}", which the default route has'
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
