@@ -8,6 +8,7 @@ may change. Each setting is a line: a word that says what it is, and its values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from hostrouting.model.route import ROUTE_TYPES, protocol_name, scope_name, table_name
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
@@ -34,11 +35,13 @@ def class_settings() -> Iterator[str]:
     yield f"link-type card {ARPHRD_ETHERNET} ether"
 
 
-def name_settings() -> Iterator[str]:
+@cache  # to look up 800 names takes as long as the rest of a script
+def name_settings() -> tuple[str, ...]:
     """The names of the numbers of route types, protocols, scopes and tables."""
-    yield from _names("type", ROUTE_TYPES.__getitem__, range(len(ROUTE_TYPES)))
+    lines = [*_names("type", ROUTE_TYPES.__getitem__, range(len(ROUTE_TYPES)))]
     for kind, name_of in (("proto", protocol_name), ("scope", scope_name), ("table", table_name)):
-        yield from _names(kind, name_of, range(256))
+        lines += _names(kind, name_of, range(256))
+    return tuple(lines)
 
 
 def _names(kind: str, name_of: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:

@@ -12,7 +12,7 @@ _LONGEST = 200.0
 def wait_for(what: str, happened: Callable[[], object]) -> None:
     """Call `happened` until what it returns is true.
 
-    The pauses grow, and each is three times as long as the call before it: a call that starts a
+    The pauses grow, and each is six times as long as the call before it: a call that starts a
     process would otherwise take the processor from what is waited for.
     """
     asked, pause = time.monotonic(), 0.001
@@ -21,7 +21,7 @@ def wait_for(what: str, happened: Callable[[], object]) -> None:
         now = time.monotonic()
         if now > end:
             raise TimeoutError(f"waited {_LONGEST:g} s for {what}")
-        time.sleep(max(pause, min(3 * (now - asked), 0.25)))
+        time.sleep(max(pause, min(6 * (now - asked), 0.25)))
         pause, asked = min(pause * 1.5, 0.25), time.monotonic()
 
 

@@ -228,6 +228,13 @@ class TestWayOut:
         [family] = checked(host._replace(routes=routes)).families
         assert family.repair.lacks == lacks
 
+    def test_a_route_inside_the_network_of_a_tunnel(self) -> None:
+        """What the repair takes from the network is told once."""
+        inside = Route.to("172.16.5.0/24", dev="wg1")
+        host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
+        [family] = checked(host).families
+        assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("wg1", CIDR)]
+
 
 class TestProof:
     """A route is proposed only if the tables with it are judged better than without."""
