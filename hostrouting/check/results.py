@@ -89,7 +89,7 @@ class Opinion(NamedTuple):
     @property
     def belongs_elsewhere(self) -> bool:
         """Whether packets are fine, or may be, without leaving by an expected device: at a CNI, on
-        the network of a hidden card, or refused as no pod's.
+        the network of a hidden card, or refused because no pod has the address.
         """
         if self.grade is Grade.FINE:
             return self.name not in {EXPECTED, OWN}
@@ -445,6 +445,6 @@ def _ok_sentence(report: FamilyReport) -> str:
     opinions = [part.opinion for part in report.parts]
     blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == POD_BLOCK)
     if blocks:
-        fates.append(f"is refused as no pod's, in {spoken(list(blocks))}")
+        fates.append(f"is refused because no pod has it, in {spoken(list(blocks))}")
     fates.append("is this host's own")
     return f"every address of {cidrs} {', or '.join(fates)}"

@@ -42,7 +42,7 @@ from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Mode
+    from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
     from hostrouting.model.snapshot import Snapshot
 
@@ -161,19 +161,22 @@ def _remedy_by_name(snapshot: Snapshot, known: dict[str, str], cidrs: Iterable[P
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
-    remedy: Remedy | None = None
-    tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
-    if len(known) == 1:
-        remedy = Remedy("if another device is intended", naming.format("NAME"))
-    elif tunnels:
-        words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        remedy = Remedy(f"{words}, correct the program that sets it")
-    for dev, text in reversed(known.items()):
+    ways: list[Remedy] = []
+    for dev, text in known.items():
         words = f"if {dev} is intended"
         if text:
             words += f" ({text})"
-        remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
-    return cast("Remedy", remedy)
+        ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+    tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
+    if len(known) == 1:
+        ways.append(Remedy("if another device is intended", naming.format("NAME")))
+    elif tunnels:
+        words = f"if {spoken(tunnels, last='or')} should not have a default route"
+        ways.append(Remedy(f"{words}, correct the program that sets it"))
+    remedy = ways.pop()
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
+    return remedy
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
@@ -239,10 +242,11 @@ def finding_name(escape: Escape) -> Name:
 
 
 def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
-    """Whether the finding "unsafe" says what to do about this escape.
+    """Whether the finding "unsafe" says what to do about this escape: to delete these routes, which
+    hide others.
 
-    It also does where the device could be allowed: the pods that the device hides would be lost
-    without a word.
+    Then the escape has no remedy of its own. To allow its device would only silence the check:
+    packets to the pods behind the hidden routes would still be lost.
     """
     if escape.decision.route in hiding:
         return True
@@ -330,13 +334,19 @@ def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
 
 def _of_routes(report: CheckReport) -> Iterator[Finding]:
     """The routes that repair what escapes."""
-    routes = [route.to_mapping() for route in report.routes]
+    remedy = remedy_by_configuring(report.routes)
+    if remedy is not None:
+        sentence = f"{counted(len(report.routes), 'static route')} would repair it"
+        facts = {"routes": [route.to_mapping() for route in report.routes]}
+        yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
+
+
+def remedy_by_configuring(routes: Sequence[StaticRoute]) -> Remedy | None:
+    """How to configure these routes; None if there are none."""
     if not routes:
-        return
-    sentence = f"{counted(len(routes), 'static route')} would repair it"
-    remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
-    facts = {"routes": routes}
-    yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
+        return None
+    mappings = [route.to_mapping() for route in routes]
+    return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
 
 
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
@@ -344,16 +354,22 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
     lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
     for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
-        claim = f"no route repairs {where}"
         remedy = _remedy_by_hiding(why)
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
-            claim = f"it is not known through which device packets to {where} should leave"
             remedy = _remedy_of_no_name(why, family)
             facts["candidates"] = list(why.devs)
-        elif why.reason == "not-proven":
-            claim = f"it is not proven that routes repair {where}"
-        yield Finding("unsafe", severity, f"{claim}: {why.cause}", where, remedy, facts)
+        sentence = f"{_claim(why, where)}: {why.cause}"
+        yield Finding("unsafe", severity, sentence, where, remedy, facts)
+
+
+def _claim(why: Why, where: str) -> str:
+    """What is wrong with these ranges; the cause follows."""
+    if why.devs:
+        return f"it is not known through which device packets to {where} should leave"
+    if why.reason == "not-proven":
+        return f"it is not proven that routes repair {where}"
+    return f"no route repairs {where}"
 
 
 def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
@@ -403,8 +419,8 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
             f"with the repair, {_loss_in_words(repair)}",
             str(Prefix(family.family, 0, 0)),
             Remedy(
-                "if they need it, have the program that sets the default route set these routes, "
-                "too, and not hostrouting"
+                "if they need it, configure these routes in the program that sets the default "
+                "route, and not in hostrouting"
             ),
             {"dev": repair.resolved[0].devs[0]},
         )
