@@ -37,7 +37,7 @@ _WRONG: dict[Name, str] = {
     "gate-shut": "{gated} cannot start",
     "route-stays": "{gated} cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
-    "route-not-configured": "routes are lost at the next boot",
+    "route-not-configured": "routes that were added by hand are lost at the next boot",
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
 """What is wrong, by the name of a finding."""
@@ -140,7 +140,7 @@ def what_is_wrong(
     if check is not None:
         wrong += check.report.missing_defaults
         if check.report.verdict == "undecided":
-            wrong.insert(0, "the verdict is undecided (units start now)")
+            wrong.insert(0, "the verdict is undecided (units still start)")
     return spoken([*dict.fromkeys(wrong)])
 
 

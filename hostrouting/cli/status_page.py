@@ -177,6 +177,9 @@ def what_is_wrong_now(status: Status) -> str:
         if status.foreign_steps:
             what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
         return wrong or f"{sentence}, and {what_is_left}"
+    for fault in status.faults:
+        if fault.name == "gate-shut":
+            return f"{sentence}: {fault.sentence}"
     return f"{sentence}: {wrong}" if wrong else sentence
 
 

@@ -97,6 +97,18 @@ def test_a_refused_unit_that_a_foreign_script_may_hold_back() -> None:
     assert f"    see: journalctl -u {KUBELET}" in status.lines
 
 
+def test_a_refused_unit_whose_gate_is_shut() -> None:
+    """The first line has the reason, and not only that the unit cannot start."""
+    host = node(config(*REPAIR))
+    script = f"{LAYOUT.gate_directory}/30-site.sh"
+    host.files.texts[script] = "exit 0\n"
+    host.files.modes[script] = 0o777
+    refuse(host)
+    [headline, *_] = say("status", host=host).lines
+    reason = f"users other than root can write to {script}, so the gate does not run it"
+    assert headline.startswith(f"ATTENTION: {KUBELET} was refused: {reason}")
+
+
 def test_a_masked_unit() -> None:
     """The page has the command that unmasks it. The host matches, although systemd says of a masked
     unit with drop-ins at all times that it has to reload.
