@@ -234,7 +234,10 @@ class Status:
         for error in self.unanswered:
             findings += error.findings
         may_apply = MEANINGS[self.state].may_apply
+        named = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         for finding in (*self.faults, *self.plan.findings):
+            if finding in named:
+                continue
             if finding.remedy == AGAIN and not may_apply:
                 findings.append(finding._replace(remedy=None))
             else:

@@ -98,15 +98,19 @@ def test_a_refused_unit_that_a_foreign_script_may_hold_back() -> None:
 
 
 def test_a_refused_unit_whose_gate_is_shut() -> None:
-    """The first line has the reason, and not only that the unit cannot start."""
+    """The first line has the reason, and not only that the unit cannot start. One finding has the
+    remedy.
+    """
     host = node(config(*REPAIR))
     script = f"{LAYOUT.gate_directory}/30-site.sh"
     host.files.texts[script] = "exit 0\n"
     host.files.modes[script] = 0o777
     refuse(host)
-    [headline, *_] = say("status", host=host).lines
+    headline, *page = say("status", host=host).lines
     reason = f"users other than root can write to {script}, so the gate does not run it"
     assert headline.startswith(f"ATTENTION: {KUBELET} was refused: {reason}")
+    [finding] = [line for line in page if reason in line]
+    assert finding.startswith("GATE-SHUT: ")
 
 
 def test_a_masked_unit() -> None:
