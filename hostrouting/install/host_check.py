@@ -63,12 +63,11 @@ class HostCheck(NamedTuple):
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        judged = [finding for finding in self.findings if finding.name not in ignored]
-        names = {finding.name for finding in judged}
+        names = {finding.name for finding in self.findings}.difference(ignored)
         if names.intersection(ESCAPES):
             return PROBLEM
-        doubts = {doubt.sentence for doubt in self.report.doubts}
-        if "no-default-route" in names or any(finding.sentence in doubts for finding in judged):
+        doubts = {doubt.name for doubt in self.report.doubts}
+        if "no-default-route" in names or names & doubts:
             return CANNOT_DECIDE
         return FINE
 
