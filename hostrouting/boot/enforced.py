@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -44,10 +45,8 @@ def read_enforced(files: Files) -> HostRoutingConfig:
 
 def _routes_of(files: Files) -> dict[str, Any]:
     """The section staticRoutes, without the route for replies to probes."""
-    routes: list[dict[str, object]] = []
-    for word, rest in _settings_of(files, HostLayout.routes_step):
-        if word == "route" and _OPTIONAL not in rest:
-            routes.append(_route_of(rest))
+    settings = _settings_of(files, HostLayout.routes_step)
+    routes = [_route_of(rest) for rest in settings["route"] if _OPTIONAL not in rest]
     return {"enabled": bool(routes), "routes": routes}
 
 
@@ -65,17 +64,15 @@ def _route_of(rest: str) -> dict[str, object]:
 
 def _check_of(files: Files) -> dict[str, Any]:
     """The section routeOverlap of the check, without the networks of pods."""
-    values: dict[str, list[str]] = {}
-    for word, rest in _settings_of(files, HostLayout.check_step):
-        values.setdefault(word, []).append(rest)
-    [mode] = values.get("mode", ["WARN"])
+    settings = _settings_of(files, HostLayout.check_step)
+    [mode] = settings["mode"] or ["WARN"]
     return {
-        "expectedCidrs": [_first_word(rest) for rest in values.get("cidr", [])],
+        "expectedCidrs": [_first_word(rest) for rest in settings["cidr"]],
         "mode": mode,
-        "expectedDevs": values.get("device", []),
-        "allowedDevs": values.get("allowed", []),
-        "serviceCidrs": [_first_word(rest) for rest in values.get("service", [])],
-        "intendedRules": values.get("intended", []),
+        "expectedDevs": settings["device"],
+        "allowedDevs": settings["allowed"],
+        "serviceCidrs": [_first_word(rest) for rest in settings["service"]],
+        "intendedRules": settings["intended"],
     }
 
 
@@ -85,13 +82,13 @@ def _probes_of(files: Files) -> dict[str, Any]:
     if table is None:
         return {}
     probe, uplinks, known = table.groups()
-    routes = _settings_of(files, HostLayout.routes_step)
+    routes = _settings_of(files, HostLayout.routes_step)["route"]
     return {
         "enabled": True,
         "interfaces": re.findall('"(.*?)"', uplinks),
         "linkLocal": probe,
         "globalAddress": known,
-        "ensureRoute": any(_OPTIONAL in rest for _, rest in routes),
+        "ensureRoute": any(_OPTIONAL in route for route in routes),
     }
 
 
@@ -122,15 +119,14 @@ def _first_word(rest: str) -> str:
     return rest.partition(" ")[0]
 
 
-def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:
-    """The settings of a script, each as its first word and the rest. ValueError if bash could not
-    read them.
+def _settings_of(files: Files, step: str) -> Mapping[str, list[str]]:
+    """The settings of a script: by the first word of each, what follows it. ValueError if bash
+    could not read them.
     """
+    settings: dict[str, list[str]] = defaultdict(list)
     block = _SETTINGS.search(text_at(files, HostLayout.step_path(step)))
-    if block is None:
-        return []
-    settings: list[tuple[str, str]] = []
-    for setting in shlex.split(block[1], comments=True):
-        word, _, rest = setting.partition(" ")
-        settings.append((word, rest))
+    if block is not None:
+        for setting in shlex.split(block[1], comments=True):
+            word, _, rest = setting.partition(" ")
+            settings[word].append(rest)
     return settings

@@ -35,7 +35,9 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     name_if_shut: Name = "file"
     if gates.held:
         name_if_shut = "gate-shut"
-    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, name_if_shut)]
+    # While a folder is open to others, gate.sh runs no step.
+    findings = [finding._replace(name="gate-shut") for finding in open_folders(host.files)]
+    findings += _own_files(host.files, config, name_if_shut)
     if units:
         findings += [
             _foreign_step(host.files, path, name_if_shut) for path in foreign_steps(host.files)
@@ -45,12 +47,6 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 
 # `name_if_shut` below is the name of a finding that makes the gate refuse every start: `gate-shut`,
 # or `file` where no unit has to pass the gate.
-
-
-def _unsafe_folders(files: Files) -> Iterator[Finding]:
-    """The open folders: gate.sh then runs no step."""
-    for finding in open_folders(files):
-        yield finding._replace(name="gate-shut")
 
 
 def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> Iterator[Finding]:
@@ -106,13 +102,14 @@ def _edit_of_file(files: Files, file: File, entry: Entry, *, is_current: bool) -
 
     The text of a file that another release wrote is not compared: `apply` writes it anew.
     """
-    path = file.path
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
-        return Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
-    if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
-        return Finding("file", "error", f"{path} {_IS_NOT_ROOTS}", path, AGAIN)
-    return None
+        fault = _how_it_differs(files, file)
+    elif entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
+        fault = _IS_NOT_ROOTS
+    else:
+        return None
+    return Finding("file", "error", f"{file.path} {fault}", file.path, AGAIN)
 
 
 def _how_it_differs(files: Files, file: File) -> str:
