@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +36,10 @@ def read_enforced(files: Files) -> HostRoutingConfig:
     a release that writes its settings in another way. So is a guard with nothing to guard.
     """
     enforced = HostRoutingConfig()
-    for key, section_of in _SECTIONS.items():
+    # The guard comes last: without the others, it has nothing to guard.
+    for section_of in (_routes_of, _check_of, _probes_of, _gate_of, _guard_of):
         with suppress(KeyError, ValueError):  # a ConfigError is a ValueError
-            sections = {**enforced.to_mapping(), key: section_of(files)}
+            sections = {**enforced.to_mapping(), **section_of(files)}
             enforced = HostRoutingConfig.from_mapping(sections)
     return enforced
 
@@ -47,7 +48,7 @@ def _routes_of(files: Files) -> dict[str, Any]:
     """The section staticRoutes, without the route for replies to probes."""
     settings = _settings_of(files, HostLayout.routes_step)
     routes = [_route_of(rest) for rest in settings["route"] if _OPTIONAL not in rest]
-    return {"enabled": bool(routes), "routes": routes}
+    return {"staticRoutes": {"enabled": bool(routes), "routes": routes}}
 
 
 def _route_of(rest: str) -> dict[str, object]:
@@ -66,7 +67,7 @@ def _check_of(files: Files) -> dict[str, Any]:
     """The section routeOverlap of the check, without the networks of pods."""
     settings = _settings_of(files, HostLayout.check_step)
     [mode] = settings["mode"] or ["WARN"]
-    return {
+    check = {
         "expectedCidrs": [_first_word(rest) for rest in settings["cidr"]],
         "mode": mode,
         "expectedDevs": settings["device"],
@@ -74,6 +75,7 @@ def _check_of(files: Files) -> dict[str, Any]:
         "serviceCidrs": [_first_word(rest) for rest in settings["service"]],
         "intendedRules": settings["intended"],
     }
+    return {"routeOverlap": check}
 
 
 def _probes_of(files: Files) -> dict[str, Any]:
@@ -83,36 +85,27 @@ def _probes_of(files: Files) -> dict[str, Any]:
         return {}
     probe, uplinks, known = table.groups()
     routes = _settings_of(files, HostLayout.routes_step)["route"]
-    return {
+    probes = {
         "enabled": True,
         "interfaces": re.findall('"(.*?)"', uplinks),
         "linkLocal": probe,
         "globalAddress": known,
         "ensureRoute": any(_OPTIONAL in route for route in routes),
     }
+    return {"probeRewrite": probes}
 
 
-def _gate_of(files: Files) -> dict[str, Any] | None:
+def _gate_of(files: Files) -> dict[str, Any]:
     """The section gate: the units that have a drop-in."""
     units = gated_on_disk(files)
     if not units:
-        return None
-    return {"units": list(units)}
+        return {}
+    return {"gate": {"units": list(units)}}
 
 
 def _guard_of(files: Files) -> dict[str, Any]:
     """The section guard."""
-    return {"enabled": files.look(HostLayout.guard_path) is not None}
-
-
-_SECTIONS: Mapping[str, Callable[[Files], Mapping[str, Any] | None]] = {
-    "staticRoutes": _routes_of,
-    "routeOverlap": _check_of,
-    "probeRewrite": _probes_of,
-    "gate": _gate_of,
-    "guard": _guard_of,
-}
-"""How each section is read. The guard comes last: without the others, it has nothing to guard."""
+    return {"guard": {"enabled": files.look(HostLayout.guard_path) is not None}}
 
 
 def _first_word(rest: str) -> str:

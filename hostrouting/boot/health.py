@@ -6,6 +6,7 @@ Nothing is changed here; `install` repairs the gate.
 
 from __future__ import annotations
 
+import fnmatch
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -151,12 +152,8 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that are not ours; they also hold gated units back."""
     folder = HostLayout.gate_directory
     ours = {f"{step}.sh" for step in UNIT_OF}
-    foreign: list[str] = []
-    for name in files.names(folder):
-        is_step = name.endswith(".sh") and not name.startswith(".")  # as *.sh in bash
-        if is_step and name not in ours:
-            foreign.append(f"{folder}/{name}")
-    return tuple(foreign)
+    steps = fnmatch.filter(files.names(folder), "[!.]*.sh")  # as *.sh in bash
+    return tuple(f"{folder}/{step}" for step in steps if step not in ours)
 
 
 def why_not_run(files: Files, step: str) -> Finding | None:
