@@ -68,8 +68,8 @@ class HostCheck(NamedTuple):
     @property
     def doubts(self) -> list[Finding]:
         """The findings because of which a verdict is undecided, or would be."""
-        doubts = {doubt.sentence for doubt in self.report.doubts}
-        return [finding for finding in self.findings if finding.sentence in doubts]
+        doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
+        return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
