@@ -16,8 +16,9 @@ import argparse
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
-from hostrouting.cli.status_page import headline_of, status_lines
+from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE
+from hostrouting.headline import headline_of
 from hostrouting.host.host import Host
 from hostrouting.status import Status, find_status
 
