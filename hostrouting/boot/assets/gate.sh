@@ -281,8 +281,10 @@ only_root_writes() { # PATH
 
 # Sets `fault` if root must not run the step, and `repair`.
 find_fault() { # PATH IS_OURS
+  local typed
+  printf -v typed '%q' "$1" # quoted for a shell: others may have chosen the name
   fault=''
-  repair="as root: chown root $1 && chmod 644 $1"
+  repair="as root: chown root $typed && chmod 644 $typed"
   if [[ -L $1 ]]; then
     # It could lead to a folder in which others can write.
     fault="$1 is a link"

@@ -274,12 +274,14 @@ write_changes() {
 # listed, and cannot be deleted with our protocol, is another program's; or it has just gone, which
 # the next attempt shows.
 say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
-  local hop=${1#route del }
+  local hop=${1#route del } words typed
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
+  read -r -a words <<<"$hop"
+  printf -v typed ' %q' "${words[@]}" # quoted for a shell
   fail_because "ROUTE-CONFLICT: $hop is a next hop that is not hostrouting's; if nothing needs it, \
-delete it (a program may add it again), as root: ip route del $hop"
+delete it (a program may add it again), as root: ip route del$typed"
 }
 
 take_back() {
@@ -445,7 +447,7 @@ END {
 
 function read_setting() {
   if ($1 == "protocol") ours = $2
-  if ($1 == "unit") restart = "systemctl restart " $2
+  if ($1 == "unit") restart = "systemctl restart " quoted($2)
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
   if ($1 == "guest") is_of_guests[$2]
@@ -894,12 +896,12 @@ function find_doubt(family,   used, devs, equals, behind) {
     choice[family] = in_words("tunnel")
   }
   if (doubtful[family] == "") return
-  words_for["devs"] = quoted(doubtful[family])
+  words_for["devs"] = alternatives(doubtful[family])
   remedy[choice[family]] = in_words("choose")
 }
 
 # The devices as hostrouting lists them: "a", "b" or "c"; after four, how many more there are.
-function quoted(devs,   n, dev, i, text) {
+function alternatives(devs,   n, dev, i, text) {
   n = split(devs, dev, "/")
   text = "\"" dev[1] "\""
   for (i = 2; i <= n && i <= 4; i++) text = text (i == n ? " or " : ", ") "\"" dev[i] "\""
@@ -1364,10 +1366,17 @@ function command_to_delete(r,   text) {
   if (match(route[r, "words"], / nhid [0-9]+/))
     text = text substr(route[r, "words"], RSTART, RLENGTH)
   else if (route[r, "type"] == "" && route[r, "hops"] == 1)
-    text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
+    text = text hop[r, 1, "via"] " dev " quoted(hop[r, 1, "dev"])
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " route[r, "protocol"]
+}
+
+# A word for a shell: a device may be called $(reboot). \047 is an apostrophe.
+function quoted(word) {
+  if (word !~ /[^A-Za-z0-9_@%+=:,.\/-]/) return word
+  gsub("\047", "\047\"\047\"\047", word)
+  return "\047" word "\047"
 }
 
 # A listed route with names in place of the numbers of its type, protocol, scope and table.

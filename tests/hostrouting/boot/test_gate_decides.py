@@ -422,6 +422,15 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
         assert (status, log) == (0, "")
 
 
+def test_a_name_that_a_shell_would_run(gate: Gate) -> None:
+    """The repair is quoted for a shell: while others could write to the folder, they chose names."""
+    gate.write(**{"a;$(reboot) b": ""})
+    step = gate.step("a;$(reboot) b")
+    os.chown(step, 1, 1)
+    quoted = str(step).replace("a;$(reboot) b", r"a\;\$\(reboot\)\ b")
+    assert f"; as root: chown root {quoted} && chmod 644 {quoted}\n" in gate.start()[1]
+
+
 def repair_of(gate: Gate, kind: str, change: str) -> str:
     """What the log tells an operator to do about the step."""
     step = gate.step("a")
