@@ -55,7 +55,7 @@ def _differences(status: Status) -> Iterator[str]:
     if wrong and not is_failing:
         yield wrong
     parts = spoken([*_differing_parts(status)])
-    if status.check is None or not status.check.report.escapes:
+    if status.report is None or not status.report.escapes:
         yield parts or NO_MATCH
     elif parts:
         yield f"addresses escape: {parts}"

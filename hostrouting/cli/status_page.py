@@ -83,9 +83,8 @@ def _protection_lines(status: Status) -> Iterator[str]:
     if status.plan.routes.changes:
         yield f"  {_TO_RESTORE}"
     gate = status.enforced.gate
-    if gate is not None and all(
-        fault.name not in {"gate-open", "gate-shut"} for fault in status.faults
-    ):
+    doubtful = [fault for fault in status.faults if fault.name in {"gate-open", "gate-shut"}]
+    if gate is not None and not doubtful:
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
@@ -127,7 +126,7 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
         when = "when the cause is gone"
         if status.command:
             when = "after the command above"
-        elif status.check is not None and status.check.report.routes:
+        elif status.report is not None and status.report.routes:
             when = "after the command below"
         remedy = Remedy(when, command_of("systemctl start", unit))
         yield f"{unit} was refused; {remedy}"
@@ -145,13 +144,14 @@ def _unit_lines(status: Status) -> Iterator[str]:
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
     """The mode, and the guard with what it has logged as errors."""
+    guard = f"the guard {status.guard}"
+    if status.unset_routes:
+        guard += f", but has not set {counted(status.unset_routes, 'missing route')}"
     known: list[str] = []
     if status.mode:
         known.append(f"mode {status.mode}")
     if status.guard:
-        known.append(f"the guard {status.guard}")
-    if status.unset_routes:
-        known[-1] += f", but has not set {counted(status.unset_routes, 'missing route')}"
+        known.append(guard)
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)

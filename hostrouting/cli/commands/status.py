@@ -34,8 +34,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     status = find_status(host, unit)
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
-    report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), status_lines(status), report)
+    return Answer(status.code, _document(status), status_lines(status), status.report)
 
 
 def _document(status: Status) -> dict[str, object]:
