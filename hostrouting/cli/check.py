@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
@@ -18,7 +18,6 @@ from hostrouting.finding import AS_ROOT, ESCAPES, Finding
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
 
@@ -115,15 +114,6 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     if GUARD_IS_MASKED in check.findings:
         yield f"  {UNMASK_GUARD}"
     yield f"  {check.repair_command}"
-
-
-def starts_unchecked(
-    config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
-) -> bool:
-    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
-    if "gate-open" in ignored or not config.route_overlap.is_strict:
-        return False
-    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -57,9 +57,11 @@ def status_lines(status: Status) -> Iterator[str]:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
-    yield from _last_check_line(status)
+    verdict = [*_verdict_lines(status)]
+    if status.last_check not in {"", "ok", *verdict}:
+        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, in_headline))
-    yield from _verdict_lines(status)
+    yield from verdict
     if meaning.plan_first and (status.command or status.state == "broken"):
         yield LOOK_FIRST
 
@@ -160,14 +162,6 @@ def _mode_and_guard_lines(status: Status) -> Iterator[str]:
         yield f"    it has logged no error; {again}"
     if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
-
-
-def _last_check_line(status: Status) -> Iterator[str]:
-    """What the last check at boot has found, unless the page says the same below."""
-    if status.last_check in {"", "ok"}:
-        return
-    if status.last_check not in _verdict_lines(status):
-        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:

@@ -16,7 +16,7 @@ import argparse
 from collections.abc import Iterator
 
 import phases
-from hostrouting.cli.check import starts_unchecked
+from hostrouting.boot.unit_gates import starts_unchecked
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import Run, run_task, told_anyway

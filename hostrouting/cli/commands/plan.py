@@ -13,11 +13,8 @@ from typing import NamedTuple
 
 import attrs
 
-from hostrouting.boot.unit_gates import judge_gates
-from hostrouting.cli.check import (
-    code_with,
-    starts_unchecked,
-)
+from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
+from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import (
