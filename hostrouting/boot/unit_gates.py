@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
@@ -25,6 +25,7 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.files import Entry, Files
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
@@ -94,6 +95,15 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
+
+
+def starts_unchecked(
+    config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
+) -> bool:
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
+    if "gate-open" in ignored or not config.route_overlap.is_strict:
+        return False
+    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
