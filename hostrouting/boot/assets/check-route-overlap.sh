@@ -1570,7 +1570,7 @@ addresses='' listed='' sentences='' # set by what comes here
 # Here comes listed.sh.
 # Here comes sentences.sh.
 ranges='
-function address_of(hex,   i, group, address) {
+function address_of(hex,   i, group, address, zeros) {
   if (hex ~ /^4/)
     return byte_at(hex, 3) "." byte_at(hex, 5) "." byte_at(hex, 7) "." byte_at(hex, 9)
   for (i = 3; i <= 31; i += 4) {
@@ -1578,8 +1578,10 @@ function address_of(hex,   i, group, address) {
     sub(/^0+/, "", group)
     address = address ":" (group == "" ? 0 : group)
   }
-  # Leave zeros out, as `ip` does.
-  if (!sub(/(:0)+$/, "::", address)) sub(/(:0)+:/, "::", address)
+  # Leave the longest run of zeros out, as `ip` does.
+  zeros = ":0:0:0:0:0:0:0:0"
+  while (zeros != ":0" && !index(address ":", zeros ":")) zeros = substr(zeros, 3)
+  if (zeros != ":0") sub(zeros "(:|$)", "::", address)
   return address ~ /^::/ ? address : substr(address, 2)
 }
 function byte_at(hex, i) { return 16 * digit_at(hex, i) + digit_at(hex, i + 1) }
