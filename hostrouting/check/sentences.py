@@ -361,7 +361,8 @@ def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
     for dev, repair in family.repair.named:
         lost = [_cost_in_words(cost, repair) for cost in repair.costs]
         if lost:
-            known[dev] += f"; then {spoken(lost)}"
+            then = f"then {spoken(lost)}"
+            known[dev] = f"{known[dev]}; {then}" if known[dev] else then
     return _remedy_by_name(family.snapshot, known, family.cidrs)
 
 
