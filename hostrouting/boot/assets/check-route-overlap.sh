@@ -900,8 +900,9 @@ function kept() {
   route_text[routes] = "[" text "]"
   return routes
 }
-# Whether a route that is kept is for all of these addresses.
+# Whether a route that is kept is for all of these addresses, or for some.
 function is_around(r, low, high) { return route_first[r] <= low && high <= route_last[r] }
+function is_for_some(r, low, high) { return route_first[r] <= high && low <= route_last[r] }
 function note_address(dev, hex) {
   addresses++
   address_dev[addresses] = dev
@@ -1329,7 +1330,8 @@ function doubt_what_changed() {
   is_changed = 1
   return doubt("not-judged", in_words("changing"))
 }
-# IPv6 may answer with any of the routes by a nexthop object.
+# In IPv6, Linux may answer with any of the routes by a nexthop object: it keeps one route for each
+# object and CPU.
 function is_by_shared_object() {
   if (family == 4 || object == "-") return 0
   return routes_by[object] > 1 || place < first || last < place
@@ -1348,8 +1350,7 @@ function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtf
   }
   if (escaping != NONE) return escape_by(escaping)
   if (is_doubtful) return "doubt"
-  if (family == 4 && type ~ /^(broadcast|multicast)$/)
-    return doubt("doubtful-route", in_words("not-by-tcp"))
+  if (type != "unicast") return doubt("not-judged", "route [" text "]")
   return "fine"
 }
 # Whether a route that was made by hand asks the link for addresses that may be behind the router.
@@ -1374,7 +1375,6 @@ function escape_by(escaping) {
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
 # says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
 function grade_of_device(dev, low, high, by_mark_or_iif,   sign) {
-  if (doubtful == "/" dev "/") return doubt("one-default-route", dev)
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, by_mark_or_iif)) {
@@ -1437,27 +1437,21 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Adds to `sources` the devices of this block: those with an address in it; those of routes to it,
-# unless it is a single address; and those of routes that name a source in it. If there are any,
-# packets by an expected device without an address can have such a source, too: Linux takes one of
-# another device.
+# Adds to `sources` the devices of this block: those with an address in it; those of routes to a part
+# of it, unless it is a single address; and those of routes that name a source in it. If there are
+# any, packets by an expected device without an address can have such a source, too: Linux takes one
+# of another device.
 function find_sources(block,   i, hex) {
   read_prefix(block)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       sources = union(sources, "/" address_dev[i] "/")
   for (i = 1; i <= nears && first != last; i++)
-    if (leads_to_block(near[i], first, last)) sources = union(sources, route_devices[near[i]])
+    if (route_prefix[near[i]] != "default" && is_for_some(near[i], first, last))
+      sources = union(sources, route_devices[near[i]])
   for (hex in devices_from)
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
   if (sources != NONE) sources = union(sources, without(expected, numbered))
-}
-# Whether a route without a gateway leads to a part of the block; or to more than the block, if that
-# is the network of pods.
-function leads_to_block(r, low, high) {
-  if (low <= route_first[r] && route_last[r] <= high) return 1
-  if (route_prefix[r] == "default" || !is_around(r, low, high)) return 0
-  return without(route_devices[r], devices_of_cnis) == NONE # all are of CNIs
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
@@ -1475,7 +1469,7 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   if (action in is_refusing) return 0
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
-    if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
+    if (route_table[r] != table || !is_for_some(r, low, high)) continue
     if (!is_around(r, low, high)) {
       if (!leads_right(r)) return 0
     } else if (!narrowest_around || is_narrower(r, narrowest_around)) narrowest_around = r

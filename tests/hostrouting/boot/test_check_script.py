@@ -105,7 +105,7 @@ class TestWhatItSaysAndLeaves:
         } >= {
             "172.16.128.0/17 (172.16.128.0\u2013172.16.255.255)",
             "10.0.0.0/8 (10.100.0.0\u201310.101.255.255)",
-            "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
+            "fd16:1::/48 (fd16:1::\u2013fd16:1:0:ffff:ffff:ffff:ffff:ffff)",
         }
 
     @pytest.mark.parametrize("awk", AWKS)
