@@ -1073,16 +1073,17 @@ function doubt_equal_routes(used,   d, r, all) {
   all = of_class(LEADING, all)
   if (all != uplink) doubtful = all
 }
-# What the packets of a tunnel leave by may be meant. A tap is not a tunnel, but the network card of
-# a virtual machine, if no card has an address.
+# What the packets of a tunnel leave by may be meant.
 function doubt_tunnel(   hidden) {
   hidden = hidden_cards()
-  if (hidden == NONE) {
-    beside_tunnel = of_class("card", devices_with_addresses())
-    if (of_class("dummy", uplink) == uplink) return
-    if (of_class("tap", uplink) == uplink && beside_tunnel == NONE) return
-  }
+  if (hidden == NONE) beside_tunnel = of_class("card", devices_with_addresses())
+  if (hidden == NONE && is_only_way_out()) return
   doubtful = union(doubtful, union(uplink, hidden))
+}
+# A tap is the network card of a virtual machine, and not a tunnel, if no card has an address.
+function is_only_way_out() {
+  if (of_class("dummy", uplink) == uplink) return 1
+  return of_class("tap", uplink) == uplink && beside_tunnel == NONE
 }
 # The cards of the best default route that has some, though it may be passed over.
 function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
@@ -1437,10 +1438,10 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Adds to `sources` the devices of this block: those with an address in it; those of routes to a part
-# of it, unless it is a single address; and those of routes that name a source in it. If there are
-# any, packets by an expected device without an address can have such a source, too: Linux takes one
-# of another device.
+# Adds to `sources` the devices of this block: those with an address in it; those of routes to a
+# part of it, unless it is a single address; and those of routes that name a source in it. If there
+# are any, packets by an expected device without an address can have such a source, too: Linux takes
+# one of another device.
 function find_sources(block,   i, hex) {
   read_prefix(block)
   for (i = 1; i <= addresses; i++)
@@ -1476,14 +1477,17 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   }
   return !narrowest_around || leads_right(narrowest_around)
 }
+# TCP looks up again, with the source that Linux chose. If that is the address of an expected
+# device, a table for it hides the routes to pods, which are in table main.
+function may_hide_pods(senders) {
+  return devices_of_cnis != NONE && without(senders, expected) != senders
+}
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
 function leads_right(r,   senders, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
   if (route_type[r] in is_refusing || route_unclear[r] != "-") return 0
   senders = without(sources, union(devices_of_cnis, "/lo/"))
-  # TCP looks up again, with the source that Linux chose. If that is the address of an expected
-  # device, a table for it hides the routes to pods, which are in table main.
-  if (devices_of_cnis != NONE && without(senders, expected) != senders) return 0
+  if (may_hide_pods(senders)) return 0
   if (route_devices[r] == senders) return 1 # where their addresses are
   by_mark_or_iif = selected_by ~ /^(fwmark|iif|forwarded)$/
   n = split(route_devices[r], dev, "/")
