@@ -7,6 +7,9 @@ gate and the guard do not read it: they do what their own files say.
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.on_disk import gated_on_disk, text_at
@@ -16,8 +19,8 @@ from hostrouting.host.layout import HostLayout
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
 
-_SETTING = re.compile(r"(?m)^  '([a-z-]+) (.*)'$")
-"""A line of the data block of a script: see `scripts`."""
+_SETTINGS = re.compile(r"(?ms)^configuration=\(\n(.*?)^\)$")
+"""The data block of a script: see `scripts`."""
 _PROBES = re.compile(r"(?s)ip6 saddr != (\S+) .* iifname != \{ (.*?) \} .* ip6 saddr set (\S+) ")
 """What the rules of the table for probes contain of its settings: see `probe_table`."""
 _OPTIONAL = " optional "
@@ -26,22 +29,17 @@ _OPTIONAL = " optional "
 
 def read_enforced(files: Files) -> HostRoutingConfig:
     """The routes, the check, the rewrite of probes, the gated units and the guard that are in
-    force; nothing if no script of ours is there, or if a script was edited or is of a release that
-    writes its settings in another way.
+    force.
+
+    A section is left out if its script is not there, was edited so that it cannot be read, or is of
+    a release that writes its settings in another way. So is a guard with nothing to guard.
     """
-    mapping: dict[str, Any] = {
-        "probeRewrite": _probes_of(files),
-        "guard": {"enabled": files.look(HostLayout.guard_path) is not None},
-    }
-    units = gated_on_disk(files)
-    if units:
-        mapping["gate"] = {"units": list(units)}
-    try:
-        mapping["staticRoutes"] = _routes_of(files)
-        mapping["routeOverlap"] = _check_of(files)
-        return HostRoutingConfig.from_mapping(mapping)
-    except (KeyError, ValueError):  # a ConfigError is a ValueError
-        return HostRoutingConfig()
+    enforced = HostRoutingConfig()
+    for key, section_of in _SECTIONS.items():
+        with suppress(KeyError, ValueError):  # a ConfigError is a ValueError
+            sections = {**enforced.to_mapping(), key: section_of(files)}
+            enforced = HostRoutingConfig.from_mapping(sections)
+    return enforced
 
 
 def _routes_of(files: Files) -> dict[str, Any]:
@@ -97,9 +95,42 @@ def _probes_of(files: Files) -> dict[str, Any]:
     }
 
 
+def _gate_of(files: Files) -> dict[str, Any] | None:
+    """The section gate: the units that have a drop-in."""
+    units = gated_on_disk(files)
+    if not units:
+        return None
+    return {"units": list(units)}
+
+
+def _guard_of(files: Files) -> dict[str, Any]:
+    """The section guard."""
+    return {"enabled": files.look(HostLayout.guard_path) is not None}
+
+
+_SECTIONS: Mapping[str, Callable[[Files], Mapping[str, Any] | None]] = {
+    "staticRoutes": _routes_of,
+    "routeOverlap": _check_of,
+    "probeRewrite": _probes_of,
+    "gate": _gate_of,
+    "guard": _guard_of,
+}
+"""How each section is read. The guard comes last: without the others, it has nothing to guard."""
+
+
 def _first_word(rest: str) -> str:
     return rest.partition(" ")[0]
 
 
 def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:
-    return _SETTING.findall(text_at(files, HostLayout.step_path(step)))
+    """The settings of a script, each as its first word and the rest. ValueError if bash could not
+    read them.
+    """
+    block = _SETTINGS.search(text_at(files, HostLayout.step_path(step)))
+    if block is None:
+        return []
+    settings: list[tuple[str, str]] = []
+    for setting in shlex.split(block[1], comments=True):
+        word, _, rest = setting.partition(" ")
+        settings.append((word, rest))
+    return settings

@@ -18,10 +18,11 @@ from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.files import Entry, Files
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
+_IS_NOT_ROOTS = "has another owner or mode"
 _WITHOUT_LINK = AGAIN._replace(words="remove the link; then")
 
 
@@ -74,8 +75,6 @@ def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> I
 def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) -> Finding | None:
     """What is wrong with one file of ours; `name` is that of a finding about a file that cannot be
     used.
-
-    A file that another release wrote is not compared: `apply` writes it anew.
     """
     path = file.path
     entry = files.look(path)
@@ -99,16 +98,27 @@ def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) ->
         return Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
     if entry.kind == "file" and files.read(path) == "":
         return Finding(name, "error", f"{path} is empty", path, AGAIN)
+    return _edit_of_file(files, file, entry, is_current=is_current)
+
+
+def _edit_of_file(files: Files, file: File, entry: Entry, *, is_current: bool) -> Finding | None:
+    """What is wrong with the owner, the mode or the text of a file, or with the target of a link.
+
+    The text of a file that another release wrote is not compared: `apply` writes it anew.
+    """
+    path = file.path
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
         return Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+    if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
+        return Finding("file", "error", f"{path} {_IS_NOT_ROOTS}", path, AGAIN)
     return None
 
 
 def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there: it need not be this file that somebody edited."""
     if not file.target and files.read(file.path) == file.text:
-        return "has another owner or mode"
+        return _IS_NOT_ROOTS
     if file.path == HostLayout.config_path:
         return "was edited since it was applied"
     return f"is not what {HostLayout.config_path} asks for"

@@ -16,7 +16,10 @@ from hostrouting.host.layout import HostLayout
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
-State: TypeAlias = Literal["runs", "is in the gate", "was refused", "failed", "does not run"]
+State: TypeAlias = Literal[
+    "runs", "is starting", "is in the gate", "was refused", "failed", "does not run"
+]
+"""A unit is starting when the gate has let it pass, and it is not ready yet."""
 
 _PROPERTIES = (
     "Id",
@@ -33,6 +36,10 @@ _PROPERTIES = (
     "ExecMainStartTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
 )
+_STARTING = {"start-pre", "start", "start-post"}
+"""The substates after the gate."""
+_WORDS = "argv[]="
+"""Comes before the words of each command in a property that is a list of commands."""
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended, until the next daemon-reload."""
 
@@ -51,9 +58,9 @@ class UnitState(NamedTuple):
     the boot.
     """
     unchecked: bool = False
-    """Whether it runs, waits for the gate at the next start, and did not at the last one. This is
-    not known of a unit that has other commands before its main process, nor of one that systemd 254
-    or later has started again by itself.
+    """Whether it runs or is starting, and waits for the gate at the next start, but did not at this
+    one. This is not known of a unit that has other commands before its main process, nor of one
+    that systemd 254 or later has started again by itself.
     """
 
     @property
@@ -99,29 +106,39 @@ def is_masked_unit(manager: Manager, unit: str) -> bool:
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
-    is_gated = HostLayout.gate_path in properties["ExecCondition"]
-    state: State = "does not run"
+    since = properties["StateChangeTimestamp"]
+    state = _what_it_does(properties)
     reasons: tuple[str, ...] = ()
-    if properties["ActiveState"] in {"active", "reloading"}:
-        state = "runs"
-    elif properties["SubState"] == "condition":
-        state = "is in the gate"
-    elif is_gated and _was_refused(properties):
-        state = "was refused"
+    if state == "was refused":
         errors = manager.errors_of(unit, properties["ConditionTimestamp"])
         # Each once: systemd 254 and later keep that time when they start the unit again themselves.
         reasons = tuple(dict.fromkeys(errors))
-    elif properties["ActiveState"] == "failed":
-        state = "failed"
+    if not _is_gated(properties):
+        return UnitState(unit, state, since, reasons)
     was_in_gate = state in {"is in the gate", "was refused"}
-    checked = 0.0
-    is_unchecked = False
-    if is_gated and not was_in_gate and _has_begun_with_main(properties):
-        is_unchecked = state == "runs"
-    elif is_gated:
-        checked = _time_of(properties["InactiveExitTimestampMonotonic"])
-    since = properties["StateChangeTimestamp"]
-    return UnitState(unit, state, since, reasons, checked, is_unchecked)
+    if not was_in_gate and _has_begun_with_main(properties):
+        is_unchecked = state in {"runs", "is starting"}
+        return UnitState(unit, state, since, reasons, unchecked=is_unchecked)
+    checked = _time_of(properties["InactiveExitTimestampMonotonic"])
+    return UnitState(unit, state, since, reasons, checked)
+
+
+def _what_it_does(properties: Mapping[str, str]) -> State:
+    if properties["ActiveState"] in {"active", "reloading"}:
+        return "runs"
+    if properties["SubState"] == "condition":
+        return "is in the gate"
+    if properties["SubState"] in _STARTING:
+        return "is starting"
+    if _is_gated(properties) and _was_refused(properties):
+        return "was refused"
+    if properties["ActiveState"] == "failed":
+        return "failed"
+    return "does not run"
+
+
+def _is_gated(properties: Mapping[str, str]) -> bool:
+    return HostLayout.gate_path in properties["ExecCondition"]
 
 
 def _was_refused(properties: Mapping[str, str]) -> bool:
@@ -130,9 +147,15 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
     since the start began, but not the main process, and no other one could make the start fail.
     """
-    if _REFUSED in properties["ExecCondition"]:
-        return True
-    if properties["Result"] != "exit-code" or "ignore_errors=no" in properties["ExecStartPre"]:
+    others: list[str] = []
+    for condition in properties["ExecCondition"].split(_WORDS)[1:]:
+        if HostLayout.gate_path not in condition:
+            others.append(condition)
+        elif _REFUSED in condition:
+            return True
+    if properties["Result"] != "exit-code":
+        return False
+    if others or "ignore_errors=no" in properties["ExecStartPre"]:
         return False
     ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     return ended < _microseconds(properties["ConditionTimestampMonotonic"])

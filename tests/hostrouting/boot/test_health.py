@@ -161,6 +161,17 @@ class TestFiles:
             AGAIN if is_ours else Remedy(command=f"chown root {path} && chmod 644 {path}")
         )
 
+    @pytest.mark.parametrize("path", [LAYOUT.gate_path, LAYOUT.guard_path, DROP_IN])
+    @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
+    def test_a_file_that_others_can_change(self, path: str, writer: str) -> None:
+        """Root runs what is in it, whichever release wrote it."""
+        host = configured(GUARDED)
+        config_text = host.files.texts[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = config_text.replace(WRITER, writer)
+        host.files.modes[path] = 0o777
+        errors = [fault for fault in faults(host, GUARDED) if fault[1] == "error"]
+        assert errors == [("file", "error", f"{path} has another owner or mode")]
+
     @pytest.mark.parametrize(
         "path", [LAYOUT.step_path(LAYOUT.routes_step), LAYOUT.gate_path, LAYOUT.guard_path]
     )

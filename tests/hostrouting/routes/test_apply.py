@@ -487,6 +487,16 @@ def test_what_another_run_has_done() -> None:
     assert not planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])[0].changes
 
 
+def test_a_device_that_goes_with_its_routes() -> None:
+    """What was to be deleted is gone."""
+    inner = fake()
+    kernel = FaultyBackend(inner)
+    put(kernel, [entry(FIRST, NextHop("eth1"))])
+    plan, before = planned(kernel, [])
+    kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
+    assert apply_plan(plan, kernel, before=before).changes == ()
+
+
 def test_nothing_to_do() -> None:
     """A plan that changes nothing is done without a write and without reading back; one that waits
     is refused.
