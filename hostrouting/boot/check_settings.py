@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
-from hostrouting.check.refusals import POD_BLOCK
+from hostrouting.check.refusals import SHORTEST_POD_BLOCK
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
@@ -154,7 +154,7 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal, families)
     for family in families:
-        yield f"pod-block {family} {POD_BLOCK[family]}"
+        yield f"pod-block {family} {SHORTEST_POD_BLOCK[family]}"
 
 
 def _devices_by_use(cni: Cni) -> dict[str, list[str]]:

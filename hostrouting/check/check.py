@@ -168,12 +168,15 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
 
 def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
     """The ranges that escape in the same way, as the host's own packets would."""
-    labelled: list[tuple[Part, tuple[Opinion, Decision] | None]] = []
-    for part in parts:
-        is_escaping = part.opinion.grade is Grade.ESCAPE
-        labelled.append((part, (part.opinion, part.decision) if is_escaping else None))
-    for (opinion, decision), first, last in ranges_of(labelled):
+    for (opinion, decision), first, last in ranges_of((part, _escape_of(part)) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs)
+
+
+def _escape_of(part: Part) -> tuple[Opinion, Decision] | None:
+    """How a part escapes; None if it does not."""
+    if part.plain_grade is Grade.ESCAPE:
+        return part.opinion, part.decision
+    return None
 
 
 def _doubts_in(judge: Judge, parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:

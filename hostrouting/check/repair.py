@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.costs import find_costs
+from hostrouting.check.costs import attributes_lost, find_costs
 from hostrouting.check.hiding import HiddenParts, find_hidden
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
@@ -118,9 +118,13 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
         if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
             taken.append(before._replace(first=after.first, last=after.last))
     reasons = Reasons(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
+    lacks = ""
+    if proposed:
+        lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
     return repair._replace(
         unrepairable=tuple(reasons.find_unrepairable(changes)),
-        costs=tuple(dict.fromkeys(find_costs(case.judge, proposed, taken))),
+        costs=tuple(dict.fromkeys(find_costs(case.judge, taken))),
+        lacks=lacks,
     )
 
 

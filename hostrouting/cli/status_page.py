@@ -4,14 +4,12 @@
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import (
-    IN_THE_WAY,
     LOOK_FIRST,
     check_lines,
     gated_by,
@@ -24,50 +22,16 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.typed_commands import TO_KEEP
-from hostrouting.status import Asked, State, Status
-from hostrouting.text import command_of, counted, spoken
-
-if TYPE_CHECKING:
-    from hostrouting.routes.plan import Step
+from hostrouting.status import MEANINGS, NO_MATCH, Asked, Status
+from hostrouting.text import agreeing, command_of, counted, spoken
 
 _PATH = HostLayout.config_path
 _GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
-_NO_MATCH = f"this host does not match {_PATH}"
-_HEADLINES: dict[State, str] = {
-    "nothing": "NOTHING: hostrouting has nothing installed on this host",
-    "broken": "BROKEN: ",
-    "unanswered": f"NO ANSWER: whether this host matches {_PATH} is not known; see below",
-    "conflict": f"CONFLICT: {IN_THE_WAY}",
-    "not-configured": "DIFFERENT: ",
-    "failing": "DIFFERENT: ",
-    "escaping": f"DIFFERENT: {_NO_MATCH}, and addresses would escape after apply",
-    "different": "DIFFERENT: ",
-    "waiting": "NOT READY: ",
-    "installed": f"INSTALLED: this host matches {_PATH}",
-}
 _TO_RESTORE = Remedy(
     "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
 )
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
-_ENDS: dict[State, str] = {
-    "broken": "file",
-    "not-configured": "route-not-configured",
-    "waiting": "route-waits",
-}
-"""The finding that ends the headline, by its name."""
-_TO: dict[State, str] = {
-    "conflict": "to go around it",
-    "escaping": "to repair that, too",
-    "not-configured": TO_KEEP,
-    "failing": "to make it match",
-    "different": "to make it match",
-    "installed": "to start what was refused",
-}
-"""What the command below the headline is for."""
-_SEE_PLAN = ("broken", "conflict", "escaping", "not-configured")
-"""The states whose command may be typed with plan instead of apply."""
 _ASKED: dict[Asked, str] = {
     "unknown": "systemd does not know {unit}: is the name right?",
     "guard": "{unit} is the guard, and no gate holds it back",
@@ -85,9 +49,9 @@ def status_lines(status: Status) -> Iterator[str]:
     yield headline_of(status)
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
+    meaning = MEANINGS[status.state]
     if status.command:
-        words = _TO[status.state]
-        yield f"{words[0].upper()}{words[1:]}, {AS_ROOT}:"
+        yield f"{meaning.purpose[0].upper()}{meaning.purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
     yield from _protection_lines(status)
     if in_headline is not None and not status.command:
@@ -99,25 +63,21 @@ def status_lines(status: Status) -> Iterator[str]:
     yield from _last_check_line(status)
     yield from plan_lines(_plan_of_page(status, in_headline))
     yield from _verdict_lines(status)
-    if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
+    if meaning.plan_first and (status.command or status.state == "broken"):
         yield LOOK_FIRST
 
 
 def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
-    """What apply would do, without what the headline has said. Where the command of the page keeps
-    routes that apply alone would delete, their deletion is not shown.
-    """
-    if status.state != "not-configured" or in_headline is None:
-        others = [row for row in _findings_with_one_remedy(status) if row != in_headline]
-        return attrs.evolve(status.plan, findings=tuple(others))
-    others = [row for row in _findings_with_one_remedy(status) if row.name != in_headline.name]
-    steps: list[Step] = []
-    for step in status.plan.routes.steps:
-        is_kept = str(step.route.prefix) in in_headline.facts["unconfigured"]
-        if step.action != "delete" or not is_kept:
-            steps.append(step)
-    routes = status.plan.routes._replace(steps=tuple(steps))
-    return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
+    """What apply would do, without what the headline says and the routes that its command keeps."""
+    plan = status.plan
+    findings = [*_findings_with_one_remedy(status)]
+    said = [in_headline]
+    if status.state == "not-configured" and in_headline is not None:
+        said += [finding for finding in findings if finding.name == in_headline.name]
+        kept = plan.routes.without_deletion_of(in_headline.facts["unconfigured"])
+        plan = attrs.evolve(plan, routes=kept)
+    others = tuple(finding for finding in findings if finding not in said)
+    return attrs.evolve(plan, findings=others)
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -141,14 +101,14 @@ def _headline_finding(status: Status) -> Finding | None:
     if status.check is not None:  # which says when routes go, and not what apply would delete
         findings = [*status.check.findings, *findings]
     for finding in findings:
-        if finding.name == _ENDS.get(status.state):
+        if finding.name == MEANINGS[status.state].cause:
             return finding
     return None
 
 
 def headline_of(status: Status) -> str:
     """How this host compares with its configuration, what is worst first."""
-    headline = _HEADLINES[status.state]
+    headline = MEANINGS[status.state].headline
     if status.state in {"different", "failing"}:
         return headline + ", and ".join(_differences(status))
     cause = _headline_finding(status)
@@ -170,7 +130,7 @@ def _differences(status: Status) -> Iterator[str]:
         yield wrong
     parts = spoken([*_differing_parts(status)])
     if status.check is None or not status.check.report.escapes:
-        yield parts or _NO_MATCH
+        yield parts or NO_MATCH
     elif parts:
         yield f"addresses escape: {parts}"
     else:
@@ -183,19 +143,16 @@ def _differences(status: Status) -> Iterator[str]:
 def _differing_parts(status: Status) -> Iterator[str]:
     """Which parts of the host are not as they were installed."""
     missing = len(status.missing_routes)
-    if missing == 1:
-        yield "1 route is missing"
-    elif missing:
-        yield f"{missing} routes are missing"
+    if missing:
+        yield f"{counted(missing, 'route')} {agreeing('is missing', missing)}"
     if status.guard not in {"", "runs", "is not enabled"}:
         yield f"the guard {status.guard}"
     files = [*status.plan.files.written_paths, *status.plan.files.removes]
     if status.guard == "is masked" and _GUARD_PATH in files:
         files.remove(_GUARD_PATH)  # the mask is a link there
-    if len(files) == 1:
-        yield f"{files[0]} is not as installed"
-    elif files:
-        yield f"{len(files)} files are not as installed"
+    if files:
+        what = files[0] if len(files) == 1 else f"{len(files)} files"
+        yield f"{what} {agreeing('is not as installed', len(files))}"
     elif status.plan.for_systemd("reload"):
         yield "systemd has not read its files"
 
@@ -213,16 +170,11 @@ def what_is_wrong_now(status: Status) -> str:
     refused = refused_units(status.units)
     if not refused:
         return wrong
-    sentence = f"{spoken(refused)} was refused"
-    nothing_left = "and nothing holds it back now"
-    if len(refused) > 1:
-        sentence = f"{spoken(refused)} were refused"
-        nothing_left = "and nothing holds them back now"
+    sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
-        return wrong or f"{sentence}, {nothing_left}"
-    if wrong:
-        return f"{sentence}: {wrong}"
-    return sentence
+        them = "it" if len(refused) == 1 else "them"
+        return wrong or f"{sentence}, and nothing holds {them} back now"
+    return f"{sentence}: {wrong}" if wrong else sentence
 
 
 def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
@@ -316,5 +268,4 @@ def _verdict_lines(status: Status) -> Iterator[str]:
         yield from check_lines(status.check)
         return
     yield from map(str, status.check.report.families)
-    grave = [row for row in status.check.findings if row.name in {"missing-rule", "unsafe"}]
-    yield from finding_lines(grave)
+    yield from finding_lines(status.check.named("missing-rule", "unsafe"))

@@ -534,7 +534,7 @@ class TestWhatIsSaid:
         pod = Route.to("172.16.5.1/32", dev="cali1")
         assert str(checked(node(block, pod, links=(CALI1,)))) == (
             "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or "
-            "is refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
+            "is refused because no pod has it, in 172.16.5.0/26 (Calico), or is this host's own"
         )
 
     def test_each_device_of_a_multipath_route(self) -> None:
