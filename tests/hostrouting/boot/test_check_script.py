@@ -81,7 +81,7 @@ class TestWhatItSaysAndLeaves:
 
     def test_what_to_do(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each range has a line with its part of the expected CIDR; the repair is one command for
-        all CIDRs that escape.
+        all CIDRs that escape, except where a route refuses a single address: none is longer.
 
         The journal has the first fourteen, the marker all. Nothing is awaited.
         """
@@ -89,6 +89,7 @@ class TestWhatItSaysAndLeaves:
             ["route add default via fe80::1 dev eth0", "route add fd16::/16 dev ib0"], family=IPV6
         )
         namespace.batch(f"route add 10.{100 + at}.0.0/15 dev ib0" for at in range(0, 28, 2))
+        namespace.batch(["route add blackhole 192.168.9.9"])
         config = check("fd16:1::/48", "172.16.128.0/17", "10.0.0.0/8", "192.168.0.0/16")
         checked = Checked(
             namespace, config, tmp_path, wait=9, tools={"sleep": f"touch {tmp_path}/nap"}
@@ -96,7 +97,7 @@ class TestWhatItSaysAndLeaves:
         lines = [line.removeprefix("<3>") for line in checked.said.splitlines()]
         assert (lines[:14], (tmp_path / "nap").exists()) == (checked.lines[:14], False)
         assert lines[14:] == [
-            "and 2 more ranges",
+            "and 3 more ranges",
             f"{ACTION} 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
             "check-route-overlap: overlap",
         ]
