@@ -1176,10 +1176,12 @@ function sign_of_leftover(dev, low, high,   i, its_dev) {
 #   perhaps  there is only a trace of the CNI, or a pod of any CNI inside its range
 #   nobody   all others
 judge_refusals='
+BEGIN { KNOWS_THE_LINK = "^(kernel|ra|dhcp)$" } # protocols of routes to the network of a device
 # Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
   near[++nears] = kept()
-  if (protocol == "kernel" && first != last) network[++networks] = kept()
+  if (first == last || prefix == "default") return
+  if (protocol ~ KNOWS_THE_LINK) network[++networks] = kept()
 }
 
 function judge_refusals(   i) {
@@ -1358,7 +1360,7 @@ function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtf
 # The kernel, DHCP and routers know who is on the link.
 function may_lack_its_gateway(dev,   i) {
   if (!has(direct, dev) || !has(behind_router, dev) || is_allowed(dev)) return 0
-  if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
+  if (first == last || prefix == "default" || protocol ~ KNOWS_THE_LINK) return 0
   for (i = 1; i <= networks; i++)
     if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
   return 1
