@@ -1,5 +1,5 @@
-"""Listening for changes: a socket that receives the kernel's reports, and an eventfd by which another
-thread ends a wait.
+"""Listening for changes: a socket that receives the kernel's reports, and an eventfd by which
+another thread ends a wait.
 
 A watch does not say what has changed. If its buffer overflows, reports are lost, and that counts as
 a change.
@@ -31,8 +31,8 @@ class NetlinkWatch(Watch):
         """Begin to listen; OSError if that is not possible."""
         self._socket = NetlinkSocket(groups=groups_of())
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Once the waker is closed, its number may be that of another file.
         self._lock = threading.Lock()
-        """Held to wake and to close: once it is closed, the waker's number may be another file's."""
         self._is_closed = False
 
     def wait(
