@@ -45,10 +45,10 @@ from hostrouting.kernel.base import (
     Verb,
     Watch,
     has_weights,
-    part_of,
 )
 from hostrouting.kernel.netlink.routes import encode
 from hostrouting.kernel.netlink.socket import KernelError
+from hostrouting.kernel.part import part_of
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
