@@ -35,6 +35,7 @@ from hostrouting.text import command_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
     from hostrouting.routes.plan import Step
@@ -147,6 +148,11 @@ class Status:
     """Why parts of the host did not answer."""
 
     @property
+    def report(self) -> CheckReport | None:
+        """The verdicts of the check."""
+        return None if self.check is None else self.check.report
+
+    @property
     def unset_routes(self) -> int:
         """How many routes are missing that a guard that runs should have set: the installed script
         has them, and none waits or conflicts.
@@ -176,7 +182,7 @@ class Status:
         one command, or nothing is to be done.
         """
         if self.state == "conflict":
-            has_repair = self.check is not None and bool(self.check.report.routes)
+            has_repair = self.report is not None and self.report.routes
             return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()

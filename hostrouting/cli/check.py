@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
-from hostrouting.config.settings import gated_units
-from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name
+from hostrouting.finding import AS_ROOT, ESCAPES, Finding
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
 
@@ -32,15 +29,6 @@ LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
 """The same where the repair costs something."""
-_WRONG: dict[Name, str] = {
-    "gate-open": "{gated} can start unchecked",
-    "gate-shut": "{gated} cannot start",
-    "route-stays": "{gated} cannot start after the next boot",
-    "unit-not-gated": "a unit that runs pods is not gated",
-    "route-not-configured": "routes that were added by hand are lost at the next boot",
-    **dict.fromkeys(ESCAPES, "addresses escape"),
-}
-"""What is wrong, by the name of a finding."""
 _Place: TypeAlias = Literal["verdict", "before the repair", "repair", "rest"]
 """Where the page has a finding."""
 
@@ -126,37 +114,6 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     if GUARD_IS_MASKED in check.findings:
         yield f"  {UNMASK_GUARD}"
     yield f"  {check.repair_command}"
-
-
-def what_is_wrong(
-    findings: Iterable[Finding], check: HostCheck | None, config: HostRoutingConfig
-) -> str:
-    """What is wrong on a host that matches its configuration; empty if no sentence fits."""
-    names = {finding.name for finding in findings}
-    if check is not None:
-        names |= {finding.name for finding in check.findings}
-    gated = gated_by(config)
-    wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
-    if check is not None:
-        wrong += check.report.missing_defaults
-        if check.report.verdict == "undecided":
-            wrong.insert(0, "the verdict is undecided (units still start)")
-    return spoken([*dict.fromkeys(wrong)])
-
-
-def gated_by(config: HostRoutingConfig) -> str:
-    """The unit that this configuration gates, for a sentence; several have no name."""
-    units = gated_units(config)
-    return units[0] if len(units) == 1 else "units"
-
-
-def starts_unchecked(
-    config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
-) -> bool:
-    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
-    if "gate-open" in ignored or not config.route_overlap.is_strict:
-        return False
-    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -3,7 +3,7 @@
 `status` and `apply` share this.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -12,21 +12,17 @@ from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import (
     LOOK_FIRST,
     check_lines,
-    gated_by,
-    what_is_wrong,
 )
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
-from hostrouting.codes import FINE
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.status import MEANINGS, NO_MATCH, Asked, Status
-from hostrouting.text import agreeing, command_of, counted, spoken
+from hostrouting.status import MEANINGS, Asked, Status
+from hostrouting.text import command_of, counted, spoken
 
 _PATH = HostLayout.config_path
-_GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
 _TO_RESTORE = Remedy(
     "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
@@ -45,7 +41,7 @@ _ASKED: dict[Asked, str] = {
 
 def status_lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
-    in_headline = _headline_finding(status)
+    in_headline = cause_of(status)
     yield headline_of(status)
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
@@ -55,14 +51,17 @@ def status_lines(status: Status) -> Iterator[str]:
         yield f"  {status.command}"
     yield from _protection_lines(status)
     if in_headline is not None and not status.command:
-        yield from way_lines(in_headline.remedy)
+        [shown] = _with_one_remedy([in_headline], status)
+        yield from way_lines(shown.remedy)
     if status.unit is not None:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
-    yield from _last_check_line(status)
+    verdict = [*_verdict_lines(status)]
+    if status.last_check not in {"", "ok", *verdict}:
+        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, in_headline))
-    yield from _verdict_lines(status)
+    yield from verdict
     if meaning.plan_first and (status.command or status.state == "broken"):
         yield LOOK_FIRST
 
@@ -70,14 +69,13 @@ def status_lines(status: Status) -> Iterator[str]:
 def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
     """What apply would do, without what the headline says and the routes that its command keeps."""
     plan = status.plan
-    findings = [*_findings_with_one_remedy(status)]
     said = [in_headline]
     if status.state == "not-configured" and in_headline is not None:
-        said += [finding for finding in findings if finding.name == in_headline.name]
+        said += [finding for finding in status.findings if finding.name == in_headline.name]
         kept = plan.routes.without_deletion_of(in_headline.facts["unconfigured"])
         plan = attrs.evolve(plan, routes=kept)
-    others = tuple(finding for finding in findings if finding not in said)
-    return attrs.evolve(plan, findings=others)
+    others = [finding for finding in status.findings if finding not in said]
+    return attrs.evolve(plan, findings=tuple(_with_one_remedy(others, status)))
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -87,109 +85,18 @@ def _protection_lines(status: Status) -> Iterator[str]:
     if status.plan.routes.changes:
         yield f"  {_TO_RESTORE}"
     gate = status.enforced.gate
-    if gate is not None and all(
-        fault.name not in {"gate-open", "gate-shut"} for fault in status.faults
-    ):
+    doubtful = [fault for fault in status.faults if fault.name in {"gate-open", "gate-shut"}]
+    if gate is not None and not doubtful:
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
-def _headline_finding(status: Status) -> Finding | None:
-    """The finding whose sentence ends the headline."""
-    if status.state == "failing":
-        return status.plan.errors[0]
-    findings = [*_findings_with_one_remedy(status)]
-    if status.check is not None:  # which says when routes go, and not what apply would delete
-        findings = [*status.check.findings, *findings]
-    for finding in findings:
-        if finding.name == MEANINGS[status.state].cause:
-            return finding
-    return None
-
-
-def headline_of(status: Status) -> str:
-    """How this host compares with its configuration, what is worst first."""
-    headline = MEANINGS[status.state].headline
-    if status.state in {"different", "failing"}:
-        return headline + ", and ".join(_differences(status))
-    cause = _headline_finding(status)
-    if status.state == "waiting" and cause is not None:
-        return f"{headline}{gated_by(_config_of(status))} cannot start: {cause.sentence}"
-    if cause is not None:
-        return headline + cause.sentence
-    if status.state == "installed" and status.code != FINE:
-        wrong = what_is_wrong_now(status) or f"this host matches {_PATH}, but see below"
-        return f"ATTENTION: {wrong}"
-    return headline
-
-
-def _differences(status: Status) -> Iterator[str]:
-    """What is wrong where the host does not match."""
-    is_failing = status.state == "failing"
-    wrong = what_is_wrong(status.faults, None, _config_of(status))
-    if wrong and not is_failing:
-        yield wrong
-    parts = spoken([*_differing_parts(status)])
-    if status.check is None or not status.check.report.escapes:
-        yield parts or NO_MATCH
-    elif parts:
-        yield f"addresses escape: {parts}"
-    else:
-        yield "addresses escape"
-    is_told = status.guard == "is masked" and status.command
-    if is_failing and not is_told:
-        yield f"apply would fail: {status.plan.errors[0].sentence}"
-
-
-def _differing_parts(status: Status) -> Iterator[str]:
-    """Which parts of the host are not as they were installed."""
-    missing = len(status.missing_routes)
-    if missing:
-        yield f"{counted(missing, 'route')} {agreeing('is missing', missing)}"
-    if status.guard not in {"", "runs", "is not enabled"}:
-        yield f"the guard {status.guard}"
-    files = [*status.plan.files.written_paths, *status.plan.files.removes]
-    if status.guard == "is masked" and _GUARD_PATH in files:
-        files.remove(_GUARD_PATH)  # the mask is a link there
-    if files:
-        what = files[0] if len(files) == 1 else f"{len(files)} files"
-        yield f"{what} {agreeing('is not as installed', len(files))}"
-    elif status.plan.for_systemd("reload"):
-        yield "systemd has not read its files"
-
-
-def _config_of(status: Status) -> HostRoutingConfig:
-    """What config.json says, or else what the installed scripts do."""
-    return status.config or status.enforced
-
-
-def what_is_wrong_now(status: Status) -> str:
-    """What is wrong although the host matches, and which units were refused because of it. Empty if
-    the page has no sentence for it.
-    """
-    wrong = what_is_wrong(status.findings, status.check, _config_of(status))
-    refused = refused_units(status.units)
-    if not refused:
-        return wrong
-    sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
-    if status.to_start:
-        them = "it" if len(refused) == 1 else "them"
-        what_is_left = f"nothing is known to hold {them} back now"
-        if status.foreign_steps:
-            what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
-        return wrong or f"{sentence}, and {what_is_left}"
-    for fault in status.faults:
-        if fault.name == "gate-shut":
-            return f"{sentence}: {fault.sentence}"
-    return f"{sentence}: {wrong}" if wrong else sentence
-
-
-def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
+def _with_one_remedy(findings: Iterable[Finding], status: Status) -> Iterator[Finding]:
     """The findings without a remedy that is another command of the page."""
     done_by_headline: set[Remedy] = set()
     if status.command == AGAIN.command:
         done_by_headline = {AGAIN, RELOAD}
     choices = _choices_of_a_dev(status)
-    for finding in status.findings:
+    for finding in findings:
         if finding.remedy in done_by_headline:
             yield finding._replace(remedy=None)
         elif finding.remedy in choices:
@@ -221,7 +128,7 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
         when = "when the cause is gone"
         if status.command:
             when = "after the command above"
-        elif status.check is not None and status.check.report.routes:
+        elif status.report is not None and status.report.routes:
             when = "after the command below"
         remedy = Remedy(when, command_of("systemctl start", unit))
         yield f"{unit} was refused; {remedy}"
@@ -241,13 +148,14 @@ def _unit_lines(status: Status) -> Iterator[str]:
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
     """The mode, and the guard with what it has logged as errors."""
+    guard = f"the guard {status.guard}"
+    if status.unset_routes:
+        guard += f", but has not set {counted(status.unset_routes, 'missing route')}"
     known: list[str] = []
     if status.mode:
         known.append(f"mode {status.mode}")
     if status.guard:
-        known.append(f"the guard {status.guard}")
-    if status.unset_routes:
-        known[-1] += f", but has not set {counted(status.unset_routes, 'missing route')}"
+        known.append(guard)
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
@@ -256,14 +164,6 @@ def _mode_and_guard_lines(status: Status) -> Iterator[str]:
         yield f"    it has logged no error; {again}"
     if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
-
-
-def _last_check_line(status: Status) -> Iterator[str]:
-    """What the last check at boot has found, unless the page says the same below."""
-    if status.last_check in {"", "ok"}:
-        return
-    if status.last_check not in _verdict_lines(status):
-        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:

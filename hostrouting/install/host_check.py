@@ -68,8 +68,8 @@ class HostCheck(NamedTuple):
     @property
     def doubts(self) -> list[Finding]:
         """The findings because of which a verdict is undecided, or would be."""
-        doubts = {doubt.sentence for doubt in self.report.doubts}
-        return [finding for finding in self.findings if finding.sentence in doubts]
+        doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
+        return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
@@ -104,11 +104,7 @@ def check_host(
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     snapshot = report.snapshot
-    repaired = to_repair or config
-    whole = snapshot
-    if host.may_have_ours and repaired != config:
-        whole = take_snapshot(host)  # the check has not read what else is expected
-    managed = managed_here(host, repaired, whole)
+    managed = _managed_for_repair(host, to_repair or config, report, config)
     pipeline = repair_pipeline(repair_options, managed)
     if managed is not None and managed.has_repair:
         pipeline = f"hostrouting apply --config {HostLayout.config_path}"
@@ -125,6 +121,18 @@ def check_host(
     )
     typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
     return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
+
+
+def _managed_for_repair(
+    host: Host, repaired: HostRoutingConfig, report: CheckReport, config: HostRoutingConfig
+) -> Managed | None:
+    """What is installed on this host, for a repair of a configuration that may have more than the
+    one of this report.
+    """
+    snapshot = report.snapshot
+    if host.may_have_ours and repaired != config:
+        snapshot = take_snapshot(host)  # the check has not read what else is expected
+    return managed_here(host, repaired, snapshot)
 
 
 def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:

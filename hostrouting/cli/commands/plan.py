@@ -13,12 +13,8 @@ from typing import NamedTuple
 
 import attrs
 
-from hostrouting.boot.unit_gates import judge_gates
-from hostrouting.cli.check import (
-    code_with,
-    starts_unchecked,
-    what_is_wrong,
-)
+from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
+from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import (
@@ -33,6 +29,7 @@ from hostrouting.cli.source import (
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding
+from hostrouting.headline import what_is_wrong
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, take_snapshot
