@@ -1,9 +1,5 @@
-"""MAC addresses and neighbours: the contract of an edge that reads them and deletes neighbours, and
-the edge to Linux.
-
-The other end of a veth has an index in its own namespace, which may have a number in ours. A
-request with both returns the device in that namespace; a request without the number returns the
-device with that index in our own namespace.
+"""MAC addresses and neighbours: the contract of an edge that reads them and deletes neighbours,
+and the edge to Linux.
 """
 
 from __future__ import annotations
@@ -42,7 +38,9 @@ class Neighbour:
     """Empty while it is not known."""
     dev: str
     permanent: bool = True
-    """Whether it stays until it is deleted, and no other program maintains it (`extern_learn`)."""
+    """Whether only a deletion ends it. An entry that another program maintains (`extern_learn`) is
+    not permanent, whatever its state is.
+    """
 
     def __str__(self) -> str:
         line = f"{self.ip} dev {self.dev} lladdr {self.mac}"
@@ -94,12 +92,21 @@ class LinkLayer(Protocol):
         """
 
 
-_READINGS = 5
-_RTM_DELNEIGH, _RTM_GETNEIGH = 29, 30
+# The kernel's numbers, by their names in Linux's headers.
+
 _NEIGHBOUR = struct.Struct("=B3xiHBx")  # struct ndmsg: family, number of the device, state, flags
-_DST, _LLADDR = 1, 2
-_PERMANENT, _EXTERNALLY_LEARNED = 0x80, 0x10
-_MAC, _PEER, _PEER_NAMESPACE, _IN_NAMESPACE = 1, 5, 37, 46
+_RTM_DELNEIGH = 29
+_RTM_GETNEIGH = 30
+_NDA_DST = 1
+_NDA_LLADDR = 2
+_NUD_PERMANENT = 0x80
+_NTF_EXT_LEARNED = 0x10
+_IFLA_ADDRESS = 1
+_IFLA_LINK = 5
+_IFLA_LINK_NETNSID = 37
+_IFLA_TARGET_NETNSID = 46
+
+_READINGS = 5
 _ABSENT = {errno.ENOENT, errno.ENODEV, errno.ESRCH}
 
 
@@ -113,7 +120,7 @@ class KernelLinkLayer:
                 view = _look(netlink)
                 if not netlink.is_torn:
                     return view
-            raise KernelError(errno.EINTR)
+            raise KernelError(errno.EINTR)  # the tables kept changing
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         with (
@@ -125,35 +132,39 @@ class KernelLinkLayer:
             except KernelError as error:
                 if error.number not in _ABSENT:
                     raise
-        return True
+                return True
 
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
+    # The whole list of devices, before `_peer_mac` asks anything.
+    links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
+
     names: dict[int, str] = {}
     macs: dict[str, str] = {}
     peers: dict[str, str] = {}
-    links = [*netlink.dump(RTM_GETLINK, bytes(LINK.size))]  # whole, before `_peer` asks anything
-    for answer in links:
-        (_, index, _), link = parts_of(answer, LINK)
+    for (_, index, _), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
-        mac = link.get(_MAC)
+        mac = _mac(link)
         if mac:
-            macs[name] = mac.hex(":")
-        peer = _peer(netlink, link)
-        if peer:
-            peers[name] = peer
+            macs[name] = mac
+        peer_mac = _peer_mac(netlink, link)
+        if peer_mac:
+            peers[name] = peer_mac
+
     neighbours: list[Neighbour] = []
     for entry in entries:
-        if entry.dev in names:
+        if entry.ifindex in names:
             ip = ip_address(entry.ip)
-            dev = names[entry.dev]
+            dev = names[entry.ifindex]
             neighbours.append(Neighbour(ip, entry.mac, dev, permanent=entry.is_permanent))
+
     learned: set[tuple[str, str]] = set()
     for entry in _entries(netlink, AF_BRIDGE):
-        if entry.dev in names and not entry.is_permanent:
-            learned.add((entry.mac, names[entry.dev]))
+        if entry.ifindex in names and not entry.is_permanent:
+            learned.add((entry.mac, names[entry.ifindex]))
+
     return LinkLayerView(
         macs=macs,
         peers=peers,
@@ -163,9 +174,9 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
 
 
 class _Entry(NamedTuple):
-    """A neighbour as Linux lists it."""
+    """A neighbour, or an entry of a bridge's forwarding table, as Linux lists it."""
 
-    dev: int
+    ifindex: int
     """The number of its device."""
     ip: bytes
     mac: str
@@ -173,44 +184,55 @@ class _Entry(NamedTuple):
 
 
 def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
+    """The neighbours of a family, or of all (AF_UNSPEC); the forwarding tables (AF_BRIDGE)."""
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
         (_, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
-        is_permanent = bool(state & _PERMANENT) and not flags & _EXTERNALLY_LEARNED
-        mac = attributes.get(_LLADDR, b"").hex(":")
-        entries.append(_Entry(index, attributes.get(_DST, b""), mac, is_permanent))
+        is_permanent = bool(state & _NUD_PERMANENT) and not flags & _NTF_EXT_LEARNED
+        mac = attributes.get(_NDA_LLADDR, b"").hex(":")
+        entries.append(_Entry(index, attributes.get(_NDA_DST, b""), mac, is_permanent))
     return entries
 
 
-def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
-    """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth."""
+def _mac(link: Mapping[int, bytes]) -> str:
+    """The MAC address of a device with these attributes; empty without one."""
+    return link.get(_IFLA_ADDRESS, b"").hex(":")
+
+
+def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
+    """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
+
+    A veth names its other end by the index which that has in its own namespace, and names the
+    namespace if it is not ours. Without a namespace, a request is about our own devices.
+    """
     if kind_of(link) != "veth":
         return ""
-    request = LINK.pack(0, number_in(link, _PEER) or 0, 0)
-    if _PEER_NAMESPACE in link:
-        request += attribute(_IN_NAMESPACE, link[_PEER_NAMESPACE])
-    (answer,) = netlink.ask(RTM_GETLINK, [request])
-    if isinstance(answer, KernelError):
+    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)
+    if _IFLA_LINK_NETNSID in link:
+        request += attribute(_IFLA_TARGET_NETNSID, link[_IFLA_LINK_NETNSID])
+    (peer,) = netlink.ask(RTM_GETLINK, [request])
+    if isinstance(peer, KernelError):
         return ""
-    _, peer = parts_of(answer, LINK)
-    if kind_of(peer) != "veth":
+    _, peer_link = parts_of(peer, LINK)
+    if kind_of(peer_link) != "veth":
         return ""
-    return peer.get(_MAC, b"").hex(":")
+    return _mac(peer_link)
 
 
 def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
     family = AF_OF[neighbour.ip.version]
-    ip = neighbour.ip.packed
     index = index_of(neighbour.dev)
+    expected = _Entry(index, neighbour.ip.packed, neighbour.mac, neighbour.permanent)
     entries = _entries(netlink, family)
-    present = [entry for entry in entries if (entry.dev, entry.ip) == (index, ip)]
+    present = [entry for entry in entries if (entry.ifindex, entry.ip) == (index, expected.ip)]
     if not present:
-        return not netlink.is_torn
-    if present != [_Entry(index, ip, neighbour.mac, neighbour.permanent)]:
+        return not netlink.is_torn  # a list that changed meanwhile may lack it
+    if present != [expected]:
         return False
-    request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_DST, ip)
+    request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, expected.ip)
     errors = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
-    for error in errors.values():
+    if errors:
+        (error,) = errors.values()
         raise error
     return True

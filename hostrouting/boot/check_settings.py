@@ -55,13 +55,8 @@ _SENTENCES = {
     "default-route-hidden": (
         "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES.words
     ),
-    "one-default-route": (
-        "packets to {where} leave through {reason}, which has the default route, but may not lead "
-        f"to the network; {_NAME_DEVICES}"
-    ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{refusals} refuses them, perhaps for pods",
-    "not-by-tcp": "TCP does not connect by [{route}]",
     "no-gateway": NO_GATEWAY,
     "no-local-rule": (
         "no IPv{family} rule looks up table local first, so this host may not answer on its own "

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +36,19 @@ def read_enforced(files: Files) -> HostRoutingConfig:
     a release that writes its settings in another way. So is a guard with nothing to guard.
     """
     enforced = HostRoutingConfig()
-    for key, section_of in _SECTIONS.items():
+    # The guard comes last: without the others, it has nothing to guard.
+    for section_of in (_routes_of, _check_of, _probes_of, _gate_of, _guard_of):
         with suppress(KeyError, ValueError):  # a ConfigError is a ValueError
-            sections = {**enforced.to_mapping(), key: section_of(files)}
+            sections = {**enforced.to_mapping(), **section_of(files)}
             enforced = HostRoutingConfig.from_mapping(sections)
     return enforced
 
 
 def _routes_of(files: Files) -> dict[str, Any]:
     """The section staticRoutes, without the route for replies to probes."""
-    routes: list[dict[str, object]] = []
-    for word, rest in _settings_of(files, HostLayout.routes_step):
-        if word == "route" and _OPTIONAL not in rest:
-            routes.append(_route_of(rest))
-    return {"enabled": bool(routes), "routes": routes}
+    settings = _settings_of(files, HostLayout.routes_step)
+    routes = [_route_of(rest) for rest in settings["route"] if _OPTIONAL not in rest]
+    return {"staticRoutes": {"enabled": bool(routes), "routes": routes}}
 
 
 def _route_of(rest: str) -> dict[str, object]:
@@ -65,18 +65,17 @@ def _route_of(rest: str) -> dict[str, object]:
 
 def _check_of(files: Files) -> dict[str, Any]:
     """The section routeOverlap of the check, without the networks of pods."""
-    values: dict[str, list[str]] = {}
-    for word, rest in _settings_of(files, HostLayout.check_step):
-        values.setdefault(word, []).append(rest)
-    [mode] = values.get("mode", ["WARN"])
-    return {
-        "expectedCidrs": [_first_word(rest) for rest in values.get("cidr", [])],
+    settings = _settings_of(files, HostLayout.check_step)
+    [mode] = settings["mode"] or ["WARN"]
+    check = {
+        "expectedCidrs": [_first_word(rest) for rest in settings["cidr"]],
         "mode": mode,
-        "expectedDevs": values.get("device", []),
-        "allowedDevs": values.get("allowed", []),
-        "serviceCidrs": [_first_word(rest) for rest in values.get("service", [])],
-        "intendedRules": values.get("intended", []),
+        "expectedDevs": settings["device"],
+        "allowedDevs": settings["allowed"],
+        "serviceCidrs": [_first_word(rest) for rest in settings["service"]],
+        "intendedRules": settings["intended"],
     }
+    return {"routeOverlap": check}
 
 
 def _probes_of(files: Files) -> dict[str, Any]:
@@ -85,52 +84,42 @@ def _probes_of(files: Files) -> dict[str, Any]:
     if table is None:
         return {}
     probe, uplinks, known = table.groups()
-    routes = _settings_of(files, HostLayout.routes_step)
-    return {
+    routes = _settings_of(files, HostLayout.routes_step)["route"]
+    probes = {
         "enabled": True,
         "interfaces": re.findall('"(.*?)"', uplinks),
         "linkLocal": probe,
         "globalAddress": known,
-        "ensureRoute": any(_OPTIONAL in rest for _, rest in routes),
+        "ensureRoute": any(_OPTIONAL in route for route in routes),
     }
+    return {"probeRewrite": probes}
 
 
-def _gate_of(files: Files) -> dict[str, Any] | None:
+def _gate_of(files: Files) -> dict[str, Any]:
     """The section gate: the units that have a drop-in."""
     units = gated_on_disk(files)
     if not units:
-        return None
-    return {"units": list(units)}
+        return {}
+    return {"gate": {"units": list(units)}}
 
 
 def _guard_of(files: Files) -> dict[str, Any]:
     """The section guard."""
-    return {"enabled": files.look(HostLayout.guard_path) is not None}
-
-
-_SECTIONS: Mapping[str, Callable[[Files], Mapping[str, Any] | None]] = {
-    "staticRoutes": _routes_of,
-    "routeOverlap": _check_of,
-    "probeRewrite": _probes_of,
-    "gate": _gate_of,
-    "guard": _guard_of,
-}
-"""How each section is read. The guard comes last: without the others, it has nothing to guard."""
+    return {"guard": {"enabled": files.look(HostLayout.guard_path) is not None}}
 
 
 def _first_word(rest: str) -> str:
     return rest.partition(" ")[0]
 
 
-def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:
-    """The settings of a script, each as its first word and the rest. ValueError if bash could not
-    read them.
+def _settings_of(files: Files, step: str) -> Mapping[str, list[str]]:
+    """The settings of a script: by the first word of each, what follows it. ValueError if bash
+    could not read them.
     """
+    settings: dict[str, list[str]] = defaultdict(list)
     block = _SETTINGS.search(text_at(files, HostLayout.step_path(step)))
-    if block is None:
-        return []
-    settings: list[tuple[str, str]] = []
-    for setting in shlex.split(block[1], comments=True):
-        word, _, rest = setting.partition(" ")
-        settings.append((word, rest))
+    if block is not None:
+        for setting in shlex.split(block[1], comments=True):
+            word, _, rest = setting.partition(" ")
+            settings[word].append(rest)
     return settings

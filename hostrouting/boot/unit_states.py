@@ -113,14 +113,13 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         errors = manager.errors_of(unit, properties["ConditionTimestamp"])
         # Each once: systemd 254 and later keep that time when they start the unit again themselves.
         reasons = tuple(dict.fromkeys(errors))
+    shown = UnitState(unit, state, since, reasons)
     if not _is_gated(properties):
-        return UnitState(unit, state, since, reasons)
+        return shown
     was_in_gate = state in {"is in the gate", "was refused"}
     if not was_in_gate and _has_begun_with_main(properties):
-        is_unchecked = state in {"runs", "is starting"}
-        return UnitState(unit, state, since, reasons, unchecked=is_unchecked)
-    checked = _time_of(properties["InactiveExitTimestampMonotonic"])
-    return UnitState(unit, state, since, reasons, checked)
+        return shown._replace(unchecked=state in {"runs", "is starting"})
+    return shown._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
 
 
 def _what_it_does(properties: Mapping[str, str]) -> State:
@@ -147,15 +146,12 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
     since the start began, but not the main process, and no other one could make the start fail.
     """
-    others: list[str] = []
-    for condition in properties["ExecCondition"].split(_WORDS)[1:]:
-        if HostLayout.gate_path not in condition:
-            others.append(condition)
-        elif _REFUSED in condition:
-            return True
-    if properties["Result"] != "exit-code":
-        return False
-    if others or "ignore_errors=no" in properties["ExecStartPre"]:
+    conditions = properties["ExecCondition"].split(_WORDS)[1:]
+    of_gate = [condition for condition in conditions if HostLayout.gate_path in condition]
+    if any(_REFUSED in condition for condition in of_gate):
+        return True
+    has_others = of_gate != conditions or "ignore_errors=no" in properties["ExecStartPre"]
+    if has_others or properties["Result"] != "exit-code":
         return False
     ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     return ended < _microseconds(properties["ConditionTimestampMonotonic"])

@@ -20,7 +20,7 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import in_plural, spoken
+from hostrouting.text import agreeing, spoken
 
 T = TypeVar("T")
 
@@ -350,6 +350,12 @@ class CheckReport(NamedTuple):
         return tuple(chain.from_iterable(report.escapes for report in self.families))
 
     @property
+    def missing_defaults(self) -> list[str]:
+        """That a family has no default route that counts, a sentence for each such family."""
+        without = [each for each in self.families if each.verdict == "no-default-route"]
+        return [f"there is no IPv{report.family} default route" for report in without]
+
+    @property
     def routes(self) -> tuple[StaticRoute, ...]:
         """The routes that repair it, for a configuration."""
         return tuple(chain.from_iterable(report.repair.routes for report in self.families))
@@ -400,9 +406,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
         devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
     for verb, devs in devs_by_verb.items():
-        predicate = verb
-        if len(sizes) > 1:
-            predicate = in_plural(verb)
+        predicate = agreeing(verb, len(sizes))
         ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"

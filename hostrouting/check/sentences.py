@@ -380,7 +380,8 @@ def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
         if repair.lacks:
             costs.insert(0, _loss_in_words(repair))
         if costs:
-            known[dev] += f"; then {spoken(costs)}"
+            then = f"then {spoken(costs)}"
+            known[dev] = f"{known[dev]}; {then}" if known[dev] else then
     return _remedy_by_name(family.snapshot, known, family.cidrs)
 
 

@@ -11,14 +11,20 @@ from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
 from hostrouting.text import command_of
 
-_DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
+_TURN_SYSTEMCTL_OFF = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
+"""With one of these variables, systemctl succeeds and does nothing."""
 # Without ignore-dependencies, a machine that was made to require our unit would be stopped or
 # restarted with the unit. And a start must not wait for a target that may itself be waiting for the
 # caller.
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
-# A stop job is cancelled if the unit is started at that moment, for example by the start of a
-# machine.
+_EXIT_CODES = range(10)
+"""Those of systemctl itself; anything else is a signal, or another program."""
+_NOT_LOADED = 5
+"""The exit code for a unit that does not exist."""
 _STOPS = 10
+"""How often a stop is tried: its job is cancelled if the unit is started at that moment, for
+example by the start of a machine.
+"""
 _TIMEOUT = 30.0  # seconds, for every command but a start
 _SHOWN = 10  # lines of a unit's log in one message
 
@@ -87,34 +93,43 @@ class SystemdManager:
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        # The stop below must not meet a unit that ran before.
+        # A start that is given up ends in a stop, which must not stop a unit that ran before.
         [shown] = self.show(("ActiveState",), unit)
-        if shown["ActiveState"] in {"active", "reloading"}:
+        state = shown["ActiveState"]
+        if state in {"active", "reloading"}:
             return
-        if shown["ActiveState"] == "failed":  # its StartLimitBurst= may be reached
+        if state == "failed":  # its StartLimitBurst= may be reached
             self._run("reset-failed", unit)
         try:
-            done = self._run("start", unit, fine=range(10), timeout=timeout)
+            started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
             # the job.
             with suppress(HostError):
                 self.stop(unit)
             raise
-        if done.code:
-            [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
-            lines = self._journal(unit, failed["ConditionTimestamp"])
-            lines = lines or (done.complaint.strip(),)
-            raise unit_failed(
-                unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines
-            )
+        if started.code:
+            raise self._failure(unit, started)
+
+    def _failure(self, unit: str, started: Ended) -> HostError:
+        """The error for a start that has failed, with the unit's log of it, or with what systemctl
+        printed.
+        """
+        [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
+        lines = self._journal(unit, failed["ConditionTimestamp"])
+        if not lines:
+            lines = (started.complaint.strip(),)
+        return unit_failed(
+            unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines
+        )
 
     def stop(self, unit: str) -> None:
-        for left in reversed(range(_STOPS)):
+        for number in range(1, _STOPS + 1):
             try:
-                self._run("stop", unit, fine=(0, 5))  # 5: the unit does not exist
+                self._run("stop", unit, fine=(0, _NOT_LOADED))
             except HostError as error:
-                if not error.is_refusal or not left:
+                may_be_cancelled = error.is_refusal
+                if not may_be_cancelled or number == _STOPS:
                     raise
             else:
                 return
@@ -158,12 +173,10 @@ class SystemdManager:
         return ()
 
     def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float = _TIMEOUT) -> Ended:
-        # With one of these variables, or if it believes that it is in a chroot, systemctl succeeds
-        # and does nothing.
         environment = tool_environment()
-        for name in _DO_NOTHING:
+        for name in _TURN_SYSTEMCTL_OFF:
             environment.pop(name, None)
-        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
+        environment["SYSTEMD_IGNORE_CHROOT"] = "1"  # or it does nothing where it suspects a chroot
         return run_tool(
             "systemctl",
             *_OPTIONS,

@@ -12,8 +12,8 @@ from hostrouting.kernel.base import (
     RouteRequest,
     Verb,
     Watch,
-    part_of,
 )
+from hostrouting.kernel.part import part_of
 
 __all__ = [
     "Answer",

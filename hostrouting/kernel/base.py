@@ -6,16 +6,13 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 """
 
 import errno
-import time
 from abc import abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, width_of
-from hostrouting.model.route import OURS, REFUSED, Route, RouteType
-from hostrouting.model.rule import reached_tables
+from hostrouting.model.prefix import IP, IPV6, Prefix
+from hostrouting.model.route import REFUSED, Route, RouteType
 from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -39,13 +36,15 @@ class RouteRequest(NamedTuple):
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route)
       if there is none. A metric or a protocol of 0 matches any, so a request to delete has both. In
       IPv6, `delete` deletes one next hop for each next hop of the request. In IPv4, Linux compares
-      neither weights nor `onlink`, nor an mtu that the request does not have, and takes a route for
-      the one that is meant if its next hops are the first of the request.
+      neither weights nor `onlink`, nor an mtu that the request does not have. It stops at the last
+      next hop of the route, so it may delete one that has only the first next hops of the request.
 
-    What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference,
-    an end and a nexthop object, which are only read. The state of a next hop (linkdown, dead) is
-    ignored, and so is the weight of the only next hop of an IPv4 route: a route can be passed back
-    as it was read. An IPv6 next hop keeps its weight for when others join it.
+    What does not fit into a message is refused (invalid, ERANGE). So is a route with what is only
+    read: sources, a preference, an expiry or a nexthop object.
+
+    A route can be passed back as it was read: the state of a next hop (linkdown, dead) is ignored,
+    and so is the weight of the only next hop of an IPv4 route. The only next hop of an IPv6 route
+    keeps its weight, because others may join it.
     """
 
     verb: Verb
@@ -56,20 +55,16 @@ class RouteRequest(NamedTuple):
 
 
 def has_weights(route: Route) -> bool:
-    """Whether Linux keeps the weights of the next hops; in IPv6, others can join a single one."""
+    """Whether Linux keeps the weights of the next hops: not that of the only one in IPv4."""
     return len(route.next_hops) > 1 or route.prefix.family == IPV6
 
 
-Kind: TypeAlias = RouteType | Literal["no-route"]
-"""How a lookup ends: the type of the route that decides, or no-route."""
-
-
-_DONE: dict[Verb, tuple[str, ...]] = {
+_NOTHING_TO_DO: dict[Verb, tuple[str, ...]] = {
     "add": ("exists",),
     "append": ("exists",),
     "delete": ("no-such-route", "no-such-device"),
 }
-"""By verb: the kinds of a refusal because the kernel is as the request asks already."""
+"""By verb: the kinds of refusals which mean that the kernel already is as the request asks."""
 
 
 class Outcome(NamedTuple):
@@ -85,7 +80,11 @@ class Outcome(NamedTuple):
     @property
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before."""
-        return self.error is None or self.error.kind in _DONE[self.change.verb]
+        return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
+
+
+LookupEnd: TypeAlias = RouteType | Literal["no-route"]
+"""How a lookup ends: the type of the route that decides, or no-route."""
 
 
 class Answer(NamedTuple):
@@ -95,7 +94,7 @@ class Answer(NamedTuple):
     and reports table main for the entries of both.
     """
 
-    kind: Kind
+    kind: LookupEnd
     route: Route | None
     """The entry; None if the kernel answers with an error instead (`kind` names it)."""
 
@@ -193,7 +192,7 @@ class Watch(Protocol):
         """
 
     def wake(self) -> None:
-        """End the present or the next wait.
+        """End the present or the next wait; after `close`, do nothing.
 
         May be called in any thread: `ctx.on_cancel(watch.wake)`.
         """
@@ -208,107 +207,8 @@ class Watch(Protocol):
         self.close()
 
 
-KIND_OF_ERRNO: dict[int, Kind] = {
+KIND_OF_ERRNO: dict[int, LookupEnd] = {
     errno.ENETUNREACH: "no-route",
     **{refused.errno: kind for kind, refused in REFUSED.items()},
 }
 """The meaning of each errno that a lookup can return."""
-
-
-_PAUSES = (0.01, 0.05)
-"""Seconds before the second and the third reading: a device that comes makes several changes."""
-
-
-def settled(read: Callable[[], Snapshot]) -> Snapshot:
-    """A reading during which nothing has changed, or the third."""
-    snapshot = read()
-    for pause in _PAUSES:
-        if not snapshot.restless:
-            break
-        time.sleep(pause)
-        snapshot = read()
-    return snapshot
-
-
-def part_of(
-    snapshot: Snapshot,
-    *,
-    family: int | None = None,
-    reached: bool = False,
-    near: Collection[Prefix] | None = None,
-) -> Snapshot:
-    """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
-    families = {IPV4, IPV6} if family is None else {family}
-    addresses = [address for address in snapshot.addresses if address.ip.version in families]
-    rules = [rule for rule in snapshot.rules if rule.family in families]
-    routes = [route for route in snapshot.routes if route.prefix.family in families]
-    tables = reached_tables(rules) if reached else None
-    if tables is not None:
-        routes = [route for route in routes if route.table in tables]
-    kept = filter(Near(near).keeps, routes)
-    return snapshot._replace(
-        family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(kept)
-    )
-
-
-class Near:
-    """Which routes `near` of `RouteBackend.snapshot` keeps; None keeps all.
-
-    Where the wanted networks are is a list of borders: where one begins, where it ends, where the
-    next one begins, and so on.
-    """
-
-    def __init__(self, blocks: Collection[Prefix] | None) -> None:
-        self._blocks = blocks
-        self._borders: dict[tuple[int, int], list[int]] = {}
-        """By family and length of the routes."""
-        self._seen: set[tuple[object, ...]] = set()
-        """The routes so far, without their first addresses."""
-
-    def keeps(self, route: Route) -> bool:
-        """Whether this route, the next one of a list, is kept."""
-        borders = self.borders_for(route)
-        if borders is None:
-            return True
-        family, network, length = route.prefix
-        all_but_network = (family, length, *route[1:])
-        is_first = all_but_network not in self._seen
-        self._seen.add(all_but_network)
-        return is_first or is_wanted(network, borders)
-
-    def borders_for(self, route: Route) -> list[int] | None:
-        """The borders for routes that differ from this one in their first address.
-
-        None if such a route is kept whatever its first address is.
-        """
-        family, _, length = route.prefix
-        is_kept_anywhere = length <= 1 or route.type != "unicast" or route.protocol == OURS
-        if self._blocks is None or is_kept_anywhere or not route.has_gateway:
-            return None
-        if (family, length) not in self._borders:
-            self._borders[family, length] = _borders_of(self._blocks, family, length)
-        return self._borders[family, length]
-
-
-def is_wanted(network: int, borders: Sequence[int]) -> bool:
-    """Whether this first address lies where networks are wanted."""
-    return bisect_right(borders, network) % 2 == 1
-
-
-def _borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
-    """The borders of the networks of this length that overlap one of `near`."""
-    free = width_of(family) - length
-    wanted: list[tuple[int, int]] = []
-    for block in near:
-        if block.family == family:
-            first = block.first >> free << free
-            end = (block.last >> free) + 1 << free
-            wanted.append((first, end))
-
-    borders: list[int] = []
-    for first, end in sorted(wanted):
-        if borders and first <= borders[-1]:
-            borders[-1] = max(borders[-1], end)
-        else:
-            borders += [first, end]
-    return borders

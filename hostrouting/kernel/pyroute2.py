@@ -25,10 +25,8 @@ from hostrouting.kernel.base import (
     RouteBackend,
     RouteRequest,
     Watch,
-    part_of,
-    settled,
 )
-from hostrouting.kernel.netlink.backend import read_host
+from hostrouting.kernel.netlink.backend import read_host, settled
 from hostrouting.kernel.netlink.host import list_links
 from hostrouting.kernel.netlink.routes import Names, change_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import (
@@ -43,6 +41,7 @@ from hostrouting.kernel.netlink.socket import (
     kernel_errors,
     message,
 )
+from hostrouting.kernel.part import part_of
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP, Prefix

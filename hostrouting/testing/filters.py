@@ -15,8 +15,11 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
 
 _COMMAND = re.compile(
-    r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n"
+    r"(?P<verb>add|delete) table ip6 (?P<name>\w+)\n"
+    r"|(?P<listing>table ip6 (?P<listed>\w+) \{\n(?: .*\n)*\}\n)"
+    r"|\s*(?:#.*)?\n"
 )
+"""A command about a table, a whole table, or a line without a command."""
 
 
 class FakeNftables(Faulty[HostError]):
@@ -39,30 +42,32 @@ class FakeNftables(Faulty[HostError]):
     def _after(self, text: str) -> dict[str, str]:
         """The tables once the text was loaded."""
         tables = dict(self.tables)
-        at = 0
-        while at < len(text):
-            command = _COMMAND.match(text, at)
+        rest = text
+        while rest:
+            command = _COMMAND.match(rest)
             if command is None:
-                raise _refused(text[at:])
-            verb, name, table, created = command.groups()
-            if verb == "delete" and name not in tables:
-                raise _refused(text[at:])
-            if verb == "add":
+                raise _refused(rest)
+            name = command["name"]
+            if command["verb"] == "add":
                 tables.setdefault(name, f"table ip6 {name} {{\n}}\n")
-            elif verb == "delete":
+            elif command["verb"] == "delete":
+                if name not in tables:
+                    raise _refused(rest)
                 del tables[name]
-            elif table:
-                tables[created] = table
-            at = command.end()
+            elif command["listing"]:
+                tables[command["listed"]] = command["listing"]
+            rest = rest[command.end() :]
         return tables
 
 
-def _refused(text: str) -> HostError:
-    output = f"Error: in {text.splitlines()[0]!r}"
+def _refused(rest: str) -> HostError:
+    """The error of a text whose rest begins with the command that failed."""
+    output = f"Error: in {rest.splitlines()[0]!r}"
     return HostError("nft could not load a table", what="nft", kind="refused", output=output)
 
 
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
+"""The chains that ebtables lists first; those of a user come after them."""
 
 
 class FakeEbtables(Faulty[HostError]):
@@ -88,8 +93,8 @@ class FakeEbtables(Faulty[HostError]):
     def _listed(self) -> tuple[BridgeRule, ...]:
         """The rules chain by chain, each with its place in its chain."""
         rules: list[BridgeRule] = []
-        own_chains = [text.partition(" ")[0] for text in self.rules]
-        for chain in dict.fromkeys((*_CHAINS, *own_chains)):
+        chains_of_rules = [text.partition(" ")[0] for text in self.rules]
+        for chain in dict.fromkeys((*_CHAINS, *chains_of_rules)):
             texts = [text for text in self.rules if text.startswith(f"{chain} ")]
             for number, text in enumerate(texts, start=1):
                 rules.append(BridgeRule("ebtables-nft", number, text))

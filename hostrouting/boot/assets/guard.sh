@@ -91,14 +91,15 @@ set_routes() {
 }
 
 run_all_steps() {
+  local interval=$full_pass_interval
   if ((now < next_full_pass)); then
     sleep "$(seconds_until_full_pass)"
   fi
   run_gate
-  next_full_pass=$((now + full_pass_interval * second))
-  if ((pause > full_pass_interval)); then
-    next_full_pass=$((now + pause * second))
+  if ((pause > interval)); then
+    interval=$pause
   fi
+  next_full_pass=$((now + interval * second))
   sleep "$shortest_pause" # and not for `pause`: the routes may need repair before
 }
 

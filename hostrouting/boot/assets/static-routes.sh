@@ -41,6 +41,7 @@
 #   expected eth0                        one of routeOverlap.expectedDevs
 #   guest veth                           such a port of a bridge leads only to a container or
 #                                        virtual machine
+#   refusing-type blackhole              a route of this type refuses packets
 #   names, kind, link-type               see "What `ip` lists"
 #   sentence waits {route} needs {missing}
 #                                        what is said, with {holes}
@@ -376,8 +377,8 @@ batch() { # COMMAND...
 # The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
 # sets none itself. Besides route (routes), hop, part (parts), first_part, last_part, at_key,
 # count_at and fate:
-#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, wanted, named,
-#                    is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
+#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, is_refusing, wanted,
+#                    named, is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
 #                    class_of_link_type
 #   the first lines  is_listing, line (lines), is_kept, on_link_line, on_link_to (on_link_lines),
 #                    is_held, has_devices, are_errors, is_torn, unread
@@ -451,6 +452,7 @@ function read_setting() {
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
   if ($1 == "guest") is_of_guests[$2]
+  if ($1 == "refusing-type") is_refusing[$2]
   read_listed_setting()
   if ($1 == "sentence") read_sentence()
   if ($1 == "route") read_wanted()
@@ -951,7 +953,7 @@ function is_elsewhere(gateway, dev,   best, word) {
   best = best_line(gateway, "", 6)
   if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
   split(on_link_line[best], word, " ")
-  if (word[1] ~ /^[678]$/) return 0 # it refuses packets
+  if (name_for("type", word[1]) in is_refusing) return 0
   return word[2] != "default" && word[2] !~ /^::\//
 }
 

@@ -16,8 +16,9 @@ import argparse
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
-from hostrouting.cli.status_page import headline_of, status_lines
+from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE
+from hostrouting.headline import headline_of
 from hostrouting.host.host import Host
 from hostrouting.status import Status, find_status
 
@@ -33,8 +34,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     status = find_status(host, unit)
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
-    report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), status_lines(status), report)
+    return Answer(status.code, _document(status), status_lines(status), status.report)
 
 
 def _document(status: Status) -> dict[str, object]:

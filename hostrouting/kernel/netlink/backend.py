@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, settled
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
 from hostrouting.kernel.netlink.numbers import groups_of
@@ -53,13 +53,25 @@ class NetlinkBackend(RouteBackend):
         near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
-        with self._attempt("read the host's routes") as netlink:
-            # The kernel sends a list in parts. For IPv4 routes it does not say if they changed in
-            # between: a guard listens.
-            guard = NetlinkSocket(groups=groups_of(family))
-            with closing(guard):
-                read = partial(_read_guarded, guard, netlink, family, near, is_reached=reached)
-                return settled(read)
+        with (
+            self._attempt("read the host's routes") as netlink,
+            # The kernel sends a list in parts. For IPv4 routes it does not say whether they changed
+            # in between, so a second socket receives the reports of changes.
+            closing(NetlinkSocket(groups=groups_of(family))) as guard,
+        ):
+
+            def read() -> Snapshot:
+                guard.reports()  # what changed before does not count
+                snapshot = read_host(netlink, family, near, reached=reached)
+                has_changed = bool(guard.reports())
+                # `read_host` leaves this setting out: it is that of the namespace of this thread,
+                # and a handle of pyroute2 may belong to another one.
+                return snapshot._replace(
+                    ipv6_forwarding=forwards_ipv6(),
+                    restless=snapshot.restless or has_changed,
+                )
+
+            return settled(read)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
@@ -92,21 +104,19 @@ class NetlinkBackend(RouteBackend):
             yield self._netlink
 
 
-def _read_guarded(
-    guard: NetlinkSocket,
-    netlink: Netlink,
-    family: int | None,
-    near: Collection[Prefix] | None,
-    *,
-    is_reached: bool,
-) -> Snapshot:
-    """One reading; it is restless also if the guard has a report of a change meanwhile."""
-    guard.reports()  # what changed before does not count
-    snapshot = read_host(netlink, family, near, is_reached=is_reached)
-    is_restless = snapshot.restless or bool(guard.reports())
-    # This setting is read in the namespace of this thread. `read_host` does not add it, because a
-    # handle of pyroute2 may belong to another namespace.
-    return snapshot._replace(ipv6_forwarding=forwards_ipv6(), restless=is_restless)
+_PAUSES = (0.01, 0.05)
+"""Seconds before the second and the third reading: a device that comes makes several changes."""
+
+
+def settled(read: Callable[[], Snapshot]) -> Snapshot:
+    """A reading during which nothing has changed, or the third."""
+    snapshot = read()
+    for pause in _PAUSES:
+        if not snapshot.restless:
+            break
+        time.sleep(pause)
+        snapshot = read()
+    return snapshot
 
 
 def read_host(
@@ -114,7 +124,7 @@ def read_host(
     family: int | None,
     near: Collection[Prefix] | None = None,
     *,
-    is_reached: bool = False,
+    reached: bool = False,
 ) -> Snapshot:
     """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
     netlink.is_torn = False
@@ -126,7 +136,7 @@ def read_host(
     for each in families:
         addresses += list_addresses(netlink, each, names)
         rules += list_rules(netlink, each)
-    tables = reached_tables(rules) if is_reached else None
+    tables = reached_tables(rules) if reached else None
     reader = RouteReader(names, near)
     routes: list[Route] = []
     for each in families:

@@ -22,7 +22,6 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from hostrouting.kernel.base import Near, is_wanted
 from hostrouting.kernel.netlink.numbers import FAMILY_OF, RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import (
     ROUTE_ATTRIBUTES_AT,
@@ -39,6 +38,7 @@ from hostrouting.kernel.netlink.socket import (
     Netlink,
     attribute,
 )
+from hostrouting.kernel.part import Near, is_wanted
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import Route
 

@@ -1,4 +1,5 @@
-"""Listening for changes: a socket that has joined the groups, and a counter to wake it.
+"""Listening for changes: a socket that receives the kernel's reports, and an eventfd by which
+another thread ends a wait.
 
 A watch does not say what has changed. If its buffer overflows, reports are lost, and that counts as
 a change.
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
@@ -29,15 +30,16 @@ class NetlinkWatch(Watch):
     def __init__(self) -> None:
         """Begin to listen; OSError if that is not possible."""
         self._socket = NetlinkSocket(groups=groups_of())
-        # Another thread may wake it before, during and between waits.
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Once the waker is closed, its number may be that of another file.
+        self._lock = threading.Lock()
         self._is_closed = False
 
     def wait(
         self,
         timeout: float,
         *,
-        clock: Clock | None = None,  # noqa: ARG002  it uses the machine's clock
+        clock: Clock | None = None,  # noqa: ARG002  the kernel has only the machine's clock
     ) -> bool:
         """Wait for a change since the last wait: True; False after `timeout` seconds or wake()."""
         if self._is_closed:
@@ -47,25 +49,28 @@ class NetlinkWatch(Watch):
         poll.register(self._waker, select.POLLIN)
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
-            left = max(deadline - time.monotonic(), 0.0)
-            ready = dict(poll.poll(min(left, _LONGEST) * 1000))
+            seconds_left = max(deadline - time.monotonic(), 0.0)
+            ready = dict(poll.poll(min(seconds_left, _LONGEST) * 1000))
             if self._waker in ready:
                 os.eventfd_read(self._waker)
                 return False
             with kernel_errors("listen to changes of routes any more"):
-                if ready and self._socket.reports():
+                if self._socket.reports():
                     return True
             if time.monotonic() >= deadline:
                 return False
 
     def wake(self) -> None:
-        """End the present or the next wait; may be called in any thread."""
-        with suppress(OSError):  # it is closed
-            os.eventfd_write(self._waker, 1)
+        """End the present or the next wait; may be called in any thread, also after `close`."""
+        with self._lock:
+            if not self._is_closed:
+                os.eventfd_write(self._waker, 1)
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
-        if not self._is_closed:
+        with self._lock:
+            if self._is_closed:
+                return
             self._is_closed = True
             self._socket.close()
             os.close(self._waker)

@@ -66,6 +66,7 @@ class TestConflicts:
             *HALVES,
             static("172.16.0.0/17", metric=4_000_000_000),
             static("10.8.0.0/16"),
+            static("10.8.0.0/17"),  # so the halves of the route before it are not proposed
             static("10.7.0.0/16"),
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)

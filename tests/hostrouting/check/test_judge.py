@@ -16,6 +16,7 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
+    SCOPE_HOST,
     SCOPE_LINK,
     TABLE_MAIN,
     NextHop,
@@ -335,6 +336,16 @@ class TestTheHostsOwn:
 
 class TestLosses:
     """Routes that lose packets although their device is right, or is unknown."""
+
+    @pytest.mark.parametrize(("source", "verdict"), [(None, "undecided"), ("10.0.0.4", "ok")])
+    def test_a_device_without_an_address(self, source: str | None, verdict: str) -> None:
+        """Linux finds no source for packets by a route of the scope of the host, unless the route
+        has one.
+        """
+        pod = Route.to("172.16.5.1/32", dev="cali1")._replace(scope=SCOPE_HOST)
+        if source is not None:
+            pod = pod._replace(prefsrc=as_ip(source))
+        assert checked(node(pod, links=(CALI1,))).verdict == verdict
 
     def test_a_device_that_vanished_while_it_was_read(self) -> None:
         """Routes may name a device that is no longer listed."""

@@ -14,7 +14,7 @@ from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
-from hostrouting.kernel.base import part_of
+from hostrouting.kernel.part import part_of
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, PROTOCOL_KERNEL, NextHop, Route
 from hostrouting.model.rule import Rule

@@ -105,3 +105,10 @@ def test_the_only_next_hop_in_use_has_the_node_ip() -> None:
     report = ecmp_report(is_dead=True)
     assert report.node_ips == {4: as_ip("10.0.0.4")}
     assert report.families[0].flaws == ()
+
+
+def test_families_without_a_default_route() -> None:
+    """Each has a sentence; a family that has one is not named."""
+    report = checked(plain_vm().snapshot(), "10.0.0.0/8", "fd00::/8")
+    assert [family.verdict for family in report.families] == ["ok", "no-default-route"]
+    assert report.missing_defaults == ["there is no IPv6 default route"]

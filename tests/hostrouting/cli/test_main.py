@@ -3,6 +3,7 @@ stream.
 """
 
 import ast
+import contextlib
 import errno
 import io
 import json
@@ -439,6 +440,23 @@ class TestAsAProgram:
         assert text == plain.replace(
             "\n\n", f"\n  {CIDR}      {'█' * 40}  ib0 100%\n\n" if rich else "\n\n", 1
         )
+
+    def test_a_terminal_without_unicode(self, command: list[str]) -> None:
+        """What its encoding does not have is escaped, as everywhere else."""
+        cidrs = [f"172.16.{number}.0/24" for number in range(22)]
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+        words = [*command[:4], *cidrs, *command[5:]]
+        shown = b""
+        with subprocess.Popen(words, stdout=theirs, env=environment) as program:
+            os.close(theirs)
+            with contextlib.suppress(OSError):  # the program has closed its end
+                while True:
+                    shown += os.read(ours, 65536)
+            assert program.wait(60) == 1
+        os.close(ours)
+        assert b"#" * 40 in shown
+        assert rb"  \u2026 and 2 more CIDRs" in shown
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hostrouting.boot.unit_states import UnitState
-from hostrouting.cli.status_page import status_lines, what_is_wrong_now
+from hostrouting.cli.status_page import status_lines
+from hostrouting.headline import what_is_wrong_now
 from hostrouting.status import Status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say

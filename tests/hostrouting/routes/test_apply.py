@@ -554,6 +554,13 @@ class TestReasons:
         assert error.after == AS_BEFORE
         assert len(effects_of(error).changes) == 2
 
+    def test_one_that_cannot_be_right_and_one_that_may_be_later(self) -> None:
+        """Another attempt would fail for the first again."""
+        kernel = faulty()
+        kernel.fail("change", errno.EINVAL, nth=1)
+        kernel.fail("change", errno.ENETDOWN, nth=3)
+        assert not self.failed(kernel).can_retry
+
     def test_one_that_somebody_deletes(self) -> None:
         """It is not there when the table is read back; the others are deleted again."""
         kernel = faulty()

@@ -325,9 +325,18 @@ def test_more_reports_than_fit(
 
 
 def test_the_end_of_a_watch(backend: NetlinkBackend) -> None:
-    """After it, a wake does nothing, and a wait raises."""
+    """After it, a wake does nothing, also not to a file that has the number of its descriptor now;
+    and a wait raises.
+    """
     watch = backend.watch()
     watch.close()
     watch.wake()
+    other = os.eventfd(0, os.EFD_NONBLOCK)
+    os.dup2(other, watch._waker)
+    watch.wake()
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(other)
+    for descriptor in {other, watch._waker}:
+        os.close(descriptor)
     with raises(BackendError, "unusable"):
         watch.wait(0)

@@ -17,11 +17,12 @@ import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, part_of
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import RouteReader
 from hostrouting.kernel.netlink.routes import decode
 from hostrouting.kernel.netlink.socket import attribute, message
+from hostrouting.kernel.part import Near, part_of
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey

@@ -1,0 +1,100 @@
+"""The part of a snapshot that was asked for: `family`, `reached` and `near` of
+`RouteBackend.snapshot`.
+
+A backend that has read everything takes the part with `part_of`. One that reads messages leaves out
+early what is not `near`: see `Near`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.rule import reached_tables
+from hostrouting.model.snapshot import Snapshot
+
+
+def part_of(
+    snapshot: Snapshot,
+    *,
+    family: int | None = None,
+    reached: bool = False,
+    near: Collection[Prefix] | None = None,
+) -> Snapshot:
+    """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
+    families = {IPV4, IPV6} if family is None else {family}
+    addresses = [address for address in snapshot.addresses if address.ip.version in families]
+    rules = [rule for rule in snapshot.rules if rule.family in families]
+    routes = [route for route in snapshot.routes if route.prefix.family in families]
+    tables = reached_tables(rules) if reached else None
+    if tables is not None:
+        routes = [route for route in routes if route.table in tables]
+    routes_near = filter(Near(near).keeps, routes)
+    return snapshot._replace(
+        family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(routes_near)
+    )
+
+
+class Near:
+    """The routes that `near` keeps; without blocks, all.
+
+    Of routes that differ only in their first address, those are kept whose first address lies in
+    certain ranges. The borders of these ranges are a list: where the first range begins, where it
+    ends, where the next one begins, and so on.
+    """
+
+    def __init__(self, blocks: Collection[Prefix] | None) -> None:
+        self._blocks = blocks
+        self._borders: dict[tuple[int, int], list[int]] = {}
+        """By family and length of the routes."""
+        self._seen: set[tuple[object, ...]] = set()
+        """The routes so far, without their first addresses."""
+
+    def keeps(self, route: Route) -> bool:
+        """Whether this route, the next one of a list, is kept."""
+        borders = self.borders_for(route)
+        if borders is None:
+            return True
+        family, network, length = route.prefix
+        all_but_network = (family, length, *route[1:])
+        is_first = all_but_network not in self._seen
+        self._seen.add(all_but_network)
+        return is_first or is_wanted(network, borders)
+
+    def borders_for(self, route: Route) -> list[int] | None:
+        """The borders for routes that differ from this one only in their first address; None if all
+        of them are kept.
+        """
+        if self._blocks is None:
+            return None
+        family, _, length = route.prefix
+        can_be_far = length > 1 and route.type == "unicast" and route.has_gateway
+        if not can_be_far or route.protocol == OURS:
+            return None
+        if (family, length) not in self._borders:
+            self._borders[family, length] = _borders_of(self._blocks, family, length)
+        return self._borders[family, length]
+
+
+def is_wanted(network: int, borders: Sequence[int]) -> bool:
+    """Whether this first address lies inside one of the ranges: behind an odd number of borders."""
+    return bisect_right(borders, network) % 2 == 1
+
+
+def _borders_of(blocks: Iterable[Prefix], family: int, length: int) -> list[int]:
+    """The borders of the ranges in which networks of this length overlap one of the blocks."""
+    size = 1 << width_of(family) - length
+    ranges: list[tuple[int, int]] = []
+    for block in blocks:
+        if block.family == family:
+            first = block.first - block.first % size
+            end = block.last - block.last % size + size
+            ranges.append((first, end))
+
+    borders: list[int] = []
+    for first, end in sorted(ranges):
+        if borders and first <= borders[-1]:  # this range continues the one before
+            borders[-1] = max(borders[-1], end)
+        else:
+            borders += [first, end]
+    return borders
