@@ -112,7 +112,8 @@ def _why_for_others(
     elif _is_taken(after.first, proposed, shortest):
         return None
     else:
-        why = Why("not-proven", cause="routes are proposed only where plain packets escape")
+        cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
+        return Why("not-proven", cause)
     return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
 
 
