@@ -217,9 +217,9 @@ class Why(NamedTuple):
 class Unrepairable(NamedTuple):
     """A range that no route can repair."""
 
+    why: Why
     first: int
     last: int
-    why: Why
 
 
 class Cost(NamedTuple):

@@ -8,6 +8,7 @@ range, and the proof says more; the range is reserved; a route was not made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.parts import find_parts, ranges_of
@@ -50,7 +51,7 @@ class Reasons(NamedTuple):
         reasons: list[tuple[Part, Why | None]] = []
         for before, after in changes:
             reasons += [(piece, self._why(before, piece)) for piece in _cut(after, borders)]
-        return _ranges_with_a_reason(reasons)
+        return starmap(Unrepairable, ranges_of(reasons))
 
     def _why(self, before: Part, after: Part) -> Why | None:
         """Why no route makes addresses fine that were in one part, and are in another one with the
@@ -101,7 +102,7 @@ def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Ite
         for piece in _cut(part, borders):
             why = _why_for_others(judge.fib, escape.packet, proposed, piece)
             reasons.append((piece, why))
-    return _ranges_with_a_reason(reasons)
+    return starmap(Unrepairable, ranges_of(reasons))
 
 
 def _why_for_others(
@@ -129,11 +130,6 @@ def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
     """The part in pieces, cut at these borders."""
     for first, last in pieces(part.first, part.last, borders):
         yield part._replace(first=first, last=last)
-
-
-def _ranges_with_a_reason(reasons: Iterable[tuple[Part, Why | None]]) -> Iterator[Unrepairable]:
-    for why, first, last in ranges_of(reasons):
-        yield Unrepairable(first, last, why)
 
 
 def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
