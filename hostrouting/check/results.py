@@ -129,7 +129,7 @@ class Part(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether the addresses are this host's own."""
-        return self.opinion.name == OWN_ADDRESS.name
+        return self.opinion.name == OWN
 
     @property
     def allowance(self) -> str:
