@@ -31,7 +31,7 @@ from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import in_plural, spoken
+from hostrouting.text import agreeing, spoken
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -212,8 +212,7 @@ def _problem(report: CheckReport) -> str:
         cidrs.setdefault(way, []).append(str(cidr) if is_whole else f"part of {cidr}")
     problems: dict[str, None] = {}
     for way, names in cidrs.items():
-        predicate = way if len(names) == 1 else in_plural(way)
-        problems[f"{spoken(names)} {predicate}"] = None
+        problems[f"{spoken(names)} {agreeing(way, len(names))}"] = None
     for family in report.families:
         if family.verdict == "no-default-route":
             problems[f"no IPv{family.family} default route"] = None

@@ -7,13 +7,13 @@ cannot be used, hide no other part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import find_faults, foreign_steps
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.boot.unit_names import plain_instance, template_of
@@ -21,13 +21,13 @@ from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_typed, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import command_of
@@ -35,6 +35,7 @@ from hostrouting.text import command_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
     from hostrouting.routes.plan import Step
@@ -43,18 +44,60 @@ State: TypeAlias = Literal[
     "nothing", "broken", "unanswered", "conflict", "not-configured", "failing", "escaping",
     "different", "waiting", "installed",
 ]  # fmt: skip
-"""How the host compares with the installed configuration.
+"""How the host compares with the installed configuration; MEANINGS says what each means."""
 
-Nothing is installed; config.json cannot be used; the host does not answer; apply would fail because
-of a route that is not hostrouting's; apply would delete routes without which addresses escape;
-apply would fail for another reason, such as an edit of config.json that takes protection away;
-addresses would escape after apply; apply makes it the same; a route waits for something; nothing
-differs.
-"""
-_WITHOUT_APPLY = ("broken", "conflict", "not-configured", "failing", "escaping")
-"""The states in which it does harm, or is not possible, to apply the installed configuration."""
+
+class Meaning(NamedTuple):
+    """What a state means for an operator."""
+
+    headline: str
+    """The first line of the page, or how it begins."""
+    cause: Name | None = None
+    """The finding whose sentence ends the headline."""
+    purpose: str = ""
+    """What the command of the status is for."""
+    may_apply: bool = True
+    """Whether it is possible, and does no harm, to apply the installed configuration."""
+    plan_first: bool = False
+    """Whether the page says how to see first what the repair would change."""
+
+
+_PATH = HostLayout.config_path
+NO_MATCH = f"this host does not match {_PATH}"
+IN_THE_WAY = (
+    "a route that is not hostrouting's is in the way, so apply would fail: see the lines that "
+    "begin with !"
+)
+_TO_MATCH = "to make it match"
+MEANINGS: dict[State, Meaning] = {
+    "nothing": Meaning("NOTHING: hostrouting has nothing installed on this host"),
+    # config.json cannot be used.
+    "broken": Meaning("BROKEN: ", "file", may_apply=False, plan_first=True),
+    "unanswered": Meaning(f"NO ANSWER: whether this host matches {_PATH} is not known; see below"),
+    "conflict": Meaning(
+        f"CONFLICT: {IN_THE_WAY}", purpose="to go around it", may_apply=False, plan_first=True
+    ),
+    # apply would delete routes without which addresses escape.
+    "not-configured": Meaning(
+        "DIFFERENT: ", "route-not-configured", TO_KEEP, may_apply=False, plan_first=True
+    ),
+    # apply would fail for another reason, such as an edit that takes protection away.
+    "failing": Meaning("DIFFERENT: ", purpose=_TO_MATCH, may_apply=False),
+    "escaping": Meaning(
+        f"DIFFERENT: {NO_MATCH}, and addresses would escape after apply",
+        purpose="to repair that, too",
+        may_apply=False,
+        plan_first=True,
+    ),
+    # apply makes it match, and nothing escapes then.
+    "different": Meaning("DIFFERENT: ", purpose=_TO_MATCH),
+    "waiting": Meaning("NOT READY: ", "route-waits"),
+    "installed": Meaning(
+        f"INSTALLED: this host matches {_PATH}", purpose="to start what was refused"
+    ),
+}
 _EDITED = Remedy(
-    f"to keep it, undo the edit of {HostLayout.config_path}",
+    f"to keep it, undo the edit of {_PATH}",
     otherwise=Remedy("to give it up", f"{AGAIN.command} --allow-removal"),
 )
 Guard: TypeAlias = Literal[
@@ -80,6 +123,8 @@ class Status:
     """What config.json says, if that is known."""
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
     """What the installed scripts do, whatever config.json says since."""
+    foreign_steps: tuple[str, ...] = ()
+    """The steps of the gate that are not hostrouting's."""
     plan: Plan = attrs.field(factory=Plan)
     """What apply would do; where config.json cannot be used, how the routes of the installed script
     come back.
@@ -101,6 +146,11 @@ class Status:
     """
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
+
+    @property
+    def report(self) -> CheckReport | None:
+        """The verdicts of the check."""
+        return None if self.check is None else self.check.report
 
     @property
     def unset_routes(self) -> int:
@@ -132,7 +182,7 @@ class Status:
         one command, or nothing is to be done.
         """
         if self.state == "conflict":
-            has_repair = self.check is not None and bool(self.check.report.routes)
+            has_repair = self.report is not None and self.report.routes
             return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()
@@ -155,7 +205,7 @@ class Status:
 
     @property
     def to_start(self) -> tuple[str, ...]:
-        """The units that were refused, although the gate has no reason any more."""
+        """The units that were refused, although nothing is known any more that holds them back."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
         if self.check is not None and self.check.is_wrong:
@@ -174,7 +224,7 @@ class Status:
             codes.append(PROBLEM)
         findings = [*self.faults, *self.plan.findings]
         if self.check is not None:
-            findings += [row for row in self.check.findings if row.name == "route-not-configured"]
+            findings += self.check.named("route-not-configured")
         if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
             codes.append(PROBLEM)
         if self.check is not None:
@@ -189,8 +239,11 @@ class Status:
         findings: list[Finding] = []
         for error in self.unanswered:
             findings += error.findings
-        may_apply = self.state not in _WITHOUT_APPLY
+        may_apply = MEANINGS[self.state].may_apply
+        named = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         for finding in (*self.faults, *self.plan.findings):
+            if finding in named:
+                continue
             if finding.remedy == AGAIN and not may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
@@ -246,7 +299,8 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
 
 
 def _with_scripts(host: Host, status: Status) -> Status:
-    return attrs.evolve(status, enforced=read_enforced(host.files))
+    files = host.files
+    return attrs.evolve(status, enforced=read_enforced(files), foreign_steps=foreign_steps(files))
 
 
 def _with_plan(host: Host, status: Status) -> Status:

@@ -15,11 +15,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def in_plural(predicate: str) -> str:
-    """The predicate of several things: `leave through eth0` for `leaves through eth0`."""
-    verb, _, rest = predicate.partition(" ")
+def agreeing(predicate: str, count: int) -> str:
+    """The predicate of so many things: `leave through eth0` of two for `leaves through eth0`."""
+    if count == 1:
+        return predicate
+    verb, space, rest = predicate.partition(" ")
     plural = {"is": "are", "was": "were", "has": "have"}.get(verb, verb.removesuffix("s"))
-    return f"{plural} {rest}"
+    return plural + space + rest
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:

@@ -253,13 +253,17 @@ of its own.
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Each rule that azure-vnet adds for a pod."""
     for rule, pod in node.rules:
-        macs: Sequence[str] = [pod.mac]
-        if pod.mac == VIRTUAL_MAC:
-            macs = node.macs.get(pod.ip, ())
-        fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
-        if pod.uplink is not None and pod.uplink not in node.uplinks:
-            fate, reason = _KEEP, "it matches no bridged uplink"
+        fate, reason = _fate_of_rule(node, pod)
         yield CleanupEntry("rule", rule.text, fate, reason, rule)
+
+
+def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:
+    if pod.uplink is not None and pod.uplink not in node.uplinks:
+        return _KEEP, "it matches no bridged uplink"
+    macs: Sequence[str] = [pod.mac]
+    if pod.mac == VIRTUAL_MAC:
+        macs = node.macs.get(pod.ip, ())
+    return _fate(node, pod.ip, macs, node.pod_ports)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
-from hostrouting.check.refusals import POD_BLOCK
+from hostrouting.check.refusals import SHORTEST_POD_BLOCK
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
@@ -55,13 +55,8 @@ _SENTENCES = {
     "default-route-hidden": (
         "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES.words
     ),
-    "one-default-route": (
-        "packets to {where} leave through {reason}, which has the default route, but may not lead "
-        f"to the network; {_NAME_DEVICES}"
-    ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{refusals} refuses them, perhaps for pods",
-    "not-by-tcp": "TCP does not connect by [{route}]",
     "no-gateway": NO_GATEWAY,
     "no-local-rule": (
         "no IPv{family} rule looks up table local first, so this host may not answer on its own "
@@ -154,7 +149,7 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal, families)
     for family in families:
-        yield f"pod-block {family} {POD_BLOCK[family]}"
+        yield f"pod-block {family} {SHORTEST_POD_BLOCK[family]}"
 
 
 def _devices_by_use(cni: Cni) -> dict[str, list[str]]:

@@ -7,6 +7,10 @@ gate and the guard do not read it: they do what their own files say.
 from __future__ import annotations
 
 import re
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.on_disk import gated_on_disk, text_at
@@ -16,8 +20,8 @@ from hostrouting.host.layout import HostLayout
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
 
-_SETTING = re.compile(r"(?m)^  '([a-z-]+) (.*)'$")
-"""A line of the data block of a script: see `scripts`."""
+_SETTINGS = re.compile(r"(?ms)^configuration=\(\n(.*?)^\)$")
+"""The data block of a script: see `scripts`."""
 _PROBES = re.compile(r"(?s)ip6 saddr != (\S+) .* iifname != \{ (.*?) \} .* ip6 saddr set (\S+) ")
 """What the rules of the table for probes contain of its settings: see `probe_table`."""
 _OPTIONAL = " optional "
@@ -26,31 +30,25 @@ _OPTIONAL = " optional "
 
 def read_enforced(files: Files) -> HostRoutingConfig:
     """The routes, the check, the rewrite of probes, the gated units and the guard that are in
-    force; nothing if no script of ours is there, or if a script was edited or is of a release that
-    writes its settings in another way.
+    force.
+
+    A section is left out if its script is not there, was edited so that it cannot be read, or is of
+    a release that writes its settings in another way. So is a guard with nothing to guard.
     """
-    mapping: dict[str, Any] = {
-        "probeRewrite": _probes_of(files),
-        "guard": {"enabled": files.look(HostLayout.guard_path) is not None},
-    }
-    units = gated_on_disk(files)
-    if units:
-        mapping["gate"] = {"units": list(units)}
-    try:
-        mapping["staticRoutes"] = _routes_of(files)
-        mapping["routeOverlap"] = _check_of(files)
-        return HostRoutingConfig.from_mapping(mapping)
-    except (KeyError, ValueError):  # a ConfigError is a ValueError
-        return HostRoutingConfig()
+    enforced = HostRoutingConfig()
+    # The guard comes last: without the others, it has nothing to guard.
+    for section_of in (_routes_of, _check_of, _probes_of, _gate_of, _guard_of):
+        with suppress(KeyError, ValueError):  # a ConfigError is a ValueError
+            sections = {**enforced.to_mapping(), **section_of(files)}
+            enforced = HostRoutingConfig.from_mapping(sections)
+    return enforced
 
 
 def _routes_of(files: Files) -> dict[str, Any]:
     """The section staticRoutes, without the route for replies to probes."""
-    routes: list[dict[str, object]] = []
-    for word, rest in _settings_of(files, HostLayout.routes_step):
-        if word == "route" and _OPTIONAL not in rest:
-            routes.append(_route_of(rest))
-    return {"enabled": bool(routes), "routes": routes}
+    settings = _settings_of(files, HostLayout.routes_step)
+    routes = [_route_of(rest) for rest in settings["route"] if _OPTIONAL not in rest]
+    return {"staticRoutes": {"enabled": bool(routes), "routes": routes}}
 
 
 def _route_of(rest: str) -> dict[str, object]:
@@ -67,18 +65,17 @@ def _route_of(rest: str) -> dict[str, object]:
 
 def _check_of(files: Files) -> dict[str, Any]:
     """The section routeOverlap of the check, without the networks of pods."""
-    values: dict[str, list[str]] = {}
-    for word, rest in _settings_of(files, HostLayout.check_step):
-        values.setdefault(word, []).append(rest)
-    [mode] = values.get("mode", ["WARN"])
-    return {
-        "expectedCidrs": [_first_word(rest) for rest in values.get("cidr", [])],
+    settings = _settings_of(files, HostLayout.check_step)
+    [mode] = settings["mode"] or ["WARN"]
+    check = {
+        "expectedCidrs": [_first_word(rest) for rest in settings["cidr"]],
         "mode": mode,
-        "expectedDevs": values.get("device", []),
-        "allowedDevs": values.get("allowed", []),
-        "serviceCidrs": [_first_word(rest) for rest in values.get("service", [])],
-        "intendedRules": values.get("intended", []),
+        "expectedDevs": settings["device"],
+        "allowedDevs": settings["allowed"],
+        "serviceCidrs": [_first_word(rest) for rest in settings["service"]],
+        "intendedRules": settings["intended"],
     }
+    return {"routeOverlap": check}
 
 
 def _probes_of(files: Files) -> dict[str, Any]:
@@ -87,19 +84,42 @@ def _probes_of(files: Files) -> dict[str, Any]:
     if table is None:
         return {}
     probe, uplinks, known = table.groups()
-    routes = _settings_of(files, HostLayout.routes_step)
-    return {
+    routes = _settings_of(files, HostLayout.routes_step)["route"]
+    probes = {
         "enabled": True,
         "interfaces": re.findall('"(.*?)"', uplinks),
         "linkLocal": probe,
         "globalAddress": known,
-        "ensureRoute": any(_OPTIONAL in rest for _, rest in routes),
+        "ensureRoute": any(_OPTIONAL in route for route in routes),
     }
+    return {"probeRewrite": probes}
+
+
+def _gate_of(files: Files) -> dict[str, Any]:
+    """The section gate: the units that have a drop-in."""
+    units = gated_on_disk(files)
+    if not units:
+        return {}
+    return {"gate": {"units": list(units)}}
+
+
+def _guard_of(files: Files) -> dict[str, Any]:
+    """The section guard."""
+    return {"guard": {"enabled": files.look(HostLayout.guard_path) is not None}}
 
 
 def _first_word(rest: str) -> str:
     return rest.partition(" ")[0]
 
 
-def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:
-    return _SETTING.findall(text_at(files, HostLayout.step_path(step)))
+def _settings_of(files: Files, step: str) -> Mapping[str, list[str]]:
+    """The settings of a script: by the first word of each, what follows it. ValueError if bash
+    could not read them.
+    """
+    settings: dict[str, list[str]] = defaultdict(list)
+    block = _SETTINGS.search(text_at(files, HostLayout.step_path(step)))
+    if block is not None:
+        for setting in shlex.split(block[1], comments=True):
+            word, _, rest = setting.partition(" ")
+            settings[word].append(rest)
+    return settings

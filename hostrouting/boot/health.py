@@ -6,6 +6,7 @@ Nothing is changed here; `install` repairs the gate.
 
 from __future__ import annotations
 
+import fnmatch
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.files import Entry, Files
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
+_IS_NOT_ROOTS = "has another owner or mode"
 _WITHOUT_LINK = AGAIN._replace(words="remove the link; then")
 
 
@@ -34,7 +36,9 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     name_if_shut: Name = "file"
     if gates.held:
         name_if_shut = "gate-shut"
-    findings = [*_unsafe_folders(host.files), *_own_files(host.files, config, name_if_shut)]
+    # While a folder is open to others, gate.sh runs no step.
+    findings = [finding._replace(name="gate-shut") for finding in open_folders(host.files)]
+    findings += _own_files(host.files, config, name_if_shut)
     if units:
         findings += [
             _foreign_step(host.files, path, name_if_shut) for path in foreign_steps(host.files)
@@ -44,12 +48,6 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 
 # `name_if_shut` below is the name of a finding that makes the gate refuse every start: `gate-shut`,
 # or `file` where no unit has to pass the gate.
-
-
-def _unsafe_folders(files: Files) -> Iterator[Finding]:
-    """The open folders: gate.sh then runs no step."""
-    for finding in open_folders(files):
-        yield finding._replace(name="gate-shut")
 
 
 def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> Iterator[Finding]:
@@ -74,8 +72,6 @@ def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> I
 def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) -> Finding | None:
     """What is wrong with one file of ours; `name` is that of a finding about a file that cannot be
     used.
-
-    A file that another release wrote is not compared: `apply` writes it anew.
     """
     path = file.path
     entry = files.look(path)
@@ -99,16 +95,28 @@ def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) ->
         return Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
     if entry.kind == "file" and files.read(path) == "":
         return Finding(name, "error", f"{path} is empty", path, AGAIN)
+    return _edit_of_file(files, file, entry, is_current=is_current)
+
+
+def _edit_of_file(files: Files, file: File, entry: Entry, *, is_current: bool) -> Finding | None:
+    """What is wrong with the owner, the mode or the text of a file, or with the target of a link.
+
+    The text of a file that another release wrote is not compared: `apply` writes it anew.
+    """
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
-        return Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
-    return None
+        fault = _how_it_differs(files, file)
+    elif entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
+        fault = _IS_NOT_ROOTS
+    else:
+        return None
+    return Finding("file", "error", f"{file.path} {fault}", file.path, AGAIN)
 
 
 def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there: it need not be this file that somebody edited."""
     if not file.target and files.read(file.path) == file.text:
-        return "has another owner or mode"
+        return _IS_NOT_ROOTS
     if file.path == HostLayout.config_path:
         return "was edited since it was applied"
     return f"is not what {HostLayout.config_path} asks for"
@@ -144,12 +152,8 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that are not ours; they also hold gated units back."""
     folder = HostLayout.gate_directory
     ours = {f"{step}.sh" for step in UNIT_OF}
-    foreign: list[str] = []
-    for name in files.names(folder):
-        is_step = name.endswith(".sh") and not name.startswith(".")  # as *.sh in bash
-        if is_step and name not in ours:
-            foreign.append(f"{folder}/{name}")
-    return tuple(foreign)
+    steps = fnmatch.filter(files.names(folder), "[!.]*.sh")  # as *.sh in bash
+    return tuple(f"{folder}/{step}" for step in steps if step not in ours)
 
 
 def why_not_run(files: Files, step: str) -> Finding | None:

@@ -20,7 +20,7 @@ from hostrouting.boot.check_settings import check_sentences, check_settings
 from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
-from hostrouting.model.route import OURS
+from hostrouting.model.route import OURS, REFUSED
 from hostrouting.routes.plan import SENTENCES, reply_routes
 from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES
 
@@ -71,6 +71,7 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
     settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
     settings += class_settings()
     settings += [f"guest {kind}" for kind in sorted(OF_GUESTS)]
+    settings += [f"refusing-type {kind}" for kind in REFUSED]
     settings += name_settings()
     return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
@@ -25,6 +25,7 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.files import Entry, Files
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
@@ -94,6 +95,15 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
+
+
+def starts_unchecked(
+    config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
+) -> bool:
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
+    if "gate-open" in ignored or not config.route_overlap.is_strict:
+        return False
+    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
@@ -171,8 +181,7 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """
     manager = host.running_manager
     if manager is None:
-        fault = _fault_of_our_drop_in(host.files, unit)
-        if fault is not None:
+        for fault in _faults_of_our_drop_in(host.files, unit):
             yield unit, fault
         return
     plain, *instances = _shown(manager, host.files, unit)
@@ -197,36 +206,47 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 
 
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """Why the gate of this unit, or of this instance of it, is open."""
-    fault = _fault_of_our_drop_in(files, unit)
+    """Why the gate of this unit, or of this instance of it, is open, or would be after a reload."""
     if properties["LoadState"] in _NOT_LOADED:
-        if fault is not None:
-            yield fault
+        yield from _faults_of_our_drop_in(files, unit)
         return
     # Not judged: whether the condition with the gate is one whose failure systemd ignores.
-    is_loaded = HostLayout.gate_path in properties["ExecCondition"]
-    if not is_loaded or properties["NeedDaemonReload"] == "yes":
-        is_pending = is_loaded
-        if fault is not None:
-            yield fault._replace(is_pending=is_loaded)
-            if fault.kind == "missing":  # there is nothing yet that the others could override
-                is_pending = True
-        others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
-        for cause in others:
-            yield cause._replace(is_pending=is_pending)
-        if not is_loaded and fault is None and not others:
-            yield _why_not_loaded(unit, properties)
+    if HostLayout.gate_path not in properties["ExecCondition"]:
+        yield from _why_not_loaded(files, unit, properties)
+    elif properties["NeedDaemonReload"] == "yes":
+        for cause in (
+            *_faults_of_our_drop_in(files, unit),
+            *_drop_ins_against_ours(files, unit, properties["Id"]),
+        ):
+            yield cause._replace(is_pending=True)
     yield from _setting_against_the_gate(unit, properties)
 
 
-def _fault_of_our_drop_in(files: Files, unit: str) -> _Cause | None:
+def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """Why systemd does not run the gate now."""
+    ours = [*_faults_of_our_drop_in(files, unit)]
+    others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
+    yield from ours
+    # While our drop-in is missing, there is nothing yet that the others could override.
+    is_missing = any(cause.kind == "missing" for cause in ours)
+    for cause in others:
+        yield cause._replace(is_pending=is_missing)
+    if ours or others:
+        return
+    if properties["NeedDaemonReload"] == "yes":
+        yield _Cause("outdated", "starts unchecked: systemd still uses the old files", RELOAD)
+        return
+    predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
+    yield _Cause("drop-in", predicate, _where(unit, properties))
+
+
+def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
-        return _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN)
-    if not _runs_gate(files, ours):
-        return _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN)
-    return None
+        yield _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN)
+    elif not _runs_gate(files, ours):
+        yield _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN)
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
@@ -255,15 +275,6 @@ def _without_reset(path: str) -> Remedy:
     return Remedy(
         "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
     )
-
-
-def _why_not_loaded(unit: str, properties: Mapping[str, str]) -> _Cause:
-    """Why systemd does not run the gate although its drop-ins on the disk would have it so."""
-    if properties["NeedDaemonReload"] == "yes":
-        predicate = "starts unchecked: systemd still uses the old files"
-        return _Cause("outdated", predicate, RELOAD)
-    predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-    return _Cause("drop-in", predicate, _where(unit, properties))
 
 
 def _setting_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:

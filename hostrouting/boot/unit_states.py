@@ -11,12 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
+from hostrouting.text import command_of
 
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
-State: TypeAlias = Literal["runs", "is in the gate", "was refused", "failed", "does not run"]
+State: TypeAlias = Literal[
+    "runs", "is starting", "is in the gate", "was refused", "failed", "does not run"
+]
+"""A unit is starting when the gate has let it pass, and it is not ready yet."""
 
 _PROPERTIES = (
     "Id",
@@ -33,6 +38,10 @@ _PROPERTIES = (
     "ExecMainStartTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
 )
+_STARTING = {"start-pre", "start", "start-post"}
+"""The substates after the gate."""
+_WORDS = "argv[]="
+"""Comes before the words of each command in a property that is a list of commands."""
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended, until the next daemon-reload."""
 
@@ -45,15 +54,15 @@ class UnitState(NamedTuple):
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused."""
+    """What was logged as an error during the start that was refused; or that the unit is masked."""
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
     the boot.
     """
     unchecked: bool = False
-    """Whether it runs, waits for the gate at the next start, and did not at the last one. This is
-    not known of a unit that has other commands before its main process, nor of one that systemd 254
-    or later has started again by itself.
+    """Whether it runs or is starting, and waits for the gate at the next start, but did not at this
+    one. This is not known of a unit that has other commands before its main process, nor of one
+    that systemd 254 or later has started again by itself.
     """
 
     @property
@@ -99,29 +108,41 @@ def is_masked_unit(manager: Manager, unit: str) -> bool:
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
-    is_gated = HostLayout.gate_path in properties["ExecCondition"]
-    state: State = "does not run"
+    since = properties["StateChangeTimestamp"]
+    state = _what_it_does(properties)
     reasons: tuple[str, ...] = ()
-    if properties["ActiveState"] in {"active", "reloading"}:
-        state = "runs"
-    elif properties["SubState"] == "condition":
-        state = "is in the gate"
-    elif is_gated and _was_refused(properties):
-        state = "was refused"
+    if state == "was refused":
         errors = manager.errors_of(unit, properties["ConditionTimestamp"])
         # Each once: systemd 254 and later keep that time when they start the unit again themselves.
         reasons = tuple(dict.fromkeys(errors))
-    elif properties["ActiveState"] == "failed":
-        state = "failed"
+    elif state in {"does not run", "failed"} and properties["LoadState"] == "masked":
+        unmask = Remedy("to undo that", command_of("systemctl unmask", unit))
+        reasons = (f"it is masked, so systemd does not start it; {unmask}",)
+    shown = UnitState(unit, state, since, reasons)
+    if not _is_gated(properties):
+        return shown
     was_in_gate = state in {"is in the gate", "was refused"}
-    checked = 0.0
-    is_unchecked = False
-    if is_gated and not was_in_gate and _has_begun_with_main(properties):
-        is_unchecked = state == "runs"
-    elif is_gated:
-        checked = _time_of(properties["InactiveExitTimestampMonotonic"])
-    since = properties["StateChangeTimestamp"]
-    return UnitState(unit, state, since, reasons, checked, is_unchecked)
+    if not was_in_gate and _has_begun_with_main(properties):
+        return shown._replace(unchecked=state in {"runs", "is starting"})
+    return shown._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
+
+
+def _what_it_does(properties: Mapping[str, str]) -> State:
+    if properties["ActiveState"] in {"active", "reloading"}:
+        return "runs"
+    if properties["SubState"] == "condition":
+        return "is in the gate"
+    if properties["SubState"] in _STARTING:
+        return "is starting"
+    if _is_gated(properties) and _was_refused(properties):
+        return "was refused"
+    if properties["ActiveState"] == "failed":
+        return "failed"
+    return "does not run"
+
+
+def _is_gated(properties: Mapping[str, str]) -> bool:
+    return HostLayout.gate_path in properties["ExecCondition"]
 
 
 def _was_refused(properties: Mapping[str, str]) -> bool:
@@ -130,9 +151,12 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
     since the start began, but not the main process, and no other one could make the start fail.
     """
-    if _REFUSED in properties["ExecCondition"]:
+    conditions = properties["ExecCondition"].split(_WORDS)[1:]
+    of_gate = [condition for condition in conditions if HostLayout.gate_path in condition]
+    if any(_REFUSED in condition for condition in of_gate):
         return True
-    if properties["Result"] != "exit-code" or "ignore_errors=no" in properties["ExecStartPre"]:
+    has_others = of_gate != conditions or "ignore_errors=no" in properties["ExecStartPre"]
+    if has_others or properties["Result"] != "exit-code":
         return False
     ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     return ended < _microseconds(properties["ConditionTimestampMonotonic"])

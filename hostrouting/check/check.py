@@ -142,7 +142,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
         if escape.packet != FROM_HOST:
-            unrepairable += not_repaired(judge.fib, escape, repair.resolved)
+            unrepairable += not_repaired(judge, escape, repair.resolved)
     return FamilyReport(
         family,
         judge.fib.snapshot,
@@ -168,19 +168,20 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
 
 def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
     """The ranges that escape in the same way, as the host's own packets would."""
-
-    def escaping(part: Part) -> tuple[Opinion, Decision] | None:
-        if part.opinion.grade is not Grade.ESCAPE:
-            return None
-        return part.opinion, part.decision
-
-    for (opinion, decision), first, last in ranges_of(parts, escaping):
+    for (opinion, decision), first, last in ranges_of((part, _escape_of(part)) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs)
+
+
+def _escape_of(part: Part) -> tuple[Opinion, Decision] | None:
+    """How a part escapes; None if it does not."""
+    if part.plain_grade is Grade.ESCAPE:
+        return part.opinion, part.decision
+    return None
 
 
 def _doubts_in(judge: Judge, parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:
     """The ranges about which there are the same doubts, once for each doubt."""
-    for opinions, first, last in ranges_of(parts, _doubts_about):
+    for opinions, first, last in ranges_of((part, _doubts_about(part)) for part in parts):
         for opinion in opinions:
             yield _with_own_pods(judge, opinion, first, last), first, last
 

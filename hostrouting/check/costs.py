@@ -1,4 +1,4 @@
-"""What a repair costs: what its routes lack, and the networks that they take addresses from."""
+"""What a repair costs: the networks that its routes take addresses from, and what they lack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import chosen_sources, sources_of
 from hostrouting.fib.engine import Decision
-from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import bare_hop, is_tunnel
 
 if TYPE_CHECKING:
@@ -15,19 +14,14 @@ if TYPE_CHECKING:
 
     from hostrouting.check.judge import Judge
     from hostrouting.check.results import Part
+    from hostrouting.model.prefix import Prefix
     from hostrouting.model.route import Route
 
 
-def find_costs(judge: Judge, proposed: Sequence[Route], taken: Sequence[Part]) -> Iterator[Cost]:
-    """What these routes cost. `taken` are the parts that they take, as these were judged without
-    them. A cost of several parts is named for each; `repair.prove` drops the repetitions.
+def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
+    """The networks that lose addresses if routes take these parts, as they were judged without the
+    routes. A network of several parts is named for each; `repair.prove` drops the repetitions.
     """
-    if not proposed:
-        return
-    first = proposed[0]  # all have the same next hops
-    lost = attributes_lost(judge, first)
-    if lost:
-        yield Cost(first.devs[0], Prefix(judge.fib.family, 0, 0), lost)
     for address in judge.devices.addresses:
         # A network of a single address has no neighbours to lose.
         if address.length < judge.fib.width and _is_taken(taken, address.dev, address.network):
@@ -53,11 +47,8 @@ def attributes_lost(judge: Judge, route: Route) -> str:
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
     """Whether packets to addresses of the network left by the device before."""
-    for part in taken:
-        is_inside = part.first <= network.last and network.first <= part.last
-        if is_inside and dev in part.decision.devs:
-            return True
-    return False
+    inside = [part for part in taken if part.first <= network.last and network.first <= part.last]
+    return any(dev in part.decision.devs for part in inside)
 
 
 def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:

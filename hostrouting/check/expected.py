@@ -81,14 +81,14 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     hidden_card = None
     if has_tunnel(leading.devs & devs, devices.links):
         hidden_card = card
-    doubtful = _NONE
-    are_without_card = False
-    if not configured and leading.routes:
-        doubtful = _devs_that_compete(leading, devs, below, devices)
-        doubtful |= _devs_that_may_be_passed_over(fib, leading)
-        devs |= doubtful
-        are_without_card = not below and _are_without_card(devs, doubtful, devices)
-    return Uplinks(devs, doubtful, card, hidden_card, leading.routes, are_without_card)
+    uplinks = Uplinks(devs, _NONE, card, hidden_card, leading.routes, are_without_card=False)
+    if configured or not leading.routes:
+        return uplinks
+    doubtful = _devs_that_compete(leading, devs, below, devices)
+    doubtful |= _devs_that_may_be_passed_over(fib, leading)
+    devs |= doubtful
+    are_without_card = not below and _are_without_card(devs, doubtful, devices)
+    return uplinks._replace(devs=devs, doubtful=doubtful, are_without_card=are_without_card)
 
 
 def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Devices) -> str | None:

@@ -90,8 +90,8 @@ def _hosts_in_services(judge: Judge) -> Iterator[Finding]:
                 yield Finding(
                     "service-network-holds-host",
                     "error",
-                    f"{ip}, {what}, lies in the service network {services}, so its packets may go "
-                    "to a service",
+                    f"{ip}, {what}, lies in the service network {services}, so packets to it "
+                    "may go to a service",
                     str(ip),
                     Remedy("give the cluster another service network, or the host another address"),
                 )

@@ -38,12 +38,11 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     if not _may_hide(judge, escapes):
         return HiddenParts({}, judge.fib)
     fib = judge.fib
+    decisions = {part.first: part.decision for part in escapes}
+    """By the first address of each part: where its packets go in the tables that are left."""
     hiding: dict[int, list[Route]] = {}
-    """The routes by which the packets of a part escape, in the order in which they are taken out.
-    The keys are the first addresses of the parts.
-    """
+    """By the same: the routes by which the packets escape, in the order in which these go."""
     while True:
-        decisions = {part.first: fib.outcomes(part.first)[0] for part in escapes}
         removed: list[Route] = []
         for first, decision in decisions.items():
             if decision.route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
@@ -52,6 +51,7 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
         if not removed:
             break
         fib = fib.without_routes(removed)
+        decisions = {first: fib.outcomes(first)[0] for first in decisions}
     reasons: dict[int, Why] = {}
     for first, routes in hiding.items():
         decision = decisions[first]

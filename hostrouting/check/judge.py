@@ -56,10 +56,14 @@ from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
 from hostrouting.check.results import (
+    ALLOWED,
     DEFAULT_ROUTES,
     DOUBTFUL_ROUTE,
     EXPECTED,
+    OVERLAP,
     OWN_ADDRESS,
+    OWN_RANGE,
+    OWN_SUBNET,
     TWO_CNIS,
     Grade,
     Opinion,
@@ -187,7 +191,7 @@ def own_range(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     if taken.route.type != "local":
         return None
     if taken.is_wide and taken.packets != "marked":
-        return Opinion(Grade.ESCAPE, "own-range")
+        return Opinion(Grade.ESCAPE, OWN_RANGE)
     return OWN_ADDRESS
 
 
@@ -270,7 +274,7 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: RouteAndPackets
     wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
-        return Opinion(Grade.FINE, "own-subnet", f"{dev} (its own network)")
+        return Opinion(Grade.FINE, OWN_SUBNET, f"{dev} (its own network)")
     return None
 
 
@@ -356,7 +360,7 @@ def allowed_by_configuration(judge: Judge, dev: str, _: RouteAndPackets) -> Opin
     Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
     """
     if judge.is_allowed(dev):
-        return Opinion(Grade.FINE, "allowed", f"{dev} (allowedDevs)")
+        return Opinion(Grade.FINE, ALLOWED, f"{dev} (allowedDevs)")
     return None
 
 
@@ -385,7 +389,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
 
 def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
     """Nothing says that packets may leave by the device."""
-    return Opinion(Grade.ESCAPE, "overlap", dev, devs=(dev,))
+    return Opinion(Grade.ESCAPE, OVERLAP, dev, devs=(dev,))
 
 
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None], ...] = (
@@ -496,7 +500,7 @@ def fine_by_the_cni(judge: Judge, dev: str, _: RouteAndPackets, rows: CniRows) -
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
     """
-    return Opinion(Grade.FINE, "allowed", _named(judge, dev, rows))
+    return Opinion(Grade.FINE, ALLOWED, _named(judge, dev, rows))
 
 
 def _named(judge: Judge, dev: str, rows: CniRows) -> str:

@@ -159,10 +159,15 @@ def _may_divert_plain_packets(judge: Judge, other: OtherPackets) -> bool:
     """Whether plain packets may leave by another device once Linux looks up with their source.
 
     IPv4 does so at once for a connected socket. IPv6 keeps the first route, and looks up again as
-    soon as any route changes.
+    soon as any route changes. A rule that needs a mark, too, does not select them then.
+
+    Field states: calico-wireguard-source-scoped; calico-wireguard-not-for-a-source.
     """
     block = other.source
-    if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
+    rule = other.outcome.rule
+    if block is None or rule.fwmark & rule.fwmask:
+        return False
+    if set(other.outcome.decision.devs) == set(other.plain.devs):
         return False
     return any(source in block for source in sources_of(judge, other.plain))
 

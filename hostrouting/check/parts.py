@@ -7,8 +7,9 @@ link: those are fine by any device.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
@@ -43,8 +44,8 @@ def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, li
 
 
 def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:
-    """The parts that are worse for connected sockets, by the kind of packets. The own ones, which
-    belong to the ranges around them, are among them.
+    """The parts that are worse for connected sockets, by the kind of packets, in order. Own
+    addresses are among them, because they belong to the ranges around them (`ranges_of`).
 
     IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
     time with the source that the first route gave. Where that may be one of several addresses, a
@@ -53,21 +54,24 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, li
 
     Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
     """
-    connections: dict[PacketKind, list[Part]] = {}
+    worse: dict[PacketKind, list[Part]] = {}
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
-        return connections
-    own = [part for part in parts if part.is_own]
+        return worse
     for part in parts:
         sources = set(sources_of(judge, part.decision))
-        if len(sources) != 1 or judge.is_intended(part.decision.rule):
+        if part.is_own or len(sources) != 1 or judge.is_intended(part.decision.rule):
             continue
         packet = PacketKind(Prefix.of(sources.pop()))
         decision, _ = judge.fib.outcomes(part.first, packet)
         opinion = judge.opinion(decision)
         if opinion.grade > part.plain_grade and not judge.is_intended(decision.rule):
-            worse = Part(part.first, part.last, decision, opinion, ())
-            connections.setdefault(packet, own.copy()).append(worse)
-    return {packet: sorted(listed) for packet, listed in connections.items()}
+            by_connection = Part(part.first, part.last, decision, opinion, ())
+            worse.setdefault(packet, []).append(by_connection)
+    own = [part for part in parts if part.is_own]
+    for connections in worse.values():
+        connections.extend(own)
+        connections.sort(key=attrgetter("first"))
+    return worse
 
 
 def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
@@ -138,22 +142,24 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
     return None
 
 
-def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
+def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> list[tuple[T, int, int]]:
     """The ranges of neighbouring parts with one label; those without a label are left out.
 
-    Own addresses, which have none, belong to the range around them: else they would only split it.
+    Own addresses without a label belong to the range around them: else they would only split it.
     """
-    ranges: list[tuple[Any, int, int]] = []
-    for part in parts:
-        value: Any = label(part)
-        if value is None and part.is_own:
-            value = OWN_ADDRESS
+    ranges: list[tuple[T | None, int, int]] = []
+    takes_any_label = False  # the last range, because it has only own addresses so far
+    for part, label in labelled:
         first = part.first
-        if ranges and ranges[-1][2] + 1 == first:
-            before = ranges[-1][0]
-            if before == value or OWN_ADDRESS in (before, value):
-                first = ranges.pop()[1]
-            if value == OWN_ADDRESS:
-                value = before
-        ranges.append((value, first, part.last))
-    return [labelled for labelled in ranges if labelled[0] not in (None, OWN_ADDRESS)]
+        joined = label
+        is_own = label is None and part.is_own
+        is_next = bool(ranges) and ranges[-1][2] + 1 == first
+        if is_next and (is_own or takes_any_label or label == ranges[-1][0]):
+            before, first, _ = ranges.pop()
+            if is_own:
+                joined = before
+            takes_any_label = takes_any_label and is_own
+        else:
+            takes_any_label = is_own
+        ranges.append((joined, first, part.last))
+    return [(label, first, last) for label, first, last in ranges if label is not None]

@@ -7,10 +7,10 @@ has typed may be the only reason why nothing escapes now.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.check.sentences import remedy_by_configuring
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import pieces
 from hostrouting.finding import Finding, Remedy
@@ -65,7 +65,7 @@ def propose_configuration(
     replaced = {route.key for route in report.routes}
     replaced |= {step.route.key for step in conflicts}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
-    taken_over = tuple(_find_by_hand(config, report).values())
+    taken_over = tuple(_needed_by_hand(config, report).values())
     routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
     left_out = tuple(step.finding for step in conflicts)
@@ -93,12 +93,8 @@ def find_unconfigured(
     needed = [route for route in deleted if _overlaps(route.prefix, lost)]
     if not needed:
         return
-    routes = [route.to_mapping() for route in after.routes]
-    remedy = None
-    if routes:
-        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     words = f"{deleter} routes that are not in the configuration"
-    yield _not_configured(words, needed, lost, remedy, routes)
+    yield _not_configured(words, needed, lost, after.routes)
 
 
 def find_by_hand(
@@ -110,29 +106,31 @@ def find_by_hand(
     `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
-    needed = [*_find_by_hand(config, now)]
+    needed = _needed_by_hand(config, now)
     if needed:
         words = "routes were added by hand that hostrouting does not set at boot"
         lost = _escaping_without(_typed(config, now), config, now)
-        yield _not_configured(words, needed, lost, Remedy("to keep them", pipeline))
+        finding = _not_configured(words, needed, lost)
+        yield finding._replace(remedy=Remedy("to keep them", pipeline))
 
 
 def _not_configured(
     words: str,
     needed: Iterable[Route],
     lost: Iterable[_Range],
-    remedy: Remedy | None,
-    routes: Sequence[dict[str, Any]] = (),
+    repair: Sequence[StaticRoute] = (),
 ) -> Finding:
     """That these routes are needed for these ranges, after words that say what is wrong with them.
 
-    The routes of a configuration would do the same.
+    The routes of the repair would do the same.
     """
     destinations = [str(route.prefix) for route in needed]
     ranges = [extent(*each) for each in lost]
     target = spoken(destinations)
     sentence = f"{words} ({target}); without them, {spoken(ranges)} would escape"
-    facts = {"unconfigured": destinations, "ranges": ranges, "routes": list(routes)}
+    routes = [route.to_mapping() for route in repair]
+    facts = {"unconfigured": destinations, "ranges": ranges, "routes": routes}
+    remedy = remedy_by_configuring(repair)
     return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
 
 
@@ -145,7 +143,7 @@ def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
     return typed
 
 
-def _find_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
+def _needed_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
     """The needed routes that were added by hand, each with the configured route that equals it.
 
     A route is needed if addresses escape without it and without those that are not needed.

@@ -18,13 +18,13 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from hostrouting.check.devices import Devices
-from hostrouting.check.results import DOUBTFUL_ROUTE, Grade, Opinion
+from hostrouting.check.results import DOUBTFUL_ROUTE, POD_BLOCK, Grade, Opinion
 from hostrouting.config.cni import CNIS, Cni, Refusal
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 
-POD_BLOCK = {4: 20, 6: 64}
+SHORTEST_POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 
@@ -55,7 +55,7 @@ class Refusals(NamedTuple):
             if row.proof == "first" and not self._is_node_subnet(route, cni):
                 continue
             if self._is_proven(cni, row, inside):
-                return Opinion(Grade.FINE, "pod-block", f"{route.prefix} ({cni.name})")
+                return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
             if self._has_trace(cni, row, route):
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
@@ -100,7 +100,7 @@ class Refusals(NamedTuple):
 
         Field state: frr-refuses-its-pods.
         """
-        if prefix.length < POD_BLOCK[prefix.family]:
+        if prefix.length < SHORTEST_POD_BLOCK[prefix.family]:
             return False
         return any(there.is_single and self.devices.cni_rows(there.dev) for there in inside)
 

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.costs import find_costs
+from hostrouting.check.costs import attributes_lost, find_costs
 from hostrouting.check.hiding import HiddenParts, find_hidden
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import Grade, Part, Repair, Why
-from hostrouting.check.unrepairable import BeforeAfter, Reasons
+from hostrouting.check.unrepairable import Change, Reasons
 from hostrouting.check.walk import Walk
 from hostrouting.check.way_out import find_way_out
 from hostrouting.model.prefix import Prefix
@@ -98,9 +98,7 @@ def _no_gateway(need: Need) -> Why:
 def _without_routes(case: Case, why: Why) -> Repair:
     """A repair by deletions alone, because for this reason no route is proposed."""
     everywhere = Prefix(case.judge.fib.family, 0, 0)
-    reasons = Reasons(case.judge.fib, case.blocks, case.hidden, (), {everywhere: why})
-    unchanged = [BeforeAfter(part, part) for part in case.parts]
-    return Repair(unrepairable=reasons.find_unrepairable(unchanged))
+    return prove(case, Repair(), {everywhere: why})
 
 
 # The proof.
@@ -120,23 +118,27 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
         if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
             taken.append(before._replace(first=after.first, last=after.last))
     reasons = Reasons(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
+    lacks = ""
+    if proposed:
+        lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
     return repair._replace(
-        unrepairable=reasons.find_unrepairable(changes),
-        costs=tuple(dict.fromkeys(find_costs(case.judge, proposed, taken))),
+        unrepairable=tuple(reasons.find_unrepairable(changes)),
+        costs=tuple(dict.fromkeys(find_costs(case.judge, taken))),
+        lacks=lacks,
     )
 
 
-def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[BeforeAfter]:
+def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
     after = Judge(case.judge.fib.with_routes(proposed), case.judge.config)
     firsts = [part.first for part in case.parts]
     for block in case.blocks:
         for part in find_parts(after, block.first, block.last):
             # More routes only add borders, and `find_parts` joins no ranges: so each new part lies
             # in one old part.
-            yield BeforeAfter(case.parts[bisect_right(firsts, part.first) - 1], part)
+            yield Change(case.parts[bisect_right(firsts, part.first) - 1], part)
 
 
-def _is_worse(change: BeforeAfter) -> bool:
+def _is_worse(change: Change) -> bool:
     """Whether plain packets, or the worst off of all packets, are worse off than before."""
     if change.after.plain_grade > change.before.plain_grade:
         return True

@@ -20,20 +20,13 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import in_plural, spoken
+from hostrouting.text import agreeing, spoken
 
 T = TypeVar("T")
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
 
-FATES: dict[str, str] = {
-    "no-route": "has no route",
-    **{kind: refused.fate for kind, refused in REFUSED.items()},
-    "own-range": "stays on this host",
-    NOT_JUDGED: "is not judged",
-}
-"""What happens to a packet that leaves through no device."""
 SOME_POD = "a pod's device"
 """The device of a packet that a pod sends, if no rule names that device; no device has a name with
 a space.
@@ -54,13 +47,28 @@ selected marked ones by their mark, and those of pods by the CNI's device on whi
 """
 
 
-# Names of opinions: what makes packets fine, and the findings about doubts.
+# The names of opinions. What makes packets fine:
 EXPECTED = "expected"
 OWN = "own"
+ALLOWED = "allowed"
+OWN_SUBNET = "own-subnet"
+POD_BLOCK = "pod-block"
+# How packets escape; the types of routes that refuse packets and "no-route" are such names, too:
+OVERLAP = "overlap"
+OWN_RANGE = "own-range"
+# The findings about doubts; `NOT_JUDGED` and "kernel-differs" are such names, too:
 DEFAULT_ROUTES = "default-routes"
 TWO_CNIS = "two-cnis"
 DOUBTFUL_ROUTE = "doubtful-route"
 OTHER_PACKETS = "other-packets"
+
+FATES: dict[str, str] = {
+    "no-route": "has no route",
+    **{kind: refused.fate for kind, refused in REFUSED.items()},
+    OWN_RANGE: "stays on this host",
+    NOT_JUDGED: "is not judged",
+}
+"""What happens to a packet that leaves through no device."""
 
 
 class Opinion(NamedTuple):
@@ -81,7 +89,7 @@ class Opinion(NamedTuple):
     @property
     def belongs_elsewhere(self) -> bool:
         """Whether packets are fine, or may be, without leaving by an expected device: at a CNI, on
-        the network of a hidden card, or refused as no pod's.
+        the network of a hidden card, or refused because no pod has the address.
         """
         if self.grade is Grade.FINE:
             return self.name not in {EXPECTED, OWN}
@@ -126,7 +134,7 @@ class Part(NamedTuple):
     @property
     def allowance(self) -> str:
         """What makes a device fine that need not be expected; else empty."""
-        if self.opinion.name in {"allowed", "own-subnet"}:
+        if self.opinion.name in {ALLOWED, OWN_SUBNET}:
             return self.opinion.reason
         return ""
 
@@ -155,7 +163,7 @@ class Escape(NamedTuple):
     @property
     def verb(self) -> str:
         """What packets do; if another next hop is as expected, they may leave by these devices."""
-        if self.kind != "overlap":
+        if self.kind != OVERLAP:
             return FATES[self.kind]
         if set(self.devs) == set(self.decision.devs):
             return "leaves through"
@@ -215,16 +223,12 @@ class Unrepairable(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A network from which the repair takes addresses; or, with `lost`, what packets lose that the
-    repair leads out.
-    """
+    """A network from which the repair takes addresses."""
 
     dev: str
-    """The device by which the network was reached; or the one by which the repair leads out."""
+    """The device by which the network was reached."""
     network: Prefix
     """The network of an address of the device, or one to which a VPN has a route."""
-    lost: str = ""
-    """What the default route has and the routes of the repair lack, in the words of `ip`."""
 
 
 class Repair(NamedTuple):
@@ -236,6 +240,8 @@ class Repair(NamedTuple):
     """The device that they name in a configuration."""
     unrepairable: tuple[Unrepairable, ...] = ()
     costs: tuple[Cost, ...] = ()
+    lacks: str = ""
+    """What the default route has and these routes lack, in the words of `ip`."""
     named: "tuple[tuple[str, Repair], ...]" = ()
     """Where a device has to be named first: each candidate with its repair."""
 
@@ -344,6 +350,12 @@ class CheckReport(NamedTuple):
         return tuple(chain.from_iterable(report.escapes for report in self.families))
 
     @property
+    def missing_defaults(self) -> list[str]:
+        """That a family has no default route that counts, a sentence for each such family."""
+        without = [each for each in self.families if each.verdict == "no-default-route"]
+        return [f"there is no IPv{report.family} default route" for report in without]
+
+    @property
     def routes(self) -> tuple[StaticRoute, ...]:
         """The routes that repair it, for a configuration."""
         return tuple(chain.from_iterable(report.repair.routes for report in self.families))
@@ -394,9 +406,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
         devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
     for verb, devs in devs_by_verb.items():
-        predicate = verb
-        if len(sizes) > 1:
-            predicate = in_plural(verb)
+        predicate = agreeing(verb, len(sizes))
         ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
@@ -437,8 +447,8 @@ def _ok_sentence(report: FamilyReport) -> str:
     if allowed:
         fates.append(f"through {spoken(list(allowed), last='or')}")
     opinions = [part.opinion for part in report.parts]
-    blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == "pod-block")
+    blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == POD_BLOCK)
     if blocks:
-        fates.append(f"is refused as no pod's, in {spoken(list(blocks))}")
+        fates.append(f"is refused because no pod has it, in {spoken(list(blocks))}")
     fates.append("is this host's own")
     return f"every address of {cidrs} {', or '.join(fates)}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
+    OVERLAP,
     CheckReport,
     Cost,
     Escape,
@@ -41,7 +42,7 @@ from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import Mode
+    from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
     from hostrouting.model.snapshot import Snapshot
 
@@ -160,19 +161,22 @@ def _remedy_by_name(snapshot: Snapshot, known: dict[str, str], cidrs: Iterable[P
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
-    remedy: Remedy | None = None
-    tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
-    if len(known) == 1:
-        remedy = Remedy("if another device is intended", naming.format("NAME"))
-    elif tunnels:
-        words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        remedy = Remedy(f"{words}, correct the program that sets it")
-    for dev, text in reversed(known.items()):
+    ways: list[Remedy] = []
+    for dev, text in known.items():
         words = f"if {dev} is intended"
         if text:
             words += f" ({text})"
-        remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
-    return cast("Remedy", remedy)
+        ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+    tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
+    if len(known) == 1:
+        ways.append(Remedy("if another device is intended", naming.format("NAME")))
+    elif tunnels:
+        words = f"if {spoken(tunnels, last='or')} should not have a default route"
+        ways.append(Remedy(f"{words}, correct the program that sets it"))
+    remedy = ways.pop()
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
+    return remedy
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
@@ -238,10 +242,11 @@ def finding_name(escape: Escape) -> Name:
 
 
 def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
-    """Whether the finding "unsafe" says what to do about this escape.
+    """Whether the finding "unsafe" says what to do about this escape: to delete these routes, which
+    hide others.
 
-    It also does where the device could be allowed: the pods that the device hides would be lost
-    without a word.
+    Then the escape has no remedy of its own. To allow its device would only silence the check:
+    packets to the pods behind the hidden routes would still be lost.
     """
     if escape.decision.route in hiding:
         return True
@@ -250,7 +255,7 @@ def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
 
 def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     """How to allow a device, unless it is hardware; or what to do about a rule, or to delete."""
-    if escape.kind != "overlap":
+    if escape.kind != OVERLAP:
         return _remedy_by_deletion(escape.decision)
     kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
     by_rule = _without_the_rule(escape, family)
@@ -329,13 +334,19 @@ def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
 
 def _of_routes(report: CheckReport) -> Iterator[Finding]:
     """The routes that repair what escapes."""
-    routes = [route.to_mapping() for route in report.routes]
+    remedy = remedy_by_configuring(report.routes)
+    if remedy is not None:
+        sentence = f"{counted(len(report.routes), 'static route')} would repair it"
+        facts = {"routes": [route.to_mapping() for route in report.routes]}
+        yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
+
+
+def remedy_by_configuring(routes: Sequence[StaticRoute]) -> Remedy | None:
+    """How to configure these routes; None if there are none."""
     if not routes:
-        return
-    sentence = f"{counted(len(routes), 'static route')} would repair it"
-    remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
-    facts = {"routes": routes}
-    yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
+        return None
+    mappings = [route.to_mapping() for route in routes]
+    return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
 
 
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
@@ -343,25 +354,34 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
     lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
     for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
-        claim = f"no route repairs {where}"
         remedy = _remedy_by_hiding(why)
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
-            claim = f"it is not known through which device packets to {where} should leave"
             remedy = _remedy_of_no_name(why, family)
             facts["candidates"] = list(why.devs)
-        elif why.reason == "not-proven":
-            claim = f"it is not proven that routes repair {where}"
-        yield Finding("unsafe", severity, f"{claim}: {why.cause}", where, remedy, facts)
+        sentence = f"{_claim(why, where)}: {why.cause}"
+        yield Finding("unsafe", severity, sentence, where, remedy, facts)
+
+
+def _claim(why: Why, where: str) -> str:
+    """What is wrong with these ranges; the cause follows."""
+    if why.devs:
+        return f"it is not known through which device packets to {where} should leave"
+    if why.reason == "not-proven":
+        return f"it is not proven that routes repair {where}"
+    return f"no route repairs {where}"
 
 
 def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
     """How to name one of the devices, and what its repair then costs."""
     known = {dev: _known_of(family.snapshot, family.family, dev) for dev in why.devs}
     for dev, repair in family.repair.named:
-        lost = [_cost_in_words(cost, repair) for cost in repair.costs]
-        if lost:
-            known[dev] += f"; then {spoken(lost)}"
+        costs = [_cost_in_words(cost, repair) for cost in repair.costs]
+        if repair.lacks:
+            costs.insert(0, _loss_in_words(repair))
+        if costs:
+            then = f"then {spoken(costs)}"
+            known[dev] = f"{known[dev]}; {then}" if known[dev] else then
     return _remedy_by_name(family.snapshot, known, family.cidrs)
 
 
@@ -392,26 +412,37 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: attributes of the default route, and the networks of other devices
     that it takes addresses from.
     """
+    repair = family.repair
+    if repair.lacks:
+        yield Finding(
+            "repair-cost",
+            "warning",
+            f"with the repair, {_loss_in_words(repair)}",
+            str(Prefix(family.family, 0, 0)),
+            Remedy(
+                "if they need it, configure these routes in the program that sets the default "
+                "route, and not in hostrouting"
+            ),
+            {"dev": repair.resolved[0].devs[0]},
+        )
     links = family.snapshot.links
     infiniband = {link.name for link in links if link.type == ARPHRD_INFINIBAND}
-    for cost in family.repair.costs:
-        sentence = f"with the repair, {_cost_in_words(cost, family.repair)}"
-        if cost.dev in infiniband and not cost.lost:
+    for cost in repair.costs:
+        sentence = f"with the repair, {_cost_in_words(cost, repair)}"
+        if cost.dev in infiniband:
             sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
-        remedy = None
-        if cost.lost:
-            remedy = Remedy(
-                "if they need it, have the program that sets the default route set these routes, "
-                "too, and not hostrouting"
-            )
         facts = {"dev": cost.dev}
-        yield Finding("repair-cost", "warning", sentence, str(cost.network), remedy, facts)
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+
+
+def _loss_in_words(repair: Repair) -> str:
+    everywhere = Prefix(repair.resolved[0].prefix.family, 0, 0)
+    where = spoken(_taken_from(everywhere, repair.resolved), most=_RANGES)
+    return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
 def _cost_in_words(cost: Cost, repair: Repair) -> str:
     where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
-    if cost.lost:
-        return f'packets to {where} leave without "{cost.lost}", which the default route has'
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
@@ -432,7 +463,7 @@ def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
 
 def _of_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
-    allowed = ranges_of(family.parts, lambda part: part.allowance or None)
+    allowed = ranges_of((part, part.allowance or None) for part in family.parts)
     for name, ranges in _extents(family.family, allowed).items():
         where = spoken(ranges, most=_RANGES)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

@@ -1,27 +1,31 @@
 """Why no route repairs a range that escapes, or why the routes of a repair do not make it fine.
 
-The reasons, in the order in which they are asked: a deletion repairs it; a rule decides before
-table main; a present route is as specific as a route can be; a route takes it, and the proof says
-more; the range is reserved; a route was not made.
+The reasons, in the order in which they are asked: a rule decides before table main; a deletion
+repairs the range; a present route is as specific as a route can be; a proposed route takes the
+range, and the proof says more; the range is reserved; a route was not made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.parts import ranges_of
+from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Escape, Grade, Part, Unrepairable, Why, phrase_of
 from hostrouting.check.walk import holders_of_keys, shortest_by_rules, shortest_length
-from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind, pieces
+from hostrouting.fib.engine import Decision, Fib, PacketKind, pieces
 from hostrouting.model.prefix import RESERVED, Prefix, borders_of, is_reserved
 from hostrouting.model.route import TABLE_MAIN, Route
 
 if TYPE_CHECKING:
     from hostrouting.check.hiding import HiddenParts
+    from hostrouting.check.judge import Judge
+
+_RESERVED = Why("host-route", cause="the range is reserved")
 
 
-class BeforeAfter(NamedTuple):
+class Change(NamedTuple):
     """The part that addresses belong to without the new routes, and with them."""
 
     before: Part
@@ -40,88 +44,115 @@ class Reasons(NamedTuple):
     unmade: Mapping[Prefix, Why]
     """The prefixes of the routes that the repair lacks, each with the reason."""
 
-    def find_unrepairable(self, changes: Iterable[BeforeAfter]) -> tuple[Unrepairable, ...]:
+    def find_unrepairable(self, changes: Iterable[Change]) -> Iterator[Unrepairable]:
         """What escapes and is not fine with the routes."""
-        cut_at = [block for block in RESERVED if block.family == self.fib.family]
-        borders = borders_of([*cut_at, *self.unmade])
-        reasons: dict[int, Why] = {}
-        parts: list[Part] = []
-        for before, after in changes:
-            if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
-                parts.append(after)
-                continue
-            for first, last in pieces(after.first, after.last, borders):
-                piece = after._replace(first=first, last=last)
-                parts.append(piece)
-                reasons[first] = self._why(before, piece)
-        ranges = ranges_of(parts, lambda part: reasons.get(part.first))
-        return tuple(Unrepairable(first, last, why) for why, first, last in ranges)
+        reserved = [block for block in RESERVED if block.family == self.fib.family]
+        borders = borders_of([*reserved, *self.unmade])
+        return _lost_ranges(changes, borders, self._why)
 
-    def _why(self, before: Part, after: Part) -> Why:
-        """Why no route makes the part fine."""
-        fib = self.fib
-        # A deletion does not help if a rule for another table decides before table main.
-        if before.first in self.hidden.reasons and shortest_by_rules(fib, before.first) is not None:
+    def _why(self, before: Part, after: Part) -> Why | None:
+        """Why no route makes addresses fine that were in one part, and are in another one with the
+        routes; None if they are fine, or never escaped.
+        """
+        if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
+            return None
+        if shortest_by_rules(self.fib, after.first) is None:
+            return _earlier_rule(before.decision)
+        if before.first in self.hidden.reasons:
             return self.hidden.reasons[before.first]
-        shortest = shortest_length(fib, before.first)
+        shortest = shortest_length(self.fib, after.first)
         if shortest is None:
-            return _why_no_length(fib, before.first, before.decision)
-        single = Prefix.around(fib.family, after.first, fib.width)
-        for route in self.proposed:
-            if single in route.prefix and route.prefix.length >= shortest:
-                return _why_not_fine(after)
-        [block] = (block for block in self.blocks if single in block)
-        # The widest that takes the address, and lies in what is expected.
-        widest = Prefix.around(fib.family, after.first, max(shortest, block.length))
-        if not is_reserved(widest):
-            for prefix, why in self.unmade.items():
-                if single in prefix:
-                    return why
-            holders = holders_of_keys(fib)
-            if single in holders:
-                return _host_route(holders[single])
-        # Any other address could have a route of its own.
-        return Why("host-route", cause="the range is reserved")
+            return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
+        if _is_taken(after.first, self.proposed, shortest):
+            return _why_not_fine(after)
+        single = Prefix.around(self.fib.family, after.first, self.fib.width)
+        if is_reserved(self._widest(single, shortest)):
+            return _RESERVED
+        for prefix, why in self.unmade.items():
+            if single in prefix:
+                return why
+        holders = holders_of_keys(self.fib)
+        if single in holders:
+            return _as_specific(holders[single])
+        # A wider route would take the address, but other packets, too. The walk gives such
+        # addresses narrower routes, down to one for each, unless they are reserved.
+        return _RESERVED
+
+    def _widest(self, single: Prefix, shortest: int) -> Prefix:
+        """The widest prefix in what is expected by which a new route takes the address."""
+        [length] = [block.length for block in self.blocks if single in block]
+        return Prefix.around(self.fib.family, single.first, max(shortest, length))
 
 
-def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterator[Unrepairable]:
-    """What these routes do not take of an escape, if its packets are not plain, with the reason."""
-    prefixes: list[Prefix] = []
-    shortest = shortest_length(fib, escape.first, escape.packet)
-    if shortest is None:
-        why = _why_no_length(fib, escape.first, escape.decision, escape.packet)
+def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Iterator[Unrepairable]:
+    """What these routes do not take of an escape, if its packets are not plain, with the reason.
+
+    A range of an escape has one decision, but own addresses inside, and rules for table main that
+    suppress more for some addresses than for others. So each part of it is asked.
+    """
+    parts = find_parts(judge, escape.first, escape.last, escape.packet)
+    borders = borders_of(route.prefix for route in proposed)
+    why = partial(_why_for_others, judge.fib, escape.packet, proposed)
+    return _lost_ranges((Change(part, part) for part in parts), borders, why)
+
+
+def _why_for_others(
+    fib: Fib, packet: PacketKind, proposed: Sequence[Route], before: Part, after: Part
+) -> Why | None:
+    """Why none of these routes takes packets that are not plain; None if one does, or if the
+    address is the host's own.
+    """
+    if before.is_own:
+        return None
+    shortest = shortest_length(fib, after.first, packet)
+    if shortest_by_rules(fib, after.first, packet) is None:
+        why = _earlier_rule(before.decision)
+    elif shortest is None:
+        why = _as_specific(fib.tables[TABLE_MAIN].best(after.first))
+    elif _is_taken(after.first, proposed, shortest):
+        return None
     else:
-        prefixes += [route.prefix for route in proposed if route.prefix.length >= shortest]
-        why = Why("not-proven", cause="routes are proposed only where plain packets escape")
-    cause = f"for {phrase_of(escape.packet)}, {why.cause}"
-    for first, last in pieces(escape.first, escape.last, borders_of(prefixes)):
-        if not any(prefix.first <= first <= prefix.last for prefix in prefixes):
-            yield Unrepairable(first, last, Why(why.reason, cause))
+        cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
+        return Why("not-proven", cause)
+    return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
 
 
-def _why_no_length(
-    fib: Fib, address: int, decision: Decision, packet: PacketKind = FROM_HOST
-) -> Why:
-    """Why no new route, however long, decides for packets that have this decision now."""
-    present: Route | None = None
-    if shortest_by_rules(fib, address, packet) is not None:
-        present = fib.tables[TABLE_MAIN].best(address)
-    if present is None:
-        return Why("earlier-rule", cause=_what_decides_before_main(decision))
-    return _host_route(present)
+def _lost_ranges(
+    changes: Iterable[Change], borders: Sequence[int], why: Callable[[Part, Part], Why | None]
+) -> Iterator[Unrepairable]:
+    """The ranges with one reason, of parts that are cut at these borders."""
+    labelled: list[tuple[Part, Why | None]] = []
+    for before, after in changes:
+        for first, last in pieces(after.first, after.last, borders):
+            piece = after._replace(first=first, last=last)
+            labelled.append((piece, why(before, piece)))
+    for reason, first, last in ranges_of(labelled):
+        yield Unrepairable(first, last, reason)
 
 
-def _what_decides_before_main(decision: Decision) -> str:
+def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
+    """Whether a proposed route decides for this address, for which it needs this length."""
+    prefixes = [route.prefix for route in proposed if route.prefix.length >= shortest]
+    return any(prefix.first <= address <= prefix.last for prefix in prefixes)
+
+
+# The reasons.
+
+
+def _earlier_rule(decision: Decision) -> Why:
+    """That no new route is used for packets that have this decision now."""
     rule = decision.rule
     if rule is None or rule.table == TABLE_MAIN:
-        return "no rule is known to use routes of table main"
-    if decision.kind == "local":
-        return f"[{decision.route}] makes the range this host's own"
-    return f"[rule {rule}] comes before table main"
+        cause = "no rule is known to use routes of table main"
+    elif decision.kind == "local":
+        cause = f"[{decision.route}] makes the range this host's own"
+    else:
+        cause = f"[rule {rule}] comes before table main"
+    return Why("earlier-rule", cause)
 
 
-def _host_route(route: Route) -> Why:
-    return Why("host-route", cause=f"[{route}] is as specific as a route can be")
+def _as_specific(present: Route | None) -> Why:
+    return Why("host-route", cause=f"[{present}] is as specific as a route can be")
 
 
 def _why_not_fine(part: Part) -> Why:

@@ -7,20 +7,17 @@ check, repair, plan, apply and status share this. The sentences are those of `ch
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
-from hostrouting.config.settings import gated_units
-from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name
+from hostrouting.finding import AS_ROOT, ESCAPES, Finding
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.check.results import FamilyReport
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
 
@@ -28,30 +25,17 @@ MANAGED = (
     "Do not repair it with ip: hostrouting manages this host, and removes routes of its own that "
     "are not configured."
 )
-IN_THE_WAY = (
-    "a route that is not hostrouting's is in the way, so apply would fail; the lines that begin "
-    "with ! say what to do"
-)
 LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
 """The same where the repair costs something."""
-_WRONG: dict[Name, str] = {
-    "gate-open": "{gated} can start unchecked",
-    "gate-shut": "{gated} cannot start",
-    "route-stays": "{gated} cannot start after the next boot",
-    "unit-not-gated": "a unit that runs pods is not gated",
-    "route-not-configured": "routes are lost at the next boot",
-    **dict.fromkeys(ESCAPES, "addresses escape"),
-}
-"""What is wrong, by the name of a finding."""
-_COSTS = ("unsafe", "repair-cost", "requirement")
-"""What has to be known, or done, before the repair."""
+_Place: TypeAlias = Literal["verdict", "before the repair", "repair", "rest"]
+"""Where the page has a finding."""
 
 
 def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterator[str]:
     """The whole page; the line above the repair says who types it, and has a note."""
-    escapes = [finding for finding in check.findings if finding.name in ESCAPES]
+    escapes = check.named(*ESCAPES)
     for family in check.report.families:
         if family.is_one_escape:
             cidr = str(family.cidrs[0])
@@ -61,75 +45,65 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
         else:
             yield str(family)
     yield from capped([f"  {finding.sentence}" for finding in escapes])
-    costs = _costs(check)
+    places = defaultdict[_Place, list[Finding]](list)
+    for finding in check.findings:
+        places[_place(finding, check)].append(finding)
+    costs = places["before the repair"]
+    if check.report.resolved and GUARD_IS_MASKED in costs:  # the repair has its remedy
+        costs[costs.index(GUARD_IS_MASKED)] = GUARD_IS_MASKED._replace(remedy=None)
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, who, note))
-    yield from _block(finding_lines(_other_findings(check), who))
-    yield from _block(capped(_last_lines(check, who)))
+    yield from _block(finding_lines(places["rest"], who))
+    yield from _block(capped(_ways_out(places["verdict"], who)))
     if _has_pipeline(check):
         last = [LOOK_FIRST]
-        if any(finding.name == "repair-cost" for finding in costs):
+        if check.named("repair-cost"):
             last.append(TAKE_BACK)
         yield from _block(last)
 
 
-def _costs(check: HostCheck) -> list[Finding]:
-    """What has to be known before the repair; what has to be typed first stands beside it."""
-    costs: list[Finding] = []
-    for finding in check.findings:
-        if finding == GUARD_IS_MASKED and check.report.resolved:
-            costs.append(finding._replace(remedy=None))
-        elif finding.name in _COSTS:
-            costs.append(finding)
-    return costs
+def _place(finding: Finding, check: HostCheck) -> _Place:
+    """Where the page has this finding."""
+    if finding.name in {"unsafe", "repair-cost", "requirement"}:
+        return "before the repair"
+    if finding.name == "action":
+        return "repair"
+    if finding.name == "route-not-configured":
+        has_repair = check.managed is None and check.report.resolved
+        return "repair" if has_repair else "rest"
+    if finding.name in {*ESCAPES, "no-default-route"}:
+        return "verdict"
+    for family in check.report.families:
+        doubt = family.decisive
+        if doubt is not None and doubt.sentence == finding.sentence:
+            return "verdict"
+    return "rest"
 
 
 def _has_pipeline(check: HostCheck) -> bool:
     """Whether the page has a line that repairs this host or names a device for good."""
-    if check.report.resolved:
+    if check.report.resolved or check.named("route-not-configured", "file"):
         return True
-    for finding in check.findings:
-        if "candidates" in finding.facts or finding.name in {"route-not-configured", "file"}:
-            return True
-    return False
+    return any("candidates" in finding.facts for finding in check.findings)
 
 
-def _other_findings(check: HostCheck) -> Iterator[Finding]:
-    """The findings of which nothing else on the page says anything."""
-    for finding in check.findings:
-        if finding.name == "route-not-configured":
-            if check.managed is not None or not check.report.resolved:  # else the repair has it
-                yield finding
-        elif finding.name not in (*_COSTS, "action") and not _is_in_a_verdict(finding, check):
-            yield finding
-
-
-def _last_lines(check: HostCheck, who: str) -> list[str]:
+def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
     """What to do about what the verdicts say, beside the repair; each way once."""
     ways: dict[str, None] = {}
-    for finding in check.findings:
-        if finding.remedy is not None and _is_in_a_verdict(finding, check):
+    for finding in findings:
+        if finding.remedy is not None:
             for way in finding.remedy.ways():
                 text = way.text_for(who)
                 ways[f"{text[0].upper()}{text[1:]}"] = None
     return list(ways)
 
 
-def _is_in_a_verdict(finding: Finding, check: HostCheck) -> bool:
-    """Whether a verdict, or what escapes, has the sentence."""
-    if finding.name in (*ESCAPES, "no-default-route"):
-        return True
-    decisive = [family.decisive for family in check.report.families]
-    return any(doubt is not None and doubt.sentence == finding.sentence for doubt in decisive)
-
-
 def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     """The repair for good; and until the next boot, where the gate would not delete it."""
     commands = repair_commands(check.report.resolved)
-    names = {finding.name for finding in check.findings}
-    if not commands or "file" in names:  # what to do about config.json comes first
+    if not commands or check.named("file"):  # what to do about config.json comes first
         return
-    part = " (repairs only a part)" if "unsafe" in names else ""
+    part = " (repairs only a part)" if check.named("unsafe") else ""
     if check.managed is None:
         unless = ", unless hostrouting is installed there" if check.is_elsewhere else ""
         yield f"Until the next boot, {who}{part}{unless}:"
@@ -140,43 +114,6 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     if GUARD_IS_MASKED in check.findings:
         yield f"  {UNMASK_GUARD}"
     yield f"  {check.repair_command}"
-
-
-def what_is_wrong(
-    findings: Iterable[Finding], check: HostCheck | None, config: HostRoutingConfig
-) -> str:
-    """What is wrong on a host that matches its configuration; empty if no sentence fits."""
-    names = {finding.name for finding in findings}
-    if check is not None:
-        names |= {finding.name for finding in check.findings}
-    gated = gated_by(config)
-    wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
-    if check is not None:
-        wrong += missing_defaults(check.report.families)
-    if check is not None and check.report.verdict == "undecided":
-        wrong.insert(0, "the verdict is undecided (units start now)")
-    return spoken([*dict.fromkeys(wrong)])
-
-
-def gated_by(config: HostRoutingConfig) -> str:
-    """The unit that this configuration gates, for a sentence; several have no name."""
-    units = gated_units(config)
-    return units[0] if len(units) == 1 else "units"
-
-
-def missing_defaults(families: Iterable[FamilyReport]) -> list[str]:
-    """That a family has no default route, for each such family."""
-    without = [family for family in families if family.verdict == "no-default-route"]
-    return [f"there is no IPv{family.family} default route" for family in without]
-
-
-def starts_unchecked(
-    config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
-) -> bool:
-    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
-    if "gate-open" in ignored or not config.route_overlap.is_strict:
-        return False
-    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

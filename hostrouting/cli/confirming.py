@@ -50,11 +50,10 @@ class AwaitConfirmation:
         try:
             self._terminal.say(f"{words} Otherwise, all of it is taken back.")
             while not self._terminal.has_enter():
-                left = until - ctx.clock.now()
-                if left <= 0:
+                if ctx.clock.now() >= until:
                     sentence = f"nobody pressed Enter within {self._seconds:g} s"
                     raise HostRoutingError(sentence, kind="not-confirmed")
-                ctx.sleep(min(left, _LOOKS))
+                ctx.sleep(_LOOKS)
         except EOFError as error:
             sentence = "the terminal was closed before Enter was pressed"
             raise HostRoutingError(sentence, kind="not-confirmed") from error

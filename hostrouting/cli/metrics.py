@@ -57,8 +57,8 @@ def _metrics(status: Status) -> dict[str, Samples]:
     metrics["installed"] = {"": is_installed}
     metrics["unanswered"] = {"": len(status.unanswered)}
     metrics["verdict"] = _verdicts(status)
-    if status.check is not None:
-        metrics["escapes"] = _escapes(status.check.report)
+    if status.report is not None:
+        metrics["escapes"] = _escapes(status.report)
     if is_installed:
         metrics["config_usable"] = {"": status.config is not None}
         metrics["in_force"] = {"": status.state == "installed"}
@@ -82,8 +82,8 @@ def _verdicts(status: Status) -> Samples:
     answered.
     """
     found: dict[int, str] = {}
-    if status.check is not None:
-        found = {report.family: report.verdict for report in status.check.report.families}
+    if status.report is not None:
+        found = {report.family: report.verdict for report in status.report.families}
     else:
         expected = status.config or status.enforced
         for cidr in expected.route_overlap.cidrs:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
@@ -145,6 +146,8 @@ def _in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
         from hostrouting.cli.terminal import print_page  # noqa: PLC0415  only a terminal needs rich
     except ImportError:
         return False
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as in `_print`
     print_page(lines, report)
     return True
 

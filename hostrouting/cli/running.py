@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.check import missing_defaults
 from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
@@ -156,7 +155,7 @@ def _failure_lines(error: BaseException) -> Iterator[str]:
         # judge the packets of pods.
         wrong = "addresses escape"
         if error.report.verdict == "no-default-route":
-            wrong = spoken(missing_defaults(error.report.families))
+            wrong = spoken(error.report.missing_defaults)
         words = f"{wrong}, and the mode is STRICT"
         words += "; the gate checks again before each start of a gated unit"
     first, *others = words.splitlines()

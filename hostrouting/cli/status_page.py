@@ -3,71 +3,31 @@
 `status` and `apply` share this.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import (
-    IN_THE_WAY,
     LOOK_FIRST,
     check_lines,
-    gated_by,
-    what_is_wrong,
 )
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
-from hostrouting.codes import FINE
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.typed_commands import TO_KEEP
-from hostrouting.status import Asked, State, Status
+from hostrouting.status import MEANINGS, Asked, Status
 from hostrouting.text import command_of, counted, spoken
 
-if TYPE_CHECKING:
-    from hostrouting.routes.plan import Step
-
 _PATH = HostLayout.config_path
-_GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
-_NO_MATCH = f"this host does not match {_PATH}"
-_HEADLINES: dict[State, str] = {
-    "nothing": "NOTHING: hostrouting has nothing installed on this host",
-    "broken": "BROKEN: ",
-    "unanswered": f"NO ANSWER: whether this host matches {_PATH} is not known; see below",
-    "conflict": f"CONFLICT: {IN_THE_WAY}",
-    "not-configured": "DIFFERENT: ",
-    "failing": "DIFFERENT: ",
-    "escaping": f"DIFFERENT: {_NO_MATCH}, and addresses would escape after apply",
-    "different": "DIFFERENT: ",
-    "waiting": "NOT READY: ",
-    "installed": f"INSTALLED: this host matches {_PATH}",
-}
 _TO_RESTORE = Remedy(
     "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
 )
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
-_ENDS: dict[State, str] = {
-    "broken": "file",
-    "not-configured": "route-not-configured",
-    "waiting": "route-waits",
-}
-"""The finding that ends the headline, by its name."""
-_TO: dict[State, str] = {
-    "conflict": "to go around it",
-    "escaping": "to repair that, too",
-    "not-configured": TO_KEEP,
-    "failing": "to make it match",
-    "different": "to make it match",
-    "installed": "to start what was refused",
-}
-"""What the command below the headline is for."""
-_SEE_PLAN = ("broken", "conflict", "escaping", "not-configured")
-"""The states whose command may be typed with plan instead of apply."""
 _ASKED: dict[Asked, str] = {
     "unknown": "systemd does not know {unit}: is the name right?",
     "guard": "{unit} is the guard, and no gate holds it back",
@@ -81,43 +41,41 @@ _ASKED: dict[Asked, str] = {
 
 def status_lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
-    in_headline = _headline_finding(status)
+    in_headline = cause_of(status)
     yield headline_of(status)
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
+    meaning = MEANINGS[status.state]
     if status.command:
-        words = _TO[status.state]
-        yield f"{words[0].upper()}{words[1:]}, {AS_ROOT}:"
+        yield f"{meaning.purpose[0].upper()}{meaning.purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
     yield from _protection_lines(status)
     if in_headline is not None and not status.command:
-        yield from way_lines(in_headline.remedy)
+        [shown] = _with_one_remedy([in_headline], status)
+        yield from way_lines(shown.remedy)
     if status.unit is not None:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
-    yield from _last_check_line(status)
+    verdict = [*_verdict_lines(status)]
+    if status.last_check not in {"", "ok", *verdict}:
+        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, in_headline))
-    yield from _verdict_lines(status)
-    if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
+    yield from verdict
+    if meaning.plan_first and (status.command or status.state == "broken"):
         yield LOOK_FIRST
 
 
 def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
-    """What apply would do, without what the headline has said. Where the command of the page keeps
-    routes that apply alone would delete, their deletion is not shown.
-    """
-    if status.state != "not-configured" or in_headline is None:
-        others = [row for row in _findings_with_one_remedy(status) if row != in_headline]
-        return attrs.evolve(status.plan, findings=tuple(others))
-    others = [row for row in _findings_with_one_remedy(status) if row.name != in_headline.name]
-    steps: list[Step] = []
-    for step in status.plan.routes.steps:
-        is_kept = str(step.route.prefix) in in_headline.facts["unconfigured"]
-        if step.action != "delete" or not is_kept:
-            steps.append(step)
-    routes = status.plan.routes._replace(steps=tuple(steps))
-    return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
+    """What apply would do, without what the headline says and the routes that its command keeps."""
+    plan = status.plan
+    said = [in_headline]
+    if status.state == "not-configured" and in_headline is not None:
+        said += [finding for finding in status.findings if finding.name == in_headline.name]
+        kept = plan.routes.without_deletion_of(in_headline.facts["unconfigured"])
+        plan = attrs.evolve(plan, routes=kept)
+    others = [finding for finding in status.findings if finding not in said]
+    return attrs.evolve(plan, findings=tuple(_with_one_remedy(others, status)))
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -127,111 +85,18 @@ def _protection_lines(status: Status) -> Iterator[str]:
     if status.plan.routes.changes:
         yield f"  {_TO_RESTORE}"
     gate = status.enforced.gate
-    if gate is not None and all(
-        fault.name not in {"gate-open", "gate-shut"} for fault in status.faults
-    ):
+    doubtful = [fault for fault in status.faults if fault.name in {"gate-open", "gate-shut"}]
+    if gate is not None and not doubtful:
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
-def _headline_finding(status: Status) -> Finding | None:
-    """The finding whose sentence ends the headline."""
-    if status.state == "failing":
-        return status.plan.errors[0]
-    findings = [*_findings_with_one_remedy(status)]
-    if status.check is not None:  # which says when routes go, and not what apply would delete
-        findings = [*status.check.findings, *findings]
-    for finding in findings:
-        if finding.name == _ENDS.get(status.state):
-            return finding
-    return None
-
-
-def headline_of(status: Status) -> str:
-    """How this host compares with its configuration, what is worst first."""
-    headline = _HEADLINES[status.state]
-    if status.state in {"different", "failing"}:
-        return headline + ", and ".join(_differences(status))
-    cause = _headline_finding(status)
-    if status.state == "waiting" and cause is not None:
-        return f"{headline}{gated_by(_config_of(status))} cannot start: {cause.sentence}"
-    if cause is not None:
-        return headline + cause.sentence
-    if status.state == "installed" and status.code != FINE:
-        wrong = what_is_wrong_now(status) or f"this host matches {_PATH}, but see below"
-        return f"ATTENTION: {wrong}"
-    return headline
-
-
-def _differences(status: Status) -> Iterator[str]:
-    """What is wrong where the host does not match."""
-    is_failing = status.state == "failing"
-    wrong = what_is_wrong(status.faults, None, _config_of(status))
-    if wrong and not is_failing:
-        yield wrong
-    parts = spoken([*_differing_parts(status)])
-    if status.check is None or not status.check.report.escapes:
-        yield parts or _NO_MATCH
-    elif parts:
-        yield f"addresses escape: {parts}"
-    else:
-        yield "addresses escape"
-    is_told = status.guard == "is masked" and status.command
-    if is_failing and not is_told:
-        yield f"apply would fail: {status.plan.errors[0].sentence}"
-
-
-def _differing_parts(status: Status) -> Iterator[str]:
-    """Which parts of the host are not as they were installed."""
-    missing = len(status.missing_routes)
-    if missing == 1:
-        yield "1 route is missing"
-    elif missing:
-        yield f"{missing} routes are missing"
-    if status.guard not in {"", "runs", "is not enabled"}:
-        yield f"the guard {status.guard}"
-    files = [*status.plan.files.written_paths, *status.plan.files.removes]
-    if status.guard == "is masked" and _GUARD_PATH in files:
-        files.remove(_GUARD_PATH)  # the mask is a link there
-    if len(files) == 1:
-        yield f"{files[0]} is not as installed"
-    elif files:
-        yield f"{len(files)} files are not as installed"
-    elif status.plan.for_systemd("reload"):
-        yield "systemd has not read its files"
-
-
-def _config_of(status: Status) -> HostRoutingConfig:
-    """What config.json says, or else what the installed scripts do."""
-    return status.config or status.enforced
-
-
-def what_is_wrong_now(status: Status) -> str:
-    """What is wrong although the host matches, and which units were refused because of it. Empty if
-    the page has no sentence for it.
-    """
-    wrong = what_is_wrong(status.findings, status.check, _config_of(status))
-    refused = refused_units(status.units)
-    if not refused:
-        return wrong
-    sentence = f"{spoken(refused)} was refused"
-    nothing_left = "and nothing holds it back now"
-    if len(refused) > 1:
-        sentence = f"{spoken(refused)} were refused"
-        nothing_left = "and nothing holds them back now"
-    if status.to_start:
-        return wrong or f"{sentence}, {nothing_left}"
-    if wrong:
-        return f"{sentence}: {wrong}"
-    return sentence
-
-
-def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
+def _with_one_remedy(findings: Iterable[Finding], status: Status) -> Iterator[Finding]:
     """The findings without a remedy that is another command of the page."""
     done_by_headline: set[Remedy] = set()
     if status.command == AGAIN.command:
         done_by_headline = {AGAIN, RELOAD}
     choices = _choices_of_a_dev(status)
-    for finding in status.findings:
+    for finding in findings:
         if finding.remedy in done_by_headline:
             yield finding._replace(remedy=None)
         elif finding.remedy in choices:
@@ -263,7 +128,7 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
         when = "when the cause is gone"
         if status.command:
             when = "after the command above"
-        elif status.check is not None and status.check.report.routes:
+        elif status.report is not None and status.report.routes:
             when = "after the command below"
         remedy = Remedy(when, command_of("systemctl start", unit))
         yield f"{unit} was refused; {remedy}"
@@ -277,17 +142,20 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
+        if state.state == "was refused" and status.foreign_steps:  # whose own lines are not errors
+            yield f"    see: {command_of('journalctl -u', state.unit)}"
 
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
     """The mode, and the guard with what it has logged as errors."""
+    guard = f"the guard {status.guard}"
+    if status.unset_routes:
+        guard += f", but has not set {counted(status.unset_routes, 'missing route')}"
     known: list[str] = []
     if status.mode:
         known.append(f"mode {status.mode}")
     if status.guard:
-        known.append(f"the guard {status.guard}")
-    if status.unset_routes:
-        known[-1] += f", but has not set {counted(status.unset_routes, 'missing route')}"
+        known.append(guard)
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
@@ -296,14 +164,6 @@ def _mode_and_guard_lines(status: Status) -> Iterator[str]:
         yield f"    it has logged no error; {again}"
     if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
-
-
-def _last_check_line(status: Status) -> Iterator[str]:
-    """What the last check at boot has found, unless the page says the same below."""
-    if status.last_check in {"", "ok"}:
-        return
-    if status.last_check not in _verdict_lines(status):
-        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:
@@ -316,5 +176,4 @@ def _verdict_lines(status: Status) -> Iterator[str]:
         yield from check_lines(status.check)
         return
     yield from map(str, status.check.report.families)
-    grave = [row for row in status.check.findings if row.name in {"missing-rule", "unsafe"}]
-    yield from finding_lines(grave)
+    yield from finding_lines(status.check.named("missing-rule", "unsafe"))

@@ -8,15 +8,14 @@ where one escapes. The devices follow with their shares.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from rich.console import Console
 from rich.text import Text
 
-from hostrouting.check.results import CheckReport, Grade
+from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.prefix import Prefix
-from hostrouting.text import spoken
+from hostrouting.text import counted, spoken
 
 # The first pattern that matches a line decides its colour.
 _STYLES = (
@@ -50,7 +49,11 @@ def print_page(
     if report is not None:
         cells = _LETTERS if console.options.ascii_only else _SHADES
         place = lines.index("") if "" in lines else len(lines)
-        page[place:place] = islice(_strips(report, cells), _MOST_STRIPS)
+        strips = [*_strips(report, cells)]
+        hidden = len(strips) - _MOST_STRIPS
+        if hidden > 0:
+            strips[_MOST_STRIPS:] = [Text(f"  … and {counted(hidden, 'more CIDR')}")]
+        page[place:place] = strips
     for text in page:
         console.print(text)
 
@@ -65,23 +68,24 @@ def _coloured(line: str) -> Text:
 
 def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
     for family in report.families:
-        if not family.parts:  # without an expected device, no address is judged
-            continue
-        for cidr in family.cidrs:
-            inside = [
-                part for part in family.parts if part.first <= cidr.last and cidr.first <= part.last
-            ]
-            strip = _Strip(cidr)
-            for part in inside:
-                devs = part.opinion.devs or part.decision.devs
-                way = spoken(devs) or part.decision.kind
-                strip.add(part.first, part.last, part.worst_grade, way)
-            # The parts are about the host's own packets.
-            for escape in family.escapes:
-                if escape.cidr == cidr and escape.packet != FROM_HOST:
-                    way = spoken(escape.devs) or escape.kind
-                    strip.add(escape.first, escape.last, Grade.ESCAPE, way)
-            yield strip.text(cells)
+        if family.parts:  # without an expected device, no address is judged
+            for cidr in family.cidrs:
+                yield _strip_of(cidr, family).text(cells)
+
+
+def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
+    strip = _Strip(cidr)
+    for part in family.parts:
+        if part.first <= cidr.last and cidr.first <= part.last:
+            devs = part.opinion.devs or part.decision.devs
+            way = spoken(devs) or part.decision.kind
+            strip.add(part.first, part.last, part.worst_grade, way)
+    # The parts are about the host's own packets.
+    for escape in family.escapes:
+        if escape.cidr == cidr and escape.packet != FROM_HOST:
+            way = spoken(escape.devs) or escape.kind
+            strip.add(escape.first, escape.last, Grade.ESCAPE, way)
+    return strip
 
 
 class _Strip:
@@ -103,12 +107,17 @@ class _Strip:
         self._shares[grade, way] += end - begin
 
     def text(self, cells: str) -> Text:
-        """The cells with their colours, and the shares, the worst first."""
+        """The cells with their colours, and the shares, the worst and largest first."""
         text = Text(f"  {self._cidr!s:<18} ")
         text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
-        for (grade, way), count in sorted(self._shares.items(), reverse=True):
+        for (grade, way), count in sorted(self._shares.items(), key=_worst_first):
             is_much = count * 100 >= self._size
             if grade or is_much:  # a few that are fine, such as own addresses, need no word
                 percent = f"{count / self._size:.0%}" if is_much else "<1%"
                 text.append(f"  {way} {percent}", _COLOURS[grade])
         return text
+
+
+def _worst_first(share: tuple[tuple[int, str], int]) -> tuple[int, int, str]:
+    (grade, way), count = share
+    return -grade, -count, way

@@ -157,8 +157,13 @@ CNIS = (
         (*_devices("ovn-k8s-mp* openvswitch tun"), Device("ovn-k8s-mp#", ("",), "network")),
     ),
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
-    # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
-    Cni(BRIDGE_PLUGIN, _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),
+    # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist; kubernetes-the-hard-way
+    Cni(
+        BRIDGE_PLUGIN,
+        _devices(bridge="cni0 bridge, cnio0 bridge, bridge bridge", pod="veth* veth"),
+    ),
+    # terway plugin/datapath/ipvlan_linux.go; the veths of its other modes are cali*
+    Cni("Terway", _devices(pod="ipvl_* ipvlan")),
     # unbounded docs/content/reference/networking/routing-flows.md: wg and a port; gn or ip, and the
     # IPv4 address of the other node as one number
     Cni(

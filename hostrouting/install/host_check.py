@@ -11,14 +11,14 @@ from hostrouting.check.document import check_document
 from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
-from hostrouting.finding import ESCAPES, Finding, Remedy
+from hostrouting.finding import ESCAPES, Finding, Name, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import counted, spoken
+from hostrouting.text import agreeing, counted, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -61,14 +61,22 @@ class HostCheck(NamedTuple):
         """Whether addresses escape, or there is no default route."""
         return self.report.verdict not in {"ok", "undecided"}
 
+    def named(self, *names: Name) -> list[Finding]:
+        """The findings with one of these names."""
+        return [finding for finding in self.findings if finding.name in names]
+
+    @property
+    def doubts(self) -> list[Finding]:
+        """The findings because of which a verdict is undecided, or would be."""
+        doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
+        return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
+
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        judged = [finding for finding in self.findings if finding.name not in ignored]
-        names = {finding.name for finding in judged}
-        if names.intersection(ESCAPES):
+        if any(finding.name not in ignored for finding in self.named(*ESCAPES)):
             return PROBLEM
-        doubts = {doubt.sentence for doubt in self.report.doubts}
-        if "no-default-route" in names or any(finding.sentence in doubts for finding in judged):
+        undecided = [*self.named("no-default-route"), *self.doubts]
+        if any(finding.name not in ignored for finding in undecided):
             return CANNOT_DECIDE
         return FINE
 
@@ -96,11 +104,7 @@ def check_host(
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     snapshot = report.snapshot
-    repaired = to_repair or config
-    whole = snapshot
-    if host.may_have_ours and repaired != config:
-        whole = take_snapshot(host)  # the check has not read what else is expected
-    managed = managed_here(host, repaired, whole)
+    managed = _managed_for_repair(host, to_repair or config, report, config)
     pipeline = repair_pipeline(repair_options, managed)
     if managed is not None and managed.has_repair:
         pipeline = f"hostrouting apply --config {HostLayout.config_path}"
@@ -117,6 +121,18 @@ def check_host(
     )
     typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
     return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
+
+
+def _managed_for_repair(
+    host: Host, repaired: HostRoutingConfig, report: CheckReport, config: HostRoutingConfig
+) -> Managed | None:
+    """What is installed on this host, for a repair of a configuration that may have more than the
+    one of this report.
+    """
+    snapshot = report.snapshot
+    if host.may_have_ours and repaired != config:
+        snapshot = take_snapshot(host)  # the check has not read what else is expected
+    return managed_here(host, repaired, snapshot)
 
 
 def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
@@ -146,10 +162,8 @@ def find_typed(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding
     typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
     if not typed:
         return
-    verb = "is"
-    if len(typed) > 1:
-        verb = "are"
-    sentence = f"{counted(len(typed), 'route')} of hostrouting {verb} set until the next boot"
+    are = agreeing("is", len(typed))
+    sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
     remedy = Remedy(TO_KEEP, repair_pipeline(repair_options or " CIDR"))
     facts = {"unconfigured": typed, "ranges": [], "routes": []}
     yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)

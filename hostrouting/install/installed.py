@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import is_nothing
-from hostrouting.boot.on_disk import gated_on_disk, owned_paths
+from hostrouting.boot.on_disk import owned_paths
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
@@ -81,11 +81,8 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     A correction or a copy of the file brings all of it back. Without one, a new file is made of
     what the scripts and the drop-ins say, which is most of it.
     """
-    known = read_enforced(host.files).to_mapping()
-    gated = gated_on_disk(host.files)
-    if gated:
-        known["gate"] = {"units": [*gated]}
-    text = shlex.quote(json.dumps(known))
+    known = read_enforced(host.files)
+    text = shlex.quote(json.dumps(known.to_mapping()))
     apply = f"{APPLY} --allow-removal"
     removal = Remedy(
         "to remove hostrouting (the routes go, nothing holds units back, and addresses may escape)",

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
-ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
+ALLOWED_BY = "--allow-removal"
+"""The option; `InstallTask.allow_removal` is its name in Python, where it is the default."""
 LET_THEM_GO = Remedy(f"to delete them, add {ALLOWED_BY}")
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 

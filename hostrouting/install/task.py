@@ -16,7 +16,7 @@ the error says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
@@ -35,6 +35,7 @@ from hostrouting.install.planning import make_plan, require_possible
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.undo import Before, Undo
 from hostrouting.install.write import start_guard, write_files
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
     from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
-    from hostrouting.model.route import Route
 
 R = TypeVar("R", bound=Effects)
 
@@ -200,7 +200,8 @@ class InstallTask(ABC, Generic[R]):
         if not planned.plan.is_empty:
             # The run may fail before it deletes these routes. Its undo deletes them all the same,
             # because the former configuration does not have them either.
-            self._keep_for_undo(ctx, planned.wanted, planned.plan.deleted_routes)
+            deletions = [RouteRequest("delete", route) for route in planned.plan.deleted_routes]
+            self._before_run(ctx, planned.wanted).keep(deletions)
 
     def _start_guard(self, ctx: phases.Context, plan: Plan) -> object:
         """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
@@ -220,32 +221,26 @@ class InstallTask(ABC, Generic[R]):
         try:
             result = part.carry_out(ctx, wanted)
         except BaseException as error:
-            self._keep_changes(ctx, wanted, effects_of(error))
+            self._keep_changes(ctx, wanted, effects_of(error).changes)
             # If it is "busy", whoever holds the lock, or came first, goes on.
             if isinstance(error, HostRoutingError) and error.kind != "busy":
                 error.consequence = _consequence(self.host, part.step) or error.consequence
             raise
-        self._keep_changes(ctx, wanted, effects_of(result))
+        self._keep_changes(ctx, wanted, effects_of(result).changes)
         return result
 
-    def _keep_changes(self, ctx: phases.Context, wanted: Wanted, effects: Effects) -> None:
-        """Keep the routes that a part has deleted. The plan of the run may not have had them: they
-        may have been typed while the part waited.
-
-        A route whose first change is a deletion was there before the run. A rollback may have added
-        it again: it is kept, too, because undo would delete it.
+    def _keep_changes(
+        self, ctx: phases.Context, wanted: Wanted, changes: Sequence[RouteRequest]
+    ) -> None:
+        """Keep the changes of a part. The plan of the run may not have had the routes that it has
+        deleted: they may have been typed while the part waited.
         """
-        if not effects.changes:
-            return
-        first_verbs: dict[Route, str] = {}
-        for change in effects.changes:
-            first_verbs.setdefault(change.route, change.verb)
-        deleted = [route for route, verb in first_verbs.items() if verb == "delete"]
-        self._keep_for_undo(ctx, wanted, deleted)
+        if changes:
+            self._before_run(ctx, wanted).keep(changes)
 
-    def _keep_for_undo(self, ctx: phases.Context, wanted: Wanted, deleted: list[Route]) -> None:
-        before = self._before.setdefault(ctx.run_id, Before(wanted.former))
-        before.deleted += deleted
+    def _before_run(self, ctx: phases.Context, wanted: Wanted) -> Before:
+        """What undo needs of this run, which may have several attempts."""
+        return self._before.setdefault(ctx.run_id, Before(wanted.former))
 
     def parts_of_run(self, ctx: phases.Context) -> list[SectionTask]:
         """The parts that this run does not leave out. `only` and `skip` know each by its path, such

@@ -8,7 +8,7 @@ because they are not configured, and `apply --confirm` promises that all is as i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -36,8 +36,21 @@ class Before:
 
     config: HostRoutingConfig | None
     """What was installed; None if it could not be read."""
-    deleted: list[Route] = attrs.field(factory=list)
-    """The routes that the run deletes, in order."""
+    first_verbs: dict[Route, str] = attrs.field(factory=dict)
+    """By route, in order: what the run has done with it first, or is about to do."""
+
+    def keep(self, changes: Iterable[RouteRequest]) -> None:
+        """Keep what undo needs of these changes."""
+        for change in changes:
+            self.first_verbs.setdefault(change.route, change.verb)
+
+    @property
+    def deleted(self) -> list[Route]:
+        """The routes that were there before the run, and that it deletes, in order.
+
+        A rollback may have added such a route again: it counts, too, because undo would delete it.
+        """
+        return [route for route, verb in self.first_verbs.items() if verb == "delete"]
 
 
 @attrs.frozen

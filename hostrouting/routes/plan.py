@@ -37,6 +37,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
+from hostrouting.text import agreeing
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 
@@ -181,6 +182,12 @@ class RoutePlan(NamedTuple):
         """The steps for routes that cannot be installed because Linux uses a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
+    def without_deletion_of(self, destinations: Container[str]) -> "RoutePlan":
+        """The same, except that routes to these destinations stay."""
+        deletions = [step for step in self.steps if step.action == "delete"]
+        spared = [step for step in deletions if str(step.route.prefix) in destinations]
+        return self._replace(steps=tuple(step for step in self.steps if step not in spared))
+
     def require_possible(self) -> None:
         """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
         for.
@@ -246,8 +253,7 @@ def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplet
 def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
     """What these routes need, which lack the same thing and wait."""
     first, missing = routes[0]
-    verb = "needs" if len(routes) == 1 else "need"
-    sentence = f"{_named(routes)} {verb} {missing}"
+    sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
     remedy = missing.remedy or REMEDY
     target = str(first.destination)
     return Finding("route-waits", "warning", sentence, target, remedy, can_retry=True)

@@ -13,8 +13,8 @@ The rest is left out, as follows; a test that relies on it is not warned:
   on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
   IPv6 is disabled on no device, and no router advertises anything;
-- scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither
-  checked nor used;
+- types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor
+  used; a scope is used where Linux looks for a gateway or a device that is up, and is not checked;
 - a route never expires, and a route that refuses packets has no next hop;
 - a gateway is looked up in the tables local and main and in the table of its route, whatever the
   rules say. For an IPv6 gateway without a device, Linux may choose another device, or none;

@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.cli.output import capped
-from hostrouting.text import counted, first_of, in_plural, spoken
+from hostrouting.text import agreeing, counted, first_of, spoken
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,7 @@ def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("of_one", "of_several"),
     [
+        ("is", "are"),
         ("is lost", "are lost"),
         ("has no route", "have no route"),
         ("leaves through eth0", "leave through eth0"),
@@ -65,4 +66,5 @@ def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
 )
 def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
     """Its verb is plural."""
-    assert in_plural(of_one) == of_several
+    assert agreeing(of_one, 1) == of_one
+    assert agreeing(of_one, 2) == of_several

@@ -492,3 +492,15 @@ def test_a_run_inside_a_task() -> None:
         "left out by skip",
         "left out by only",
     ]
+
+
+def test_a_run_inside_a_task_whose_name_it_skips() -> None:
+    """The names are those of its own tasks, and not of what is around it."""
+    inner = phases.serial(StubTask("a"), StubTask("outer"), name="inner")
+
+    @phases.task("outer")
+    def outer(ctx: Context) -> object:
+        return phases.run(inner, ctx=ctx, skip="outer")
+
+    report = phases.run(outer, observers=[])
+    assert [step.reason for step in report.find("inner").children] == ["", "left out by skip"]

@@ -37,6 +37,7 @@ def words(
     wanted: Iterable[StaticRoute],
     directory: Path,
     *,
+    unit: str = "kubelet.service",
     wait: int = 0,
     awk: str = AWKS[0],
     tree: Path = THIS_HOST,
@@ -60,7 +61,7 @@ def words(
         put_before(render_static_routes_script(config), directory, tools, awk=awk, tree=tree)
     )
     # A test may signal all its processes.
-    return ["setsid", "--wait", *command(script, "kubelet.service", str(wait), before=before)]
+    return ["setsid", "--wait", *command(script, unit, str(wait), before=before)]
 
 
 class Ran:

@@ -80,6 +80,32 @@ def a_refusal_that_systemd_forgets(system: System) -> None:
     assert states == ["was refused", "was refused", "failed", "failed", "was refused"]
 
 
+def a_condition_of_somebody_else(system: System) -> None:
+    """A machine whose own condition has failed was not refused by the gate, whatever its status."""
+    system.lay(OVERRIDE, "[Service]\nExecCondition=/bin/sh -c 'exit 255'\n")
+    system.must("systemctl", "daemon-reload")
+    assert gate.start(system) == 1
+    assert state(system).state == "failed"
+    for verb in ("daemon-reload", "daemon-reexec"):
+        system.must("systemctl", verb)
+        assert state(system).state == "failed"
+    end(system)
+    system.lay(STEP, "exit 1\n", mode=0o755)
+    assert gate.start(system) == 1
+    assert state(system).state == "was refused"
+
+
+def a_machine_that_is_not_ready(system: System) -> None:
+    """Its gate has let it pass, and its main process runs, and has not said that it is ready."""
+    waiting = "Type=notify\nExecStart=\nExecStart=/bin/sleep 60\n"
+    system.lay(OVERRIDE, f"[Service]\n{waiting}")
+    system.must("systemctl", "daemon-reload")
+    begin_start(system)
+    wait_for("the machine to start", lambda: state(system).state == "is starting")
+    system.must("systemctl", "daemon-reload")
+    assert (state(system).state, state(system).unchecked) == ("is starting", False)
+
+
 def a_masked_unit_is_not_started(system: System) -> None:
     """The fake manager refuses as systemd does."""
     path = LAYOUT.unit_path(LAYOUT.guard_unit)
@@ -143,6 +169,8 @@ def when_the_gate_last_ran(system: System) -> None:
 STORIES = (
     each_state,
     a_refusal_that_systemd_forgets,
+    a_condition_of_somebody_else,
+    a_machine_that_is_not_ready,
     a_masked_unit_is_not_started,
     reasons_that_the_journal_takes_late,
     a_start_without_the_gate,

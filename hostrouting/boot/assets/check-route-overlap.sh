@@ -900,8 +900,9 @@ function kept() {
   route_text[routes] = "[" text "]"
   return routes
 }
-# Whether a route that is kept is for all of these addresses.
+# Whether a route that is kept is for all of these addresses, or for some.
 function is_around(r, low, high) { return route_first[r] <= low && high <= route_last[r] }
+function is_for_some(r, low, high) { return route_first[r] <= high && low <= route_last[r] }
 function note_address(dev, hex) {
   addresses++
   address_dev[addresses] = dev
@@ -1072,16 +1073,17 @@ function doubt_equal_routes(used,   d, r, all) {
   all = of_class(LEADING, all)
   if (all != uplink) doubtful = all
 }
-# What the packets of a tunnel leave by may be meant. A tap is not a tunnel, but the network card of
-# a virtual machine, if no card has an address.
+# What the packets of a tunnel leave by may be meant.
 function doubt_tunnel(   hidden) {
   hidden = hidden_cards()
-  if (hidden == NONE) {
-    beside_tunnel = of_class("card", devices_with_addresses())
-    if (of_class("dummy", uplink) == uplink) return
-    if (of_class("tap", uplink) == uplink && beside_tunnel == NONE) return
-  }
+  if (hidden == NONE) beside_tunnel = of_class("card", devices_with_addresses())
+  if (hidden == NONE && is_only_way_out()) return
   doubtful = union(doubtful, union(uplink, hidden))
+}
+# A tap is the network card of a virtual machine, and not a tunnel, if no card has an address.
+function is_only_way_out() {
+  if (of_class("dummy", uplink) == uplink) return 1
+  return of_class("tap", uplink) == uplink && beside_tunnel == NONE
 }
 # The cards of the best default route that has some, though it may be passed over.
 function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
@@ -1174,10 +1176,12 @@ function sign_of_leftover(dev, low, high,   i, its_dev) {
 #   perhaps  there is only a trace of the CNI, or a pod of any CNI inside its range
 #   nobody   all others
 judge_refusals='
+BEGIN { KNOWS_THE_LINK = "^(kernel|ra|dhcp)$" } # protocols of routes to the network of a device
 # Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
   near[++nears] = kept()
-  if (protocol == "kernel" && first != last) network[++networks] = kept()
+  if (first == last || prefix == "default") return
+  if (protocol ~ KNOWS_THE_LINK) network[++networks] = kept()
 }
 
 function judge_refusals(   i) {
@@ -1329,7 +1333,8 @@ function doubt_what_changed() {
   is_changed = 1
   return doubt("not-judged", in_words("changing"))
 }
-# IPv6 may answer with any of the routes by a nexthop object.
+# In IPv6, Linux may answer with any of the routes by a nexthop object: it keeps one route for each
+# object and CPU.
 function is_by_shared_object() {
   if (family == 4 || object == "-") return 0
   return routes_by[object] > 1 || place < first || last < place
@@ -1348,15 +1353,14 @@ function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtf
   }
   if (escaping != NONE) return escape_by(escaping)
   if (is_doubtful) return "doubt"
-  if (family == 4 && type ~ /^(broadcast|multicast)$/)
-    return doubt("doubtful-route", in_words("not-by-tcp"))
+  if (type != "unicast") return doubt("not-judged", "route [" text "]")
   return "fine"
 }
 # Whether a route that was made by hand asks the link for addresses that may be behind the router.
 # The kernel, DHCP and routers know who is on the link.
 function may_lack_its_gateway(dev,   i) {
   if (!has(direct, dev) || !has(behind_router, dev) || is_allowed(dev)) return 0
-  if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
+  if (first == last || prefix == "default" || protocol ~ KNOWS_THE_LINK) return 0
   for (i = 1; i <= networks; i++)
     if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
   return 1
@@ -1374,7 +1378,6 @@ function escape_by(escaping) {
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
 # says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
 function grade_of_device(dev, low, high, by_mark_or_iif,   sign) {
-  if (doubtful == "/" dev "/") return doubt("one-default-route", dev)
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, by_mark_or_iif)) {
@@ -1437,27 +1440,21 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Adds to `sources` the devices of this block: those with an address in it; those of routes to it,
-# unless it is a single address; and those of routes that name a source in it. If there are any,
-# packets by an expected device without an address can have such a source, too: Linux takes one of
-# another device.
+# Adds to `sources` the devices of this block: those with an address in it; those of routes to a
+# part of it, unless it is a single address; and those of routes that name a source in it. If there
+# are any, packets by an expected device without an address can have such a source, too: Linux takes
+# one of another device.
 function find_sources(block,   i, hex) {
   read_prefix(block)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       sources = union(sources, "/" address_dev[i] "/")
   for (i = 1; i <= nears && first != last; i++)
-    if (leads_to_block(near[i], first, last)) sources = union(sources, route_devices[near[i]])
+    if (route_prefix[near[i]] != "default" && is_for_some(near[i], first, last))
+      sources = union(sources, route_devices[near[i]])
   for (hex in devices_from)
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
   if (sources != NONE) sources = union(sources, without(expected, numbered))
-}
-# Whether a route without a gateway leads to a part of the block; or to more than the block, if that
-# is the network of pods.
-function leads_to_block(r, low, high) {
-  if (low <= route_first[r] && route_last[r] <= high) return 1
-  if (route_prefix[r] == "default" || !is_around(r, low, high)) return 0
-  return without(route_devices[r], devices_of_cnis) == NONE # all are of CNIs
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
@@ -1475,21 +1472,24 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   if (action in is_refusing) return 0
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
-    if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
+    if (route_table[r] != table || !is_for_some(r, low, high)) continue
     if (!is_around(r, low, high)) {
       if (!leads_right(r)) return 0
     } else if (!narrowest_around || is_narrower(r, narrowest_around)) narrowest_around = r
   }
   return !narrowest_around || leads_right(narrowest_around)
 }
+# TCP looks up again, with the source that Linux chose. If that is the address of an expected
+# device, a table for it hides the routes to pods, which are in table main.
+function may_hide_pods(senders) {
+  return devices_of_cnis != NONE && without(senders, expected) != senders
+}
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
 function leads_right(r,   senders, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
   if (route_type[r] in is_refusing || route_unclear[r] != "-") return 0
   senders = without(sources, union(devices_of_cnis, "/lo/"))
-  # TCP looks up again, with the source that Linux chose. If that is the address of an expected
-  # device, a table for it hides the routes to pods, which are in table main.
-  if (devices_of_cnis != NONE && without(senders, expected) != senders) return 0
+  if (may_hide_pods(senders)) return 0
   if (route_devices[r] == senders) return 1 # where their addresses are
   by_mark_or_iif = selected_by ~ /^(fwmark|iif|forwarded)$/
   n = split(route_devices[r], dev, "/")
@@ -1570,7 +1570,7 @@ addresses='' listed='' sentences='' # set by what comes here
 # Here comes listed.sh.
 # Here comes sentences.sh.
 ranges='
-function address_of(hex,   i, group, address) {
+function address_of(hex,   i, group, address, zeros) {
   if (hex ~ /^4/)
     return byte_at(hex, 3) "." byte_at(hex, 5) "." byte_at(hex, 7) "." byte_at(hex, 9)
   for (i = 3; i <= 31; i += 4) {
@@ -1578,8 +1578,10 @@ function address_of(hex,   i, group, address) {
     sub(/^0+/, "", group)
     address = address ":" (group == "" ? 0 : group)
   }
-  # Leave zeros out, as `ip` does.
-  if (!sub(/(:0)+$/, "::", address)) sub(/(:0)+:/, "::", address)
+  # Leave the longest run of zeros out, as `ip` does.
+  zeros = ":0:0:0:0:0:0:0:0"
+  while (zeros != ":0" && !index(address ":", zeros ":")) zeros = substr(zeros, 3)
+  if (zeros != ":0") sub(zeros "(:|$)", "::", address)
   return address ~ /^::/ ? address : substr(address, 2)
 }
 function byte_at(hex, i) { return 16 * digit_at(hex, i) + digit_at(hex, i + 1) }

@@ -181,6 +181,7 @@ trap '' PIPE # a lost log ends nothing
 exit_if_opened() {
   local owner permissions kind why_not='' reason=''
   read -r owner permissions kind < <(stat -c '%u %a %F' "$opening")
+  wait "$!" # for stat: systemd would warn of a process that the gate leaves behind
   if [[ $kind != 'regular '* ]]; then # or it says `regular empty file`
     why_not="it is a $kind"
   elif [[ $owner != 0 ]]; then
@@ -281,8 +282,10 @@ only_root_writes() { # PATH
 
 # Sets `fault` if root must not run the step, and `repair`.
 find_fault() { # PATH IS_OURS
+  local typed
+  printf -v typed '%q' "$1" # quoted for a shell: others may have chosen the name
   fault=''
-  repair="as root: chown root $1 && chmod 644 $1"
+  repair="as root: chown root $typed && chmod 644 $typed"
   if [[ -L $1 ]]; then
     # It could lead to a folder in which others can write.
     fault="$1 is a link"

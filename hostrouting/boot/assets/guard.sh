@@ -37,6 +37,9 @@ has_failed=''      # whether a pass has failed since all steps have last succeed
 heard=''           # the last line of `ip monitor`
 declare -A printed # by the steps of a pass: the lines that the last such pass printed
 
+# systemd stops the guard with SIGTERM: then it has not failed, and is not cut short.
+trap 'trap - EXIT; exit 0' TERM
+
 main() {
   local timeout=1 # the first pass comes when `ip monitor` listens
   # 2>&1: "netlink receive error No buffer space available" also wakes this script: something was
@@ -91,14 +94,15 @@ set_routes() {
 }
 
 run_all_steps() {
+  local interval=$full_pass_interval
   if ((now < next_full_pass)); then
     sleep "$(seconds_until_full_pass)"
   fi
   run_gate
-  next_full_pass=$((now + full_pass_interval * second))
-  if ((pause > full_pass_interval)); then
-    next_full_pass=$((now + pause * second))
+  if ((pause > interval)); then
+    interval=$pause
   fi
+  next_full_pass=$((now + interval * second))
   sleep "$shortest_pause" # and not for `pause`: the routes may need repair before
 }
 

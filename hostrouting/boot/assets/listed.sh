@@ -49,8 +49,9 @@ function class_of(kind, link_type,   by_kind, by_type) {
   by_kind = class_of_kind[kind]
   by_type = class_of_link_type[link_type]
   if (by_type == "dead-end") return "dead-end" # InfiniBand, and lo
-  if (by_kind == "tap" && by_type != "card") return "tunnel"
+  if (by_kind == "tap" && by_type != "card") return "tunnel" # a tun
   if (by_kind != "") return by_kind
-  return by_type == "card" || kind == "" ? "card" : "tunnel"
+  if (by_type == "card" || kind == "") return "card"
+  return "tunnel"
 }
 '

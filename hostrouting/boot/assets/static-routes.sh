@@ -41,6 +41,7 @@
 #   expected eth0                        one of routeOverlap.expectedDevs
 #   guest veth                           such a port of a bridge leads only to a container or
 #                                        virtual machine
+#   refusing-type blackhole              a route of this type refuses packets
 #   names, kind, link-type               see "What `ip` lists"
 #   sentence waits {route} needs {missing}
 #                                        what is said, with {holes}
@@ -274,12 +275,14 @@ write_changes() {
 # listed, and cannot be deleted with our protocol, is another program's; or it has just gone, which
 # the next attempt shows.
 say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
-  local hop=${1#route del }
+  local hop=${1#route del } words typed
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
+  read -r -a words <<<"$hop"
+  printf -v typed ' %q' "${words[@]}" # quoted for a shell
   fail_because "ROUTE-CONFLICT: $hop is a next hop that is not hostrouting's; if nothing needs it, \
-delete it (a program may add it again), as root: ip route del $hop"
+delete it (a program may add it again), as root: ip route del$typed"
 }
 
 take_back() {
@@ -374,8 +377,8 @@ batch() { # COMMAND...
 # The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
 # sets none itself. Besides route (routes), hop, part (parts), first_part, last_part, at_key,
 # count_at and fate:
-#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, wanted, named,
-#                    is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
+#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, is_refusing, wanted,
+#                    named, is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
 #                    class_of_link_type
 #   the first lines  is_listing, line (lines), is_kept, on_link_line, on_link_to (on_link_lines),
 #                    is_held, has_devices, are_errors, is_torn, unread
@@ -445,10 +448,11 @@ END {
 
 function read_setting() {
   if ($1 == "protocol") ours = $2
-  if ($1 == "unit") restart = "systemctl restart " $2
+  if ($1 == "unit") restart = "systemctl restart " quoted($2)
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
   if ($1 == "guest") is_of_guests[$2]
+  if ($1 == "refusing-type") is_refusing[$2]
   read_listed_setting()
   if ($1 == "sentence") read_sentence()
   if ($1 == "route") read_wanted()
@@ -894,12 +898,12 @@ function find_doubt(family,   used, devs, equals, behind) {
     choice[family] = in_words("tunnel")
   }
   if (doubtful[family] == "") return
-  words_for["devs"] = quoted(doubtful[family])
+  words_for["devs"] = alternatives(doubtful[family])
   remedy[choice[family]] = in_words("choose")
 }
 
 # The devices as hostrouting lists them: "a", "b" or "c"; after four, how many more there are.
-function quoted(devs,   n, dev, i, text) {
+function alternatives(devs,   n, dev, i, text) {
   n = split(devs, dev, "/")
   text = "\"" dev[1] "\""
   for (i = 2; i <= n && i <= 4; i++) text = text (i == n ? " or " : ", ") "\"" dev[i] "\""
@@ -949,7 +953,7 @@ function is_elsewhere(gateway, dev,   best, word) {
   best = best_line(gateway, "", 6)
   if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
   split(on_link_line[best], word, " ")
-  if (word[1] ~ /^[678]$/) return 0 # it refuses packets
+  if (name_for("type", word[1]) in is_refusing) return 0
   return word[2] != "default" && word[2] !~ /^::\//
 }
 
@@ -1364,10 +1368,17 @@ function command_to_delete(r,   text) {
   if (match(route[r, "words"], / nhid [0-9]+/))
     text = text substr(route[r, "words"], RSTART, RLENGTH)
   else if (route[r, "type"] == "" && route[r, "hops"] == 1)
-    text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
+    text = text hop[r, 1, "via"] " dev " quoted(hop[r, 1, "dev"])
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " route[r, "protocol"]
+}
+
+# A word for a shell: a device may be called $(reboot). \047 is an apostrophe.
+function quoted(word) {
+  if (word !~ /[^A-Za-z0-9_@%+=:,.\/-]/) return word
+  gsub("\047", "\047\"\047\"\047", word)
+  return "\047" word "\047"
 }
 
 # A listed route with names in place of the numbers of its type, protocol, scope and table.

@@ -13,16 +13,17 @@ signal, or when the terminal is closed. Only kill -9 leaves the change in place.
 """
 
 import argparse
+from collections.abc import Iterator
 
 import phases
-from hostrouting.cli.check import starts_unchecked
+from hostrouting.boot.unit_gates import starts_unchecked
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import Run, run_task, told_anyway
 from hostrouting.cli.source import bad_input, read_config
-from hostrouting.cli.status_page import status_lines, what_is_wrong_now
+from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE, PROBLEM
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.headline import what_is_wrong_now
 from hostrouting.host.host import Host
 from hostrouting.install.installed import installed_or_none
 from hostrouting.status import Status, find_status
@@ -38,31 +39,26 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         outcome = run_task(task, host)
     else:
         outcome = _run_confirmed(task, host, arguments.confirm)
+    document = {"schema": "hostrouting/apply/4", **outcome.document()}
     if outcome.is_taken_back:
-        document = {"schema": "hostrouting/apply/4", **outcome.document()}
         return Answer(outcome.code, document, outcome.lines())
     with told_anyway(outcome):
-        return _answer(outcome, config, host)
+        status = find_status(host)
+        document["findings"] = [finding.to_mapping() for finding in status.findings]
+        document["check"] = status.check and status.check.document()
+        code = outcome.code
+        if code == FINE and starts_unchecked(config, status.faults):
+            code = PROBLEM
+        return Answer(code, document, [*_lines(outcome, status)], status.report)
 
 
-def _answer(outcome: Run, config: HostRoutingConfig, host: Host) -> Answer:
+def _lines(outcome: Run, status: Status) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
-    status = find_status(host)
-    document = {
-        "schema": "hostrouting/apply/4",
-        **outcome.document(),
-        "findings": [finding.to_mapping() for finding in status.findings],
-        "check": status.check and status.check.document(),
-    }
     headline, *page = status_lines(status)
-    lines = [*outcome.lines(_success(status))]
-    if not outcome.report.ok or status.state != "installed":
-        lines.append(headline)  # else the first line says it
-    code = outcome.code
-    if code == FINE and starts_unchecked(config, status.faults):
-        code = PROBLEM
-    report = None if status.check is None else status.check.report
-    return Answer(code, document, [*lines, *page], report)
+    yield from outcome.lines(_success(status))
+    if not outcome.report.ok or status.state != "installed":  # else the first line says it
+        yield headline
+    yield from page
 
 
 def _success(status: Status) -> str:

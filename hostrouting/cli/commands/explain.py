@@ -6,18 +6,15 @@ is not bound. If other packets to the address are routed differently, the answer
 """
 
 import argparse
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from hostrouting.check.check import check_family
-from hostrouting.check.judge import Judge
-from hostrouting.check.results import FATES, FamilyReport
+from hostrouting.check.explanation import Explanation, explain_packet
+from hostrouting.check.results import FATES
 from hostrouting.cli.output import Answer, finding_lines, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, typed_file
 from hostrouting.codes import FINE
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome
-from hostrouting.fib.trace import Tried, trace_rules
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Outcome
+from hostrouting.fib.trace import Tried
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import managed_here, take_snapshot
@@ -39,59 +36,25 @@ _RESULTS = {
 }
 
 
-class _Explained(NamedTuple):
-    """What Linux does with a packet to one address, and what the check says of it."""
-
-    address: IP
-    report: FamilyReport
-    """The check of this address alone."""
-    is_expected: bool
-    """Whether the address is in an expected CIDR; true if none is configured."""
-    rules: list[Tried]
-    """The rules that are tried, in their order."""
-    decision: Decision
-    others: tuple[Outcome, ...]
-    """Where packets end that a rule tells from the plain one."""
-
-
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
         say("\n".join(finding_lines(unusable)))
-    fib = Fib(take_snapshot(host, arguments.snapshot), address.version)
-    report = check_family(Judge(fib, config.route_overlap), [Prefix.of(address)])
-    doubts = _with_options(report.doubts, config, arguments, host, fib)
-    cidrs = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
-    is_expected = not cidrs or any(address in cidr for cidr in cidrs)
-    rules = [*trace_rules(fib, address)]
-    decision, others = fib.outcomes(int(address))
-    explained = _Explained(
-        address, report._replace(doubts=doubts), is_expected, rules, decision, others
-    )
-    return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
-
-
-def _with_options(
-    doubts: tuple[Finding, ...],
-    config: HostRoutingConfig,
-    arguments: argparse.Namespace,
-    host: Host,
-    fib: Fib,
-) -> tuple[Finding, ...]:
-    """The doubts; what is to be typed has the CIDRs of the configuration, or its file."""
+    snapshot = take_snapshot(host, arguments.snapshot)
+    explained = explain_packet(snapshot, address, config)
+    doubts = explained.report.doubts
     options = typed_file(arguments)
-    if not doubts or not options:
-        return doubts
-    if not config.route_overlap.cidrs:
-        options = f" CIDR{options}"
-    managed = None
-    if arguments.snapshot is None:
-        managed = managed_here(host, config, fib.snapshot)
-    return with_typed_options(doubts, options, managed)
+    if doubts and options:  # of a device that is to be named: with the CIDRs of the same file
+        cidr = "" if config.route_overlap.cidrs else " CIDR"
+        managed = None
+        if arguments.snapshot is None:
+            managed = managed_here(host, config, snapshot)
+        doubts = with_typed_options(doubts, cidr + options, managed)
+    return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
 
 
-def _document(explained: _Explained) -> dict[str, object]:
+def _document(explained: Explanation) -> dict[str, object]:
     route = explained.decision.route
     rules = [
         {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
@@ -110,9 +73,8 @@ def _document(explained: _Explained) -> dict[str, object]:
     }
 
 
-def _lines(explained: _Explained, who: str) -> Iterator[str]:
+def _lines(explained: Explanation, doubts: Sequence[Finding], who: str) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
-    doubts = explained.report.doubts
     yield _first_line(explained)
     if explained.is_expected:
         missing = [flaw for flaw in explained.report.flaws if flaw.name == "missing-rule"]
@@ -132,20 +94,18 @@ def _lines(explained: _Explained, who: str) -> Iterator[str]:
         yield f"No rule routes other packets to {explained.address} differently."
 
 
-def _first_line(explained: _Explained) -> str:
+def _first_line(explained: Explanation) -> str:
     """How the packet leaves, after the verdict of the check of this address alone."""
     report = explained.report
     way = f"{explained.address} {_way(explained.decision)}"
     if not explained.is_expected:
         return f"{way}; no expected CIDR has this address, so check does not judge it"
     if report.escapes:
-        expected = spoken(report.expected_devs, last="or")
-        return f"OVERLAP: {report.escapes[0]}; expected: {expected}"
-    if report.verdict == "no-default-route":
-        return f"NO-DEFAULT-ROUTE: {way}; {report.sentence}"
-    allowances = [part.allowance for part in report.parts if part.allowance]
-    if allowances:
-        way += f"; allowed: {allowances[0]}"
+        way = f"{report.escapes[0]}; expected: {spoken(report.expected_devs, last='or')}"
+    elif report.verdict == "no-default-route":
+        way += f"; {report.sentence}"
+    elif report.parts and report.parts[0].allowance:
+        way += f"; allowed: {report.parts[0].allowance}"
     return f"{report.verdict.upper()}: {way}"
 
 

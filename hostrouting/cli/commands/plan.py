@@ -8,18 +8,13 @@ a default route or a device is missing or has to be named. With --snapshot, only
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import attrs
 
-from hostrouting.boot.unit_gates import judge_gates
-from hostrouting.cli.check import (
-    IN_THE_WAY,
-    code_with,
-    missing_defaults,
-    starts_unchecked,
-    what_is_wrong,
-)
+from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
+from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import (
@@ -33,87 +28,67 @@ from hostrouting.cli.source import (
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import ESCAPES, Finding, Remedy
+from hostrouting.finding import ESCAPES, Finding
+from hostrouting.headline import what_is_wrong
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, take_snapshot
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
+from hostrouting.status import IN_THE_WAY
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
-ARGUMENTS = (
-    "--config",
-    "--snapshot",
-    "--fail-on",
-    "--ignore",
-    "--allow-removal",
-    "--gate",
-)
+ARGUMENTS = ("--config", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
 
-_CODES = {
-    "nothing to do": FINE,
-    "to do": PROBLEM,
-    "would fail": PROBLEM,
-    "not ready": CANNOT_DECIDE,
-}
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
+
+
+class _Judged(NamedTuple):
+    """The answer, with what follows it in the first line."""
+
+    answer: str
+    code: int
+    rest: str
+    cause: Finding | None = None
+    """The finding whose sentence the rest ends with; its remedy follows."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = _read_config(arguments, host)
     plan = _make_plan(arguments, config, host)
-    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating(arguments, plan)))
+    gating = _gating(arguments, plan)
+    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, gating))
     check = None
     if plan.report is not None:
         check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
-    answer = _answer(arguments, plan, check)
-    cause = _cause(arguments, plan, answer)
+    answer, code, rest, cause = _judge(arguments, plan, check)
+    first = f"{answer.upper()}: {rest}"
     openings = _openings(arguments, config, host)
-    code = _CODES[answer]
-    first = f"{answer.upper()}: {_rest(arguments, plan, answer, cause)}"
     if answer == "nothing to do" and openings:
         first += f", but {what_is_wrong(openings, None, config)}"
         if starts_unchecked(config, openings, arguments.ignore):
             code = PROBLEM
-    shown = plan.with_findings(openings)
-    findings = [*shown.findings]
+    findings = [*plan.with_findings(openings).findings]
     document = {
         "schema": "hostrouting/plan/4",
         "answer": answer,
         **plan.to_mapping(),
-        "findings": [finding.to_mapping() for finding in shown.findings],
-        "check": None,
+        "findings": [finding.to_mapping() for finding in findings],
+        "check": check and check.document(),
     }
-    lines = [first, *_change_lines(arguments, shown, cause)]
+    who = as_whom(arguments)
+    lines = [first, *way_lines(cause and cause.remedy, who)]
+    others = tuple(finding for finding in findings if finding != cause)
+    lines += plan_lines(attrs.evolve(plan, findings=others), who)
     if check is not None:
         findings += check.findings
-        document["check"] = check.document()
-        lines += _verdict_lines(arguments, plan, check)
+        lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
+        if check.report.routes and not plan.errors and arguments.snapshot is None:
+            lines += [f"To repair that, {who}:", f"  {gating}"]
     return Answer(code_with(arguments, code, findings), document, lines)
-
-
-def _change_lines(
-    arguments: argparse.Namespace, plan: Plan, cause: Finding | None
-) -> Iterator[str]:
-    """What to do about the cause in the first line, and what apply would do."""
-    who = as_whom(arguments)
-    if cause is not None:
-        yield from way_lines(cause.remedy, who)
-    others = [finding for finding in plan.findings if finding != cause]
-    yield from plan_lines(attrs.evolve(plan, findings=tuple(others)), who)
-
-
-def _verdict_lines(arguments: argparse.Namespace, plan: Plan, check: HostCheck) -> Iterator[str]:
-    """The verdict after apply, and what to type if addresses would escape then."""
-    yield ""
-    yield "The verdict afterwards:"
-    yield from map(str, check.report.families)
-    if check.report.routes and not plan.errors and arguments.snapshot is None:
-        yield f"To repair that, {as_whom(arguments)}:"
-        yield f"  {_gating(arguments, plan)}"
 
 
 def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -137,51 +112,51 @@ def _openings(
     return judge_gates(host, gated_units(config)).lasting
 
 
-def _answer(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> str:
-    if _failures(arguments, plan):
-        return "would fail"
+def _judge(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> _Judged:
+    """What apply would do: fail, wait, change something, or nothing."""
+    passed_over = (*arguments.ignore, *_AWAITED)
+    failures = [finding for finding in plan.failures if finding.name not in passed_over]
+    if failures:
+        cause = _cause(failures)
+        return _Judged("would fail", PROBLEM, _failure(plan, cause), cause)
     is_late = bool(plan.routes.waiting)
     if check is not None and check.report.verdict == "no-default-route":
         is_late = check.code(arguments.ignore) != FINE
     if is_late:
-        return "not ready"
-    return "nothing to do" if plan.is_empty else "to do"
+        cause = next(iter(plan.routes.route_waits), None)
+        return _Judged("not ready", CANNOT_DECIDE, _delay(plan, cause), cause)
+    if plan.is_empty:
+        return _Judged("nothing to do", FINE, _match(arguments))
+    return _Judged("to do", PROBLEM, _what_to_type(arguments))
 
 
-def _failures(arguments: argparse.Namespace, plan: Plan) -> list[Finding]:
-    """What apply would fail of, and not only wait for."""
-    passed_over = (*arguments.ignore, *_AWAITED)
-    return [finding for finding in plan.failures if finding.name not in passed_over]
-
-
-def _cause(arguments: argparse.Namespace, plan: Plan, answer: str) -> Finding | None:
-    """The finding whose sentence is in the first line: why apply would refuse, or wait."""
-    if answer == "not ready":
-        return next(iter(plan.routes.route_waits), None)
-    for failure in _failures(arguments, plan):
-        if failure.name == "route-conflict":  # the lines of the routes have all of them
+def _cause(failures: Iterable[Finding]) -> Finding | None:
+    """Why apply would refuse to begin; none if addresses escape, or if routes are in the way, which
+    the lines of the routes say.
+    """
+    for failure in failures:
+        if failure.name == "route-conflict":
             return None
         if failure.name not in ESCAPES:
             return failure
     return None
 
 
-def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, cause: Finding | None) -> str:
-    """What follows the answer in the first line."""
-    who = as_whom(arguments)
-    if answer == "would fail":
-        return _failure(plan, cause)
-    if answer == "not ready":
-        return _delay(plan, cause)
-    if answer == "to do" and arguments.config == "-":
-        return f"{who}: the same command with apply instead of plan"
-    if answer == "to do":
-        return Remedy(command=_apply(arguments)).text_for(who)
+def _match(arguments: argparse.Namespace) -> str:
+    """What matches the configuration."""
     if arguments.snapshot is not None:
         return "the routes of the snapshot match the configuration"
     if arguments.config == "-":
         return "this host matches the configuration"
     return f"this host matches {typed_name(arguments.config)}"
+
+
+def _what_to_type(arguments: argparse.Namespace) -> str:
+    """The command that carries the plan out."""
+    who = as_whom(arguments)
+    if arguments.config == "-":
+        return f"{who}: the same command with apply instead of plan"
+    return f"{who}: {_apply(arguments)}"
 
 
 def _failure(plan: Plan, cause: Finding | None) -> str:
@@ -202,10 +177,9 @@ def _delay(plan: Plan, cause: Finding | None) -> str:
         is_in_vain = all(route.missing.devs for route in plan.routes.waiting)
         end = ", and then fail" if is_in_vain else ""
         return f"apply would wait{end}: {cause.sentence}"
-    families = () if plan.report is None else plan.report.families
     changes = "" if plan.is_empty else "make the changes below, "
     end = ", and then fail" if plan.mode == "STRICT" else ""
-    missing = spoken(missing_defaults(families))
+    missing = "" if plan.report is None else spoken(plan.report.missing_defaults)
     return f"{missing}, so apply would {changes}wait for one{end}"
 
 

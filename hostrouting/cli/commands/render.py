@@ -59,16 +59,8 @@ def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> 
 
 
 def _write_image(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Answer:
-    root, typed = os.path.abspath(arguments.root), typed_name(arguments.root)
-    if not host.rights().is_root:
-        rule = "can be written only by root: another user would own files that root runs at boot"
-        command = f"hostrouting render --config {typed_name(arguments.config)} --root {typed}"
-        raise bad_input("--root", rule, f"as root: {command}", typed)
-    if not os.path.isdir(arguments.root):  # not root: an empty name would be the current folder
-        raise bad_input("--root", "is not a directory", "mount the image there first", typed)
-    if os.path.samefile(root, "/") and host.running_manager is not None:
-        remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"
-        raise bad_input("--root", "is this host, and systemd is running on it", remedy, typed)
+    _require_image(arguments, host)
+    root = os.path.abspath(arguments.root)
     task = Configure(config, host=Host.offline(root, rights=host.rights))
     findings = task.plan().findings
     outcome = run_task(task, task.host)
@@ -78,3 +70,19 @@ def _write_image(arguments: argparse.Namespace, config: HostRoutingConfig, host:
         lines += finding_lines(findings)
     document = {"schema": "hostrouting/render/2", "root": root, **outcome.document()}
     return Answer(outcome.code, document, lines)
+
+
+def _require_image(arguments: argparse.Namespace, host: Host) -> None:
+    """Raise ConfigError if root cannot be written by this user, or is not an image."""
+    root = arguments.root
+    typed = typed_name(root)
+    file = typed_name(arguments.config)
+    if not host.rights().is_root:
+        rule = "can be written only by root: another user would own files that root runs at boot"
+        remedy = f"as root: hostrouting render --config {file} --root {typed}"
+        raise bad_input("--root", rule, remedy, typed)
+    if not os.path.isdir(root):
+        raise bad_input("--root", "is not a directory", "mount the image there first", typed)
+    if os.path.samefile(root, "/") and host.running_manager is not None:
+        remedy = f"for this host: hostrouting apply --config {file}"
+        raise bad_input("--root", "is this host, and systemd is running on it", remedy, typed)

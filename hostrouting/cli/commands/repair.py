@@ -32,7 +32,7 @@ from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.routes.plan import SENTENCES
-from hostrouting.text import counted, first_of
+from hostrouting.text import agreeing, counted, first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
@@ -54,11 +54,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
-    check = now
+    repaired = now
     if not arguments.commands:
-        check = HostCheck.of(proposal.report, config, repair_options=options)
-    _require_repair(check, who)
-    doubts = _doubts(now, check)
+        repaired = HostCheck.of(proposal.report, config, repair_options=options)
+    _require_repair(repaired, who)
+    doubts = _doubts(now, repaired)
     if doubts:
         remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
         printed = _Printed(CANNOT_DECIDE, doubts, remarks)
@@ -66,11 +66,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         printed = _print_commands(now, who)
     else:
         source = "installed" if arguments.config is None else "given"
-        printed = _print_configuration(now, check, proposal, source, who)
-    for remark in (*printed.remarks, *_other_verdicts(check.report)):
+        printed = _print_configuration(now, repaired, proposal, source, who)
+    for remark in (*printed.remarks, *_other_verdicts(repaired.report)):
         say(remark)
     code = printed.code
-    if any(family.verdict == "no-default-route" for family in check.report.families):
+    if repaired.report.missing_defaults:
         code = PROBLEM
     document = {
         "schema": "hostrouting/repair/3",
@@ -86,27 +86,26 @@ def _require_repair(check: HostCheck, who: str) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
-        rules = [finding for finding in check.findings if finding.name == "missing-rule"]
-        ways = _texts(rules, who) or ["add a default route: a repair uses its gateway"]
+        ways = _texts(check.named("missing-rule"), who) or [
+            "add a default route: a repair uses its gateway"
+        ]
         missing = [str(each) for each in report.families if each.verdict == "no-default-route"]
         raise NotReady("; ".join((*missing, *ways)))
     if report.escapes and not report.routes:
-        reasons = first_of(_texts(_unsafe(check), who))
+        reasons = first_of(_texts(check.named("unsafe"), who))
         if not reasons:
             reasons = ["no repair is known for packets of pods alone"]
         raise RouteOverlapError("; ".join((*reasons, *_remedies(check, who))))
 
 
-def _doubts(now: HostCheck, check: HostCheck) -> list[Finding]:
+def _doubts(now: HostCheck, repaired: HostCheck) -> list[Finding]:
     """Why nobody knows whether a repair is needed; also that the kernel differs from its tables."""
-    verdict = check.report.verdict
+    verdict = repaired.report.verdict
     if verdict == "overlap":
         return []
-    doubts = {doubt.sentence for doubt in check.report.doubts}
-    findings = [finding for finding in check.findings if finding.sentence in doubts]
     if verdict == "ok":
-        findings += [finding for finding in now.findings if finding.name == "kernel-differs"]
-    return findings
+        return [*repaired.doubts, *now.named("kernel-differs")]
+    return repaired.doubts
 
 
 def _other_verdicts(report: CheckReport) -> Iterator[str]:
@@ -125,14 +124,14 @@ def _commands(now: HostCheck) -> list[str]:
 
 def _print_commands(now: HostCheck, who: str) -> _Printed:
     """The repair until the next boot; where hostrouting is installed, the permanent one."""
-    code = PROBLEM if _unsafe(now) else FINE
-    findings = _limits(now, now)
-    findings += [finding for finding in now.findings if finding.name == "requirement"]
+    unsafe = now.named("unsafe")
+    code = PROBLEM if unsafe else FINE
+    findings = [*unsafe, *now.named("repair-cost"), *now.named("requirement")]
     remarks = [*_texts(findings, who), *_remedies(now, who)]
     managed = now.managed
     if managed is not None and (now.report.resolved or managed.unconfigured):
         code = PROBLEM
-        part = " (repairs only a part)" if _unsafe(now) else ""
+        part = " (repairs only a part)" if unsafe else ""
         remarks = [MANAGED, *(finding.sentence for finding in managed.unconfigured), *remarks]
         remarks += consent_lines(managed)
         remarks.append(f"permanently, {who}{part}: {now.repair_command}")
@@ -142,19 +141,20 @@ def _print_commands(now: HostCheck, who: str) -> _Printed:
 
 
 def _print_configuration(
-    now: HostCheck, check: HostCheck, proposal: Proposal, source: str, who: str
+    now: HostCheck, repaired: HostCheck, proposal: Proposal, source: str, who: str
 ) -> _Printed:
     """The configuration that repairs the host for good."""
-    findings = _limits(check, now)
+    unsafe = repaired.named("unsafe")
+    findings = [*unsafe, *now.named("repair-cost")]
     typed = proposal.unconfigured
     if now.managed is not None:
         typed = now.managed.unconfigured  # which say when these routes go
     unconfigured = [_repaired(finding) for finding in typed]
-    remarks = [*_texts(findings, who), *_remedies(check, who)]
+    remarks = [*_texts(findings, who), *_remedies(repaired, who)]
     remarks += _of_the_configuration(now, proposal, source)
     remarks += _texts(unconfigured, who)
     code = FINE
-    if _unsafe(check):
+    if unsafe:
         code = PROBLEM  # which a pipe to apply hides
         remarks.append("the printed configuration repairs only a part of what escapes")
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
@@ -164,9 +164,9 @@ def _print_configuration(
 def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> Iterator[str]:
     """What there is to say about the configuration, beside its limits."""
     if proposal.taken_over:
-        verb = "is" if len(proposal.taken_over) == 1 else "are"
         routes = counted(len(proposal.taken_over), "route")
-        yield f"{routes} that {verb} set by hand {verb} now in the configuration"
+        are = agreeing("is", len(proposal.taken_over))
+        yield f"{routes} that {are} set by hand {are} now in the configuration"
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
@@ -188,20 +188,9 @@ def _texts(findings: Iterable[Finding], who: str) -> list[str]:
     return [finding.text_for(who) for finding in findings]
 
 
-def _unsafe(check: HostCheck) -> list[Finding]:
-    return [finding for finding in check.findings if finding.name == "unsafe"]
-
-
-def _limits(check: HostCheck, now: HostCheck) -> list[Finding]:
-    """What no route repairs, and what the repair takes away that is there now."""
-    costs = [finding for finding in now.findings if finding.name == "repair-cost"]
-    return [*_unsafe(check), *costs]
-
-
 def _remedies(check: HostCheck, who: str) -> list[str]:
     """What else can be done, if there is something that no route repairs."""
-    if not _unsafe(check):
+    if not check.named("unsafe"):
         return []
-    escapes = [finding for finding in check.findings if finding.name in ESCAPES]
-    remedies = dict.fromkeys(finding.remedy for finding in escapes)
+    remedies = dict.fromkeys(finding.remedy for finding in check.named(*ESCAPES))
     return first_of([remedy.text_for(who) for remedy in remedies if remedy is not None])

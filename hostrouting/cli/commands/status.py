@@ -6,9 +6,9 @@ start that was refused. With a unit, only that one. A part of the host that does
 config.json that cannot be used, hide no other part.
 
 Exit codes, of which the first that is true wins. 2: config.json cannot be used. 1: something
-differs, a unit can start unchecked or cannot start, routes are lost at the next boot, or an address
-escapes now. 3: the verdict is undecided, or a part of the host does not answer. With --metrics,
-which prints the text format of Prometheus, it is 0: the metrics say it.
+differs, a unit can start unchecked or cannot start, routes that were added by hand are lost at the
+next boot, or an address escapes now. 3: the verdict is undecided, or a part of the host does not
+answer. With --metrics, which prints the text format of Prometheus, it is 0: the metrics say it.
 """
 
 import argparse
@@ -16,8 +16,9 @@ import argparse
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
-from hostrouting.cli.status_page import headline_of, status_lines
+from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE
+from hostrouting.headline import headline_of
 from hostrouting.host.host import Host
 from hostrouting.status import Status, find_status
 
@@ -33,8 +34,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     status = find_status(host, unit)
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
-    report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), status_lines(status), report)
+    return Answer(status.code, _document(status), status_lines(status), status.report)
 
 
 def _document(status: Status) -> dict[str, object]:

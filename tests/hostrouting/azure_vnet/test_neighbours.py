@@ -222,6 +222,20 @@ class TestOnLinux:
         with raises(BackendError, kind) if kind else nullcontext():
             assert KernelLinkLayer().look() == VIEW
 
+    def test_an_entry_that_is_not_in_a_list_that_changes(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may be there all the same."""
+        dump = NetlinkSocket.dump
+
+        def interrupted(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+            self.is_torn = True
+            return dump(self, kind, body)
+
+        monkeypatch.setattr(NetlinkSocket, "dump", interrupted)
+        absent = attrs.evolve(FIRST, ip="10.1.0.6")
+        assert KernelLinkLayer().delete_neighbour(absent) is False
+
     def test_nothing_is_read_between_an_entry_and_its_deletion(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

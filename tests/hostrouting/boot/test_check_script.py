@@ -14,7 +14,7 @@ from hostrouting.boot import check_settings
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IPV6
-from tests.support.awks import put_before
+from tests.support.awks import AWKS, put_before
 from tests.support.check_script import Checked, check, command, showing
 from tests.support.namespace import Namespace
 from tests.support.sections import static
@@ -81,7 +81,7 @@ class TestWhatItSaysAndLeaves:
 
     def test_what_to_do(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each range has a line with its part of the expected CIDR; the repair is one command for
-        all CIDRs that escape.
+        all CIDRs that escape, except where a route refuses a single address: none is longer.
 
         The journal has the first fourteen, the marker all. Nothing is awaited.
         """
@@ -89,6 +89,7 @@ class TestWhatItSaysAndLeaves:
             ["route add default via fe80::1 dev eth0", "route add fd16::/16 dev ib0"], family=IPV6
         )
         namespace.batch(f"route add 10.{100 + at}.0.0/15 dev ib0" for at in range(0, 28, 2))
+        namespace.batch(["route add blackhole 192.168.9.9"])
         config = check("fd16:1::/48", "172.16.128.0/17", "10.0.0.0/8", "192.168.0.0/16")
         checked = Checked(
             namespace, config, tmp_path, wait=9, tools={"sleep": f"touch {tmp_path}/nap"}
@@ -96,7 +97,7 @@ class TestWhatItSaysAndLeaves:
         lines = [line.removeprefix("<3>") for line in checked.said.splitlines()]
         assert (lines[:14], (tmp_path / "nap").exists()) == (checked.lines[:14], False)
         assert lines[14:] == [
-            "and 2 more ranges",
+            "and 3 more ranges",
             f"{ACTION} 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
             "check-route-overlap: overlap",
         ]
@@ -105,8 +106,24 @@ class TestWhatItSaysAndLeaves:
         } >= {
             "172.16.128.0/17 (172.16.128.0\u2013172.16.255.255)",
             "10.0.0.0/8 (10.100.0.0\u201310.101.255.255)",
-            "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
+            "fd16:1::/48 (fd16:1::\u2013fd16:1:0:ffff:ffff:ffff:ffff:ffff)",
         }
+
+    @pytest.mark.parametrize("awk", AWKS)
+    def test_addresses(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """In IPv6, the longest run of zeros is left out, the first of equal ones, and not a single
+        zero.
+        """
+        addresses = [
+            *("fd16::1", "fd16::7:0", "fd16:0:0:1::8", "fd16:1:2:3:4:5:6:0", "fd16::2:0:0:3:0"),
+            *("fd16:1::1:0:0:1", "fd16:1:0:2:3:4:5:6", "fd16:1:2:3:4:5::", "fd17::"),
+        ]
+        assert [str(ip_address(address)) for address in addresses] == addresses
+        routes = [f"route add {address} dev ib0" for address in addresses]
+        namespace.batch(["route add default via fe80::1 dev eth0", *routes], family=IPV6)
+        checked = Checked(namespace, check("fd16::/15"), tmp_path, awk=awk)
+        said = re.findall(r"expected CIDR fd16::/15 \((.*?)\)", "".join(checked.lines))
+        assert sorted(said) == sorted(addresses)
 
     @pytest.mark.parametrize(("doubts", "rest"), [(14, []), (15, ["and 1 more doubts"])])
     def test_many_doubts(

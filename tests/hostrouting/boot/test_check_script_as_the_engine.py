@@ -6,6 +6,7 @@ engine does not say OK. Where the script has no doubts, its ranges are those of 
 tests/hostrouting/check/test_fields.py holds the same of the nodes that people run.
 """
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.support.commands import (
     ports,
     route_command,
     rule_command,
+    up,
     wishes,
 )
 from tests.support.examples import scaled
@@ -534,6 +536,33 @@ def test_rules_for_other_packets(
         assert (checked.verdict, engines.verdict) == (right, right), checked.said
         doubt = f'to routeOverlap.intendedRules: "{selectors}"'
         assert (doubt in checked.said) is (right == "undecided")
+
+
+def test_routes_by_one_nexthop_object(namespace: Namespace, tmp_path: Path) -> None:
+    """In IPv6, Linux keeps a route for each nexthop object and CPU, and answers with it about all
+    routes by that object.
+
+    Kills: a network by the device of one pod is fine, because Linux answers with the route to a
+    single address.
+    """
+    namespace.batch(["link add lxc1 type veth peer name peer1", *up("lxc1"), *up("peer1")])
+    namespace.batch(
+        [
+            "route add default via fe80::1 dev eth0",
+            "nexthop add id 7 dev lxc1",
+            "route add fd16::/64 nhid 7",
+            "route add fd16::5 nhid 7",
+        ],
+        family=IPV6,
+    )
+    for cpu in os.sched_getaffinity(0):
+        namespace.run("taskset", "-c", str(cpu), "ip", "route", "get", "fd16::5")
+    config = check("fd16::/64")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (engines.verdict, checked.verdict) == ("overlap", "undecided")
+    assert "[fd16::5 nhid 7 " in checked.said
+    assert "(several routes use its nexthop object)" in checked.said
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,25 @@
 """read_enforced: the installed scripts say what the configuration did that they were made from."""
 
+import re
+
 import pytest
 from hypothesis import given
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import files_of, render_config
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig, gated_units
+from hostrouting.config.settings import (
+    GateConfig,
+    GuardConfig,
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoutesConfig,
+    gated_units,
+)
 from hostrouting.errors import ConfigError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
-from tests.support.tasks import LAYOUT, WANTED, configured, failure_of, run
+from tests.support.tasks import GUARDED, LAYOUT, WANTED, configured, failure_of, run
 
 PROBES = HostRoutingConfig.from_mapping(
     {
@@ -57,13 +66,65 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
     ],
 )
 def test_edited_scripts(line: str, edited: str) -> None:
-    """What cannot be a setting of ours ends nothing: no more is known than without the scripts."""
-    host = configured(WANTED)
+    """What cannot be a setting of ours ends nothing: only the section of that script is unknown."""
+    host = configured(GUARDED)
+    whole = read_enforced(host.files)
     for step in (LAYOUT.routes_step, LAYOUT.check_step):
         path = LAYOUT.step_path(step)
         host.files.texts[path] = host.files.texts[path].replace(line, edited, 1)
-    assert read_enforced(host.files) == HostRoutingConfig()
-    assert Configure(WANTED, host=host, allow_removal=False).plan().losses == ()
+    enforced = read_enforced(host.files)
+    known = (enforced.static_routes, enforced.route_overlap)
+    of_one_script = (
+        (whole.static_routes, RouteOverlapConfig()),
+        (StaticRoutesConfig(), whole.route_overlap),
+    )
+    assert known in of_one_script
+    assert (enforced.guard, gated_units(enforced)) == (whole.guard, gated_units(whole))
+    assert Configure(GUARDED, host=host, allow_removal=False).plan().losses == ()
+
+
+@pytest.mark.parametrize("step", [LAYOUT.routes_step, LAYOUT.check_step])
+def test_an_edited_script_and_an_edited_configuration(step: str) -> None:
+    """The protection that config.json does not name any more is not taken away in silence, although
+    one of the scripts cannot be read.
+    """
+    units = GateConfig(("kubelet.service",))
+    host = configured(GUARDED._replace(gate=units))
+    path = LAYOUT.step_path(step)
+    text = host.files.texts[path]
+    host.files.texts[path] = re.sub("'(route|cidr) 172", r"'\1 x172", text)
+    edited = WANTED._replace(gate=GateConfig(("other.service",)))
+    host.files.texts[LAYOUT.config_path] = render_config(edited)
+    task = Configure(edited, host=host, allow_removal=False)
+    error = failure_of(run, task, of=ConfigError)
+    assert [fault.path for fault in error.faults] == ["gate.units", "guard.enabled"]
+
+
+def test_units_where_no_script_can_be_read() -> None:
+    """The drop-ins say which units wait for the gate."""
+    host = configured(WANTED._replace(gate=GateConfig(("kubelet.service",))))
+    for step in (LAYOUT.routes_step, LAYOUT.check_step):
+        host.files.texts[LAYOUT.step_path(step)] = "configuration=(\n  'mode\n)\n"
+    assert read_enforced(host.files) == HostRoutingConfig(gate=GateConfig(("kubelet.service",)))
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        '  "route 172.16.0.0/17 metric 0"  # by hand\n',
+        "'route 172.16.0.0/17 metric 0'\n",
+        "  route\\ 172.16.0.0/17\\ metric\\ 0\n",
+    ],
+)
+def test_a_setting_in_other_quotes(edited: str) -> None:
+    """A setting counts as bash reads it; a comment does not."""
+    host = configured(WANTED)
+    path = LAYOUT.step_path(LAYOUT.routes_step)
+    text = host.files.texts[path]
+    text = re.sub(r"(?m)^  'route 172\.16\.0\.0/17.*\n", lambda _: edited, text)
+    host.files.texts[path] = text.replace("  'route 172.16.128.0/17", "  # 'route 172.16.128.0/17")
+    routes = read_enforced(host.files).static_routes.routes
+    assert [str(route.destination) for route in routes] == ["172.16.0.0/17"]
 
 
 def test_a_guard_of_probes() -> None:

@@ -339,6 +339,16 @@ class TestBreakGlass:
         log = f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n"
         assert gate.start() == (0, log)
 
+    def test_nothing_is_left_over(self, gate: Gate) -> None:
+        """The gate ends after all that it has started: otherwise systemd warns of what is left."""
+        self.open_by(gate)
+        ended = gate.paths / "ended"
+        script = gate.paths / "etc/gate.sh"
+        slow = f'stat() {{\n  command stat "$@"\n  sleep 0.3\n  : >{ended}\n}}\n'
+        script.write_text(slow + script.read_text())
+        assert gate.start()[0] == 0
+        assert ended.exists()
+
     def test_nothing_is_awaited(self, gate: Gate) -> None:
         """Neither the lock, nor another start."""
         self.open_by(gate)
@@ -420,6 +430,15 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
     else:
         assert ran.exists()
         assert (status, log) == (0, "")
+
+
+def test_a_name_that_a_shell_would_run(gate: Gate) -> None:
+    """The repair is quoted for a shell: while others could write to the folder, they chose names."""
+    gate.write(**{"a;$(reboot) b": ""})
+    step = gate.step("a;$(reboot) b")
+    os.chown(step, 1, 1)
+    quoted = str(step).replace("a;$(reboot) b", r"a\;\$\(reboot\)\ b")
+    assert f"; as root: chown root {quoted} && chmod 644 {quoted}\n" in gate.start()[1]
 
 
 def repair_of(gate: Gate, kind: str, change: str) -> str:

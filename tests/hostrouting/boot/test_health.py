@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot.drop_ins import drop_ins_of
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import find_faults
 from hostrouting.boot.unit_gates import find_ineffective_gates, judge_gates
@@ -18,7 +19,7 @@ from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeManager
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.tasks import CIDR, GUARDED, LAYOUT, WANTED, config, configured, manager_of
 
 UNITS = "/etc/systemd/system"
@@ -160,6 +161,17 @@ class TestFiles:
         assert fault.remedy == (
             AGAIN if is_ours else Remedy(command=f"chown root {path} && chmod 644 {path}")
         )
+
+    @pytest.mark.parametrize("path", [LAYOUT.gate_path, LAYOUT.guard_path, DROP_IN])
+    @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
+    def test_a_file_that_others_can_change(self, path: str, writer: str) -> None:
+        """Root runs what is in it, whichever release wrote it."""
+        host = configured(GUARDED)
+        config_text = host.files.texts[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = config_text.replace(WRITER, writer)
+        host.files.modes[path] = 0o777
+        errors = [fault for fault in faults(host, GUARDED) if fault[1] == "error"]
+        assert errors == [("file", "error", f"{path} has another owner or mode")]
 
     @pytest.mark.parametrize(
         "path", [LAYOUT.step_path(LAYOUT.routes_step), LAYOUT.gate_path, LAYOUT.guard_path]
@@ -533,6 +545,15 @@ class TestSystemd:
 
         find_faults(attrs.evolve(host, manager=Asked(files=host.files)), WANTED)
         assert KUBE1 in asked
+
+    def test_a_drop_in_of_an_instance_behind_one_of_its_template(self) -> None:
+        """Of two with one name, systemd reads the one in the first folder, and only then looks at
+        the name of the unit.
+        """
+        of_template = f"{UNITS}/{MACHINES}.d/50-x.conf"
+        of_instance = f"/run/systemd/system/{KUBE1}.d/50-x.conf"
+        files = FakeFiles({of_template: "[Service]\n", of_instance: "[Service]\n"})
+        assert drop_ins_of(files, KUBE1) == [of_template]
 
     @pytest.mark.parametrize("state", ["bad-setting", "error", "masked", "not-found"])
     def test_a_unit_that_systemd_cannot_load(self, host: FakeHost, state: str) -> None:

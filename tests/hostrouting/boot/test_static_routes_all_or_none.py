@@ -210,13 +210,17 @@ class TestAllOrNothing:
         assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
         assert ours(namespace) == [str(HALVES[1].destination)]
 
-    @pytest.mark.parametrize("more", ["src 10.0.0.4", "mtu 1400", "mtu 1400 advmss 1200"])
+    @pytest.mark.parametrize(
+        "more", ["src 10.0.0.4", "mtu 1400", "src 10.0.0.4 mtu 1400 advmss 1200"]
+    )
     def test_ours_with_an_attribute(self, namespace: Namespace, tmp_path: Path, more: str) -> None:
         """A request to delete one without an attribute also takes one that has it, so that goes
         first.
         """
         ways = [f"{ETH0} {more}", ETH0, f"{ETH0} mtu 1300"]
-        namespace.batch(f"route append 10.7.0.0/16 proto 213 {way}" for way in ways)
+        lines = [f"route append 10.7.0.0/16 proto 213 {way}" for way in ways]
+        alone = f"route append 10.8.0.0/16 proto 213 {ETH0} {more}"
+        namespace.batch([*lines, alone])
         assert Ran(namespace, [HALF], tmp_path).lines == []
         assert ours(namespace) == [str(HALF.destination)]
 

@@ -66,6 +66,7 @@ class TestConflicts:
             *HALVES,
             static("172.16.0.0/17", metric=4_000_000_000),
             static("10.8.0.0/16"),
+            static("10.8.0.0/17"),  # so the halves of the route before it are not proposed
             static("10.7.0.0/16"),
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
@@ -108,6 +109,27 @@ class TestConflicts:
         assert len(commands) == 2
         namespace.batch([command.removeprefix("ip ") for command in commands])
         assert Ran(namespace, [static("10.7.0.0/16")], tmp_path).lines == []
+
+    @pytest.mark.parametrize("awk", AWKS)
+    def test_a_name_that_a_shell_would_run(
+        self, namespace: Namespace, tmp_path: Path, awk: str
+    ) -> None:
+        """What is proposed is quoted for a shell: Linux permits all but slashes, colons and blanks
+        in the name of a device.
+        """
+        names = ["$(reboot)", "a'b;c", "d&e"]
+        for at, name in enumerate(names):
+            made = f"link add {name} type veth peer name other{at}"
+            namespace.batch([made, f"link set other{at} up", f"link set {name} up"])
+            namespace.batch([f"route append 10.7.0.0/16 dev {name}"])
+        ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path, awk=awk)
+        assert ran.lines == conflict_lines(planned(namespace, static("10.7.0.0/16")).conflicts)
+
+    def test_a_unit_with_a_backslash(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The name of a unit is quoted, too."""
+        namespace.batch(["route add 10.7.0.0/16 dev ib0"])
+        ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path, unit=r"a\x2db.service")
+        assert r"; then: systemctl restart 'a\x2db.service'" in ran.said
 
     def test_a_network_of_two_devices(self, namespace: Namespace, tmp_path: Path) -> None:
         """On a node with several rails, each has the network: all are named, and the warning too."""
@@ -225,6 +247,16 @@ class TestConflicts:
         ]
         assert ran.status == 1
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
+
+    def test_a_next_hop_that_a_shell_would_run(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The device of a next hop that has joined our route is quoted for a shell."""
+        made = "link add $(reboot) type veth peer name other"
+        namespace.batch([made, "link set other up", "link set $(reboot) up"])
+        held = ("via fe80::1 dev eth0 proto 213", "via fe80::9 dev $(reboot) proto bird")
+        namespace.batch([ROUTER, *(f"route append fd00:16::/64 {hop}" for hop in held)])
+        ran = Ran(namespace, [static("fd00:16::/64", dev="eth0")], tmp_path)
+        typed = r"ip route del fd00:16::/64 metric 1024 via fe80::9 dev \$\(reboot\)"
+        assert ran.said.endswith(f"as root: {typed}\n")
 
     def test_a_next_hop_that_has_just_gone(self, namespace: Namespace, tmp_path: Path) -> None:
         """If Linux has deleted ours since it was listed, it is no other program's: a new plan shows

@@ -6,6 +6,7 @@ The rows about packets that a rule selects are in test_judge_packets.py.
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
+    SCOPE_HOST,
     SCOPE_LINK,
     TABLE_MAIN,
     NextHop,
@@ -124,13 +126,14 @@ class TestTheDefaultRoute:
         names = [finding.name for finding in check_findings(report)]
         assert "default-routes" not in names
 
-    def test_a_goto_before_the_default_route(self) -> None:
+    @pytest.mark.parametrize("selectors", [{}, {"dst": "10.9.0.0/24", "invert": True}])
+    def test_a_goto_before_the_default_route(self, selectors: dict[str, Any]) -> None:
         """It may lead to another one: what leaves through any default route's device is in doubt,
         and does not escape.
         """
         rules = (
             rule(priority=49, table=TABLE_MAIN, suppress_prefixlength=0),
-            rule(priority=50, table=0, action="goto", target=32766),
+            rule(priority=50, table=0, action="goto", target=32766, **selectors),
             rule(priority=51, table=100),
         )
         host = node(Route.to("0.0.0.0/0", dev="eth1", table=100), rules=rules, links=(ETH1,))
@@ -334,6 +337,16 @@ class TestTheHostsOwn:
 class TestLosses:
     """Routes that lose packets although their device is right, or is unknown."""
 
+    @pytest.mark.parametrize(("source", "verdict"), [(None, "undecided"), ("10.0.0.4", "ok")])
+    def test_a_device_without_an_address(self, source: str | None, verdict: str) -> None:
+        """Linux finds no source for packets by a route of the scope of the host, unless the route
+        has one.
+        """
+        pod = Route.to("172.16.5.1/32", dev="cali1")._replace(scope=SCOPE_HOST)
+        if source is not None:
+            pod = pod._replace(prefsrc=as_ip(source))
+        assert checked(node(pod, links=(CALI1,))).verdict == verdict
+
     def test_a_device_that_vanished_while_it_was_read(self) -> None:
         """Routes may name a device that is no longer listed."""
         report = checked(node(Route.to(CIDR, dev="gone")))
@@ -521,7 +534,7 @@ class TestWhatIsSaid:
         pod = Route.to("172.16.5.1/32", dev="cali1")
         assert str(checked(node(block, pod, links=(CALI1,)))) == (
             "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or "
-            "is refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
+            "is refused because no pod has it, in 172.16.5.0/26 (Calico), or is this host's own"
         )
 
     def test_each_device_of_a_multipath_route(self) -> None:

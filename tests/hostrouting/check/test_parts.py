@@ -1,4 +1,4 @@
-"""hostrouting.check.parts: the second lookup of IPv6, with the source that Linux has chosen."""
+"""hostrouting.check.parts: the second lookup, with the source that Linux has chosen."""
 
 import socket
 
@@ -7,10 +7,12 @@ import pytest
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
+from tests.support.topologies import IB0, checked as checked_ranges, rule, vm_with
 
 HOST = (
     "link set lo up",
@@ -82,3 +84,22 @@ def test_no_route_that_is_right_is_found_with_a_source(rule: str) -> None:
         namespace.batch(lines, family=6)
         report = checked(namespace.snapshot())
     assert [escape.kind for escape in report.escapes] == ["no-route"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(Route.to("128.0.0.0/1", dev="eth0", table=100), id="without the gateway"),
+        pytest.param(Route.to("128.0.0.0/1", dev="ib0", table=100), id="by another device"),
+    ],
+)
+def test_connections_to_the_addresses_of_every_host(second: Route) -> None:
+    """They are fine by any device, also where the second lookup has another route than the first."""
+    host = vm_with(
+        Route.to("128.0.0.0/1", dev="eth0", gateway="10.0.0.1"),
+        second,
+        rules=(rule("10.0.0.4"),),
+        links=(IB0,),
+    )
+    report = checked_ranges(host, "224.0.0.0/4")
+    assert report.verdict == "ok", report

@@ -123,6 +123,15 @@ def test_only_what_is_needed_is_called_not_configured() -> None:
     assert finding.facts["unconfigured"] == [*REPAIR]
 
 
+def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
+    """An escape in IPv4, which is there before and after, hides none of these."""
+    kernel = h200(dual_stack=True)
+    kernel.ip_route("add", Route.to("::/2", dev="ib0"))
+    kernel.ip_route("add", Route.to("::/3", dev="eth0", gateway="fe80::1", protocol=OURS))
+    [finding] = unconfigured(config(cidrs=(CIDR, "::/3")), kernel.snapshot())
+    assert finding.facts["ranges"] == ["::/3"]
+
+
 TYPED = ("10.128.0.0/10", "10.192.0.0/10")
 
 

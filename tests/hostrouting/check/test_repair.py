@@ -206,16 +206,16 @@ class TestWayOut:
         assert route.to_mapping() == {"destination": CIDR, "dev": "eth1"}
 
     @pytest.mark.parametrize(
-        ("source", "mtu", "lost"),
+        ("source", "mtu", "lacks"),
         [
             # As of a DHCP client: Linux would choose this source anyway.
-            pytest.param("10.0.0.4", None, [], id="the usual source"),
-            pytest.param("10.255.0.4", 1500, ["src 10.255.0.4 mtu 1500"], id="a source on lo"),
-            pytest.param(None, 9000, ["mtu 9000"], id="an mtu"),
+            pytest.param("10.0.0.4", None, "", id="the usual source"),
+            pytest.param("10.255.0.4", 1500, "src 10.255.0.4 mtu 1500", id="a source on lo"),
+            pytest.param(None, 9000, "mtu 9000", id="an mtu"),
         ],
     )
     def test_what_the_default_route_has_and_a_static_route_cannot_have(
-        self, source: str | None, mtu: int | None, lost: list[str]
+        self, source: str | None, mtu: int | None, lacks: str
     ) -> None:
         """With BGP to the host, only the address of lo is known to others: without it, nothing
         comes back. So this is a cost of the repair.
@@ -226,7 +226,14 @@ class TestWayOut:
         prefsrc = None if source is None else as_ip(source)
         routes = (default._replace(prefsrc=prefsrc, mtu=mtu), *others)
         [family] = checked(host._replace(routes=routes)).families
-        assert [cost.lost for cost in family.repair.costs] == lost
+        assert family.repair.lacks == lacks
+
+    def test_a_route_inside_the_network_of_a_tunnel(self) -> None:
+        """What the repair takes from the network is told once."""
+        inside = Route.to("172.16.5.0/24", dev="wg1")
+        host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
+        [family] = checked(host).families
+        assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("wg1", CIDR)]
 
 
 class TestProof:

@@ -42,6 +42,16 @@ def test_an_own_address_without_its_local_route() -> None:
     assert "missing-rule" not in {found.name for found in findings}
 
 
+def test_another_rule_of_the_priority_of_that_for_table_local() -> None:
+    """Linux has both, in the order in which they were added: before that for table local, it can
+    send packets to this host's own addresses elsewhere.
+    """
+    elsewhere = Route.to("0.0.0.0/0", dev="ib0", table=100)
+    host = vm_with(elsewhere, rules=(rule(priority=0),), links=(IB0,))
+    findings = check_findings(checked(host))
+    assert "10.0.0.4" in {found.target for found in findings if found.name == "missing-rule"}
+
+
 def test_a_rule_for_table_main_that_no_route_of_its_family_needs() -> None:
     """Routes of IPv6 are not used by a rule of IPv4, so it does not bring them back."""
     host = plain_vm().snapshot()
@@ -95,3 +105,10 @@ def test_the_only_next_hop_in_use_has_the_node_ip() -> None:
     report = ecmp_report(is_dead=True)
     assert report.node_ips == {4: as_ip("10.0.0.4")}
     assert report.families[0].flaws == ()
+
+
+def test_families_without_a_default_route() -> None:
+    """Each has a sentence; a family that has one is not named."""
+    report = checked(plain_vm().snapshot(), "10.0.0.0/8", "fd00::/8")
+    assert [family.verdict for family in report.families] == ["ok", "no-default-route"]
+    assert report.missing_defaults == ["there is no IPv6 default route"]

@@ -199,7 +199,9 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
     assert finding.sentence == (
         f'with the repair, packets to {CIDR} leave without "mtu 9000", which the default route has'
     )
-    assert "have the program that sets the default route set these routes" in str(finding.remedy)
+    assert "configure these routes in the program that sets the default route" in str(
+        finding.remedy
+    )
 
 
 def test_the_devices_that_a_default_route_could_have() -> None:

@@ -13,6 +13,7 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
     BY_IPV6,
+    CALI1,
     ELSEWHERE,
     ETH1,
     IB0,
@@ -91,8 +92,27 @@ class TestRules:
         report = checked(host, pod_cidrs=["10.244.1.0/24"])
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert reasons(report) == ["not-proven"]
-        proposed = "routes are proposed only where plain packets escape"
-        assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
+        proposed = "routes are proposed only for plain packets"
+        assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
+
+    def test_packets_of_pods_to_a_range_that_begins_with_an_own_address(self) -> None:
+        """The own address belongs to the range, and does not say what decides for the rest of it."""
+        fine = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        of_host = rule(iif="lo")
+        host = node(Route.to("10.0.0.4/30", dev="ib0"), fine, rules=(of_host,))
+        report = checked(host, "10.0.0.4/30", pod_cidrs=["10.244.1.0/24"])
+        proposed = "routes are proposed only for plain packets"
+        assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
+        [lost] = report.families[0].repair.unrepairable
+        assert extent(4, lost.first, lost.last) == "10.0.0.4/30"
+
+    def test_routes_that_are_just_long_enough_for_packets_of_pods(self) -> None:
+        """They repair both."""
+        to_main = rule("10.244.1.0/24", priority=50, table=TABLE_MAIN, suppress_prefixlength=16)
+        host = node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(to_main, rule("10.244.1.0/24")))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"])
+        assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert reasons(report) == []
 
     def test_connections_that_escape_alone(self) -> None:
         """Routes are looked for where plain packets escape. Where only connections do, this is
@@ -103,7 +123,7 @@ class TestRules:
         report = checked(node(by_source, lost, rules=(rule("0.0.0.0/32"),)))
         assert reasons(report) == ["not-proven"]
         assert causes(report) == [
-            "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
+            "routes are proposed only for plain packets, and not for connections from 10.0.0.4"
         ]
 
     def test_packets_that_a_route_takes_and_does_not_make_fine(self) -> None:
@@ -259,6 +279,20 @@ class TestGateways:
         assert reasons(report) == ["no-gateway"]
         assert causes(report) == [
             "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
+        ]
+
+
+class TestHiding:
+    """A route hides another one, by which packets would reach a CNI."""
+
+    def test_the_pod_itself_is_hidden(self) -> None:
+        """The hiding route is to the same address, and has a better metric."""
+        of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
+        hiding = Route.to("172.16.5.1/32", dev="ib0")
+        report = checked(node(of_pod, hiding, links=(IB0, CALI1)))
+        assert reasons(report) == ["below-a-cni"]
+        assert causes(report) == [
+            f"[{hiding}] hides [{of_pod}], which these packets would take without it"
         ]
 
 

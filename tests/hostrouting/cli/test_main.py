@@ -3,11 +3,15 @@ stream.
 """
 
 import ast
+import contextlib
+import errno
+import io
 import json
 import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +21,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
@@ -26,8 +31,9 @@ from hostrouting.kernel.programs import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
+from tests.support.incidents import config as incident, node as node_with, plan_installed
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
 from tests.support.sections import expect
@@ -299,6 +305,14 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
 
 
+def test_a_plan_that_need_not_wait_for_a_default_route() -> None:
+    """It has the answer that follows, if the finding about the default route is to be ignored."""
+    host = node_with(incident(mode="WARN"), FakeKernel)
+    assert plan_installed(host).lines[0].startswith("NOT READY: ")
+    planned = plan_installed(host, "--ignore", "no-default-route")
+    assert (planned.code, planned.lines[0][:13]) == (0, "NOTHING TO DO")
+
+
 def test_how_long_apply_waits() -> None:
     """A minute, as the task does, and as --help says."""
     usual = Configure(HostRoutingConfig()).wait
@@ -344,6 +358,33 @@ def test_a_bug_a_refusal_and_an_interrupt() -> None:
     assert said == (3, "", "hostrouting: this requires root\n")
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=KeyboardInterrupt())))
     assert said == (130, "", "hostrouting: interrupted\n")
+
+
+def test_a_run_under_nohup() -> None:
+    """It goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        say("remove")
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class FullDisk(io.StringIO):
+    """A file on a disk that has no space left."""
+
+    def write(self, _: str) -> int:
+        """Fail as Linux does."""
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(("code", "written"), [(0, 1), (3, 3)])
+def test_the_exit_code_of_an_answer_that_cannot_be_written(
+    code: int, written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with the host is not hidden by the full disk."""
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    assert write(Answer(code, {}, ["a line"]), as_json=False) == written
 
 
 def test_names_do_not_steer_the_terminal() -> None:
@@ -399,6 +440,23 @@ class TestAsAProgram:
         assert text == plain.replace(
             "\n\n", f"\n  {CIDR}      {'█' * 40}  ib0 100%\n\n" if rich else "\n\n", 1
         )
+
+    def test_a_terminal_without_unicode(self, command: list[str]) -> None:
+        """What its encoding does not have is escaped, as everywhere else."""
+        cidrs = [f"172.16.{number}.0/24" for number in range(22)]
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+        words = [*command[:4], *cidrs, *command[5:]]
+        shown = b""
+        with subprocess.Popen(words, stdout=theirs, env=environment) as program:
+            os.close(theirs)
+            with contextlib.suppress(OSError):  # the program has closed its end
+                while True:
+                    shown += os.read(ours, 65536)
+            assert program.wait(60) == 1
+        os.close(ours)
+        assert b"#" * 40 in shown
+        assert rb"  \u2026 and 2 more CIDRs" in shown
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:

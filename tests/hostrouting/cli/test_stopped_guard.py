@@ -132,6 +132,13 @@ def test_a_check_knows_that_the_guard_is_masked(masked: FakeHost) -> None:
     assert apply_installed(masked).code == 0
 
 
+def test_a_check_of_a_host_that_needs_no_repair_says_how_to_unmask_the_guard() -> None:
+    """There is no line before a repair that could say it."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    mask_unit(host)
+    assert say("check", host=host).out.count(UNMASK) == 1
+
+
 def test_a_guard_that_was_unmasked_runs_after_apply() -> None:
     """The state that a test gives to a unit ends when the unit is started."""
     host = node(config(*REPAIR, guard=GUARDED))

@@ -93,3 +93,22 @@ def test_what_only_connections_meet_is_red() -> None:
     )
     shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(snapshot, "10.244.0.0/16"))
     assert f"{'█' * 20}{'░' * 20}  ib0 50%  eth0 50%  eth0 50%" in shown
+
+
+def test_the_shares_of_one_grade_are_in_order() -> None:
+    """The largest first, and equal ones by name."""
+    snapshot = h200().snapshot()
+    routes = [Route.to(f"10.244.{number}.0/26", dev=f"ib{number}") for number in range(3)]
+    routes.append(Route.to("10.244.3.0/24", dev="ib3"))
+    snapshot = snapshot._replace(routes=(*snapshot.routes, *routes))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(snapshot, "10.244.0.0/22"))
+    assert "  ib3 25%  ib0 6%  ib1 6%  ib2 6%  eth0 56%" in shown
+
+
+def test_strips_that_are_not_shown_are_counted() -> None:
+    """Twenty are shown; a line says how many more there are."""
+    for count, last in ((20, "  10.19.0.0/16"), (22, "  … and 2 more CIDRs")):
+        page = page_of(h200().snapshot(), *(f"10.{number}.0.0/16" for number in range(count)))
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", page).splitlines()
+        assert lines[-1].startswith(last)
+        assert lines[19].startswith("  10.19.0.0/16")

@@ -375,7 +375,7 @@ for _row in VALUES.strip().splitlines():
     ROWS.append((_key, _rule, json.loads(_values)))
 ROWS += [
     ("staticRoutes.routes[0].dev", "is not a string of up to 255", ["e" * 256]),
-    ("gate.units[0]", "is not the name of a service", [f"{'k' * 246}.service"]),
+    ("gate.units[0]", "is not the name of a service", [f"{'k' * 244}.service"]),
     ("staticRoutes.routes[0].metric", "is not an integer", [{1}]),
     ("staticRoutes.routes[0].destination", "is not a string", [b"10.0.0.0/8"]),
     ("staticRoutes.routes[0].gateway", "is not an address", [IPv4Interface("10.0.0.1/25")]),

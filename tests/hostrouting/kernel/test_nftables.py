@@ -57,8 +57,9 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
     nft.load(table())
     listing = nft.listing("first") or ""
     assert (listing.count('comment "contract: '), "packets" in listing) == (3, False)
-    nft.load(table())
-    assert nft.listing("first") == listing
+    for text in (table(), "add table ip6 first\n"):  # the second leaves a table as it is
+        nft.load(text)
+        assert nft.listing("first") == listing
     nft.load(table().replace("fe80::5", "fe80::7"))
     assert nft.listing("first") not in {listing, None}
     for _ in range(2):

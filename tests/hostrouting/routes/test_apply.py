@@ -487,6 +487,16 @@ def test_what_another_run_has_done() -> None:
     assert not planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])[0].changes
 
 
+def test_a_device_that_goes_with_its_routes() -> None:
+    """What was to be deleted is gone."""
+    inner = fake()
+    kernel = FaultyBackend(inner)
+    put(kernel, [entry(FIRST, NextHop("eth1"))])
+    plan, before = planned(kernel, [])
+    kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
+    assert apply_plan(plan, kernel, before=before).changes == ()
+
+
 def test_nothing_to_do() -> None:
     """A plan that changes nothing is done without a write and without reading back; one that waits
     is refused.
@@ -543,6 +553,13 @@ class TestReasons:
         assert self.named_in(error) == [0, 2]
         assert error.after == AS_BEFORE
         assert len(effects_of(error).changes) == 2
+
+    def test_one_that_cannot_be_right_and_one_that_may_be_later(self) -> None:
+        """Another attempt would fail for the first again."""
+        kernel = faulty()
+        kernel.fail("change", errno.EINVAL, nth=1)
+        kernel.fail("change", errno.ENETDOWN, nth=3)
+        assert not self.failed(kernel).can_retry
 
     def test_one_that_somebody_deletes(self) -> None:
         """It is not there when the table is read back; the others are deleted again."""

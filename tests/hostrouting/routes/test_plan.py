@@ -186,6 +186,19 @@ def test_a_plan_of_nothing() -> None:
     assert str(RoutePlan()) == "no routes are configured, and hostrouting has added none"
 
 
+def test_a_plan_that_spares_routes() -> None:
+    """Only the deletion of the named routes is left out."""
+    kernel = h200()
+    places = [f"10.{number}.0.0/16" for number in (7, 8, 9)]
+    put(kernel, [Route.to(place, dev="eth0")._replace(protocol=OURS) for place in places])
+    kept, spared, deleted = places
+    plan = plan_static_routes(configured(static(kept, dev="eth0")), kernel.snapshot())
+    steps = plan.without_deletion_of([kept, spared]).steps
+    known = [(step.action, str(step.route.prefix)) for step in steps]
+    assert known == [("keep", kept), ("delete", deleted)]
+    assert len(plan.steps) == 3
+
+
 @pytest.mark.parametrize(
     ("wish", "edit"),
     [

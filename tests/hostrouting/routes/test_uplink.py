@@ -399,6 +399,17 @@ class TestWhatIsMissing:
         missing = "an address or route on eth0 that reaches the gateway 192.168.0.1 directly"
         assert planned(there, "192.168.0.1", "eth0") == missing
 
+    @pytest.mark.parametrize(("metric", "is_hidden"), [(1023, False), (1024, True), (1025, True)])
+    def test_a_route_to_the_network_of_its_own_gateway(
+        self, metric: int, *, is_hidden: bool
+    ) -> None:
+        """Linux looks for an IPv6 gateway by the route with the better metric. Of two equal ones,
+        ours may be the first.
+        """
+        there = node([Route.to(NETWORK_6, dev="eth0", metric=metric)])
+        way = planned(there, "fd09::1", "eth0", to=NETWORK_6)
+        assert way.startswith("a destination without the gateway fd09::1") is is_hidden
+
     def test_a_device_without_ipv6(self) -> None:
         """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""
         there = Snapshot(

@@ -4,7 +4,7 @@ and losses.
 
 import json
 from ipaddress import ip_address
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
+from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -138,6 +139,30 @@ def test_undo_of_a_run_with_two_attempts() -> None:
     assert (report.ok, report.attempts) == (True, 2)
     assert phases.undo(again, phases.Context(observers=[])).ok
     assert (host.files.texts, our_routes(host)) == ({}, ())
+
+
+def test_undo_of_a_second_attempt_by_another_gateway() -> None:
+    """The routes that the first attempt has added were not typed: they are not added again."""
+    host = FakeHost(kernel=h200())
+    type_routes(host, "10.98.0.0/16")
+    before = our_routes(host)
+    attempts = count(1)
+
+    @phases.task("renumber")
+    def renumber(_ctx: phases.Context) -> None:
+        if next(attempts) > 1:
+            return
+        [default] = host.kernel.snapshot().default_routes(4)
+        host.kernel.ip_route("delete", default)
+        host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9"))
+        raise BackendError("no answer", kind="timeout")
+
+    again = phases.retry(phases.serial(Configure(WANTED, host=host), renumber, name="all"))
+    report = phases.run(again, observers=[], clock=FakeClock())
+    assert (report.ok, report.attempts) == (True, 2)
+    assert ["via 10.0.0.9" in str(route) for route in our_routes(host)] == [True, True]
+    assert phases.undo(again, phases.Context(observers=[])).ok
+    assert (host.files.texts, our_routes(host)) == ({}, before)
 
 
 def test_undo_of_one_of_several_runs() -> None:

@@ -173,6 +173,11 @@ class TestNft:
             1,
         )
 
+    def test_uninstalled_and_never_wanted(self) -> None:
+        """There is no table that could stay."""
+        host = FakeHost(kernel=h200(), missing={"nft"})
+        assert Configure(config("10.9.0.0/16"), host=host).plan().findings == ()
+
     def test_uninstalled_and_wanted(self) -> None:
         """Where the table is still wanted, only the program is missing."""
         host = FakeHost()

@@ -108,6 +108,15 @@ def parts(**ignored: Any) -> Lie:
     return Liar
 
 
+class ReachesNoAddress(Honest):
+    """Leaves out addresses, too, where only routes should be missing."""
+
+    def snapshot(self, *, reached: bool = False, **asked: Any) -> Snapshot:
+        """See RouteBackend."""
+        snapshot = self.inner.snapshot(reached=reached, **asked)
+        return snapshot._replace(addresses=()) if reached else snapshot
+
+
 def answers(change: Callable[[tuple[Answer, ...]], tuple[Answer, ...]]) -> Lie:
     """The lie about the answers of look-ups."""
 
@@ -176,6 +185,17 @@ class RefusesAlike(Honest):
         return tuple(
             outcome if outcome.ok else Outcome(outcome.change, refusal(outcome.change, 22, "no"))
             for outcome in outcomes
+        )
+
+
+class ForgetsTheVerb(Honest):
+    """Each outcome is that of an `append`."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        return tuple(
+            outcome._replace(change=outcome.change._replace(verb="append"))
+            for outcome in self.inner.change(requests)
         )
 
 
@@ -419,6 +439,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "a state in a request is a wish": (ObeysStates, "state of a next hop in a request is ignored"),
     "family is ignored": (parts(family=None), "`family` leaves out what is of the other family"),
     "reached is ignored": (parts(reached=False), "`reached` leaves out what no rule looks up"),
+    "reached is about addresses, too": (ReachesNoAddress, "leaves out nothing but routes"),
     "near is ignored": (parts(near=None), "`near` leaves out what is far away"),
     "near leaves out all": (parts(near=[]), "`near` leaves out what is far away"),
     "nothing has a route": (answers(lambda seen: (Answer("no-route", None),) * len(seen)), ANSWERS),
@@ -429,6 +450,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "another route is overwritten": (Overwrites, "`add` is refused if the destination and metric"),
     "another route is deleted": (DeletesByPrefix, "takes no other route"),
     "a refusal ends all": (StopsAtARefusal, "each change has an outcome, in order"),
+    "an outcome is of another request": (ForgetsTheVerb, "an outcome has its request"),
     "every refusal is the same": (RefusesAlike, "says what it is"),
     "it never wakes": (watches(NeverWakes), "`wake` ends the next wait"),
     "it wakes late": (watches(WakesTheNext), "`wake` ends the present wait"),

@@ -17,7 +17,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
-from hostrouting.model.route import PATHLESS, SCOPE_LINK, NextHop, Route, RouteType
+from hostrouting.model.route import PATHLESS, SCOPE_HOST, SCOPE_LINK, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.kernel import FakeKernel
@@ -427,3 +427,11 @@ def test_both_refuse(events: list[tuple[str, tuple[Any, ...]]]) -> None:
                 getattr(kernel, earlier)(*given)
             with pytest.raises((NetlinkError, BackendError)):
                 getattr(kernel, verb)(*arguments)
+
+
+def test_a_route_of_the_host_by_a_device_that_is_down() -> None:
+    """As with `ip route add local`: the device need not be up."""
+    route = Route(Prefix.parse("10.9.0.0/16"), (NextHop("lo"),), type="local", scope=SCOPE_HOST)
+    with linux() as real:
+        for kernel in (real, FakeKernel()):
+            kernel.ip_route("add", route)

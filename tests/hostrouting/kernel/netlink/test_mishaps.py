@@ -109,6 +109,21 @@ def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> 
     assert backend.snapshot() == calm
 
 
+def test_a_list_that_changed_after_its_last_part(backend: NetlinkBackend) -> None:
+    """Linux says so in the message that ends the list."""
+    calm_snapshot(backend)
+    size_at = NetlinkSocket.size_at
+
+    def marked(netlink: NetlinkSocket, part: bytes, at: int) -> int:
+        _, kind, flags, *_ = struct.unpack_from("=IHH", part.ljust(at + 8), at)
+        if kind == 3:  # NLMSG_DONE
+            part = part[: at + 6] + struct.pack("=H", flags | 0x10) + part[at + 8 :]
+        return size_at(netlink, part, at)
+
+    with mock.patch.object(NetlinkSocket, "size_at", marked):
+        assert backend.snapshot().restless
+
+
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("count", [100, 200])
 def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count: int) -> None:

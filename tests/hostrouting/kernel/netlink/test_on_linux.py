@@ -102,8 +102,9 @@ def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
     """Among routes of another kind, ours are read, and of the others those in one of the blocks,
     and the first.
     """
-    near = ["20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"]
-    in_a_block = {4, 5, 7, 14, 35}
+    near = ["20.0.4.0/23", "20.0.7.0/24", "20.0.12.0/22", "20.0.35.0/24", "240.0.0.0/4"]
+    near.append("20.0.13.0/24")  # inside another one
+    in_a_block = {4, 5, 7, 12, 13, 14, 15, 35}
     first_of_its_kind = {1, 20}
     routes: list[Route] = []
     expected: list[Route] = []
@@ -295,6 +296,15 @@ def test_forwarding(namespace: Namespace, backend: NetlinkBackend, *, is_on: boo
     """Whether IPv6 packets are forwarded is the host's setting."""
     namespace.sysctl("ipv6/conf/all/forwarding", int(is_on))
     assert backend.snapshot().ipv6_forwarding is is_on
+
+
+def test_a_device_whose_mtu_is_too_small_for_ipv6(
+    namespace: Namespace, backend: NetlinkBackend
+) -> None:
+    """Linux has no settings of IPv6 for the device, and refuses IPv6 routes by it."""
+    namespace.batch(["link set eth1 mtu 1000"])
+    links = backend.snapshot().links
+    assert [link.name for link in links if link.ipv6_disabled] == ["eth1"]
 
 
 @pytest.mark.parametrize("family", [4, 6])

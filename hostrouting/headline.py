@@ -1,0 +1,144 @@
+"""A status in one sentence: the headline, which says what is worst, and what ends it.
+
+`status`, `apply` and `plan` share this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.boot.unit_states import refused_units
+from hostrouting.codes import FINE
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.finding import ESCAPES, Finding, Name
+from hostrouting.host.layout import HostLayout
+from hostrouting.status import MEANINGS, NO_MATCH, Status
+from hostrouting.text import agreeing, counted, spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hostrouting.install.host_check import HostCheck
+
+_GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
+_WRONG: dict[Name, str] = {
+    "gate-open": "{gated} can start unchecked",
+    "gate-shut": "{gated} cannot start",
+    "route-stays": "{gated} cannot start after the next boot",
+    "unit-not-gated": "a unit that runs pods is not gated",
+    "route-not-configured": "routes that were added by hand are lost at the next boot",
+    **dict.fromkeys(ESCAPES, "addresses escape"),
+}
+"""What is wrong, by the name of a finding."""
+
+
+def headline_of(status: Status) -> str:
+    """How this host compares with its configuration, what is worst first."""
+    headline = MEANINGS[status.state].headline
+    if status.state in {"different", "failing"}:
+        return headline + ", and ".join(_differences(status))
+    cause = cause_of(status)
+    if status.state == "waiting" and cause is not None:
+        return f"{headline}{_gated_by(_config_of(status))} cannot start: {cause.sentence}"
+    if cause is not None:
+        return headline + cause.sentence
+    if status.state == "installed" and status.code != FINE:
+        matches = f"this host matches {HostLayout.config_path}, but see below"
+        return f"ATTENTION: {what_is_wrong_now(status) or matches}"
+    return headline
+
+
+def _differences(status: Status) -> Iterator[str]:
+    """What is wrong where the host does not match."""
+    is_failing = status.state == "failing"
+    wrong = what_is_wrong(status.faults, None, _config_of(status))
+    if wrong and not is_failing:
+        yield wrong
+    parts = spoken([*_differing_parts(status)])
+    if status.report is None or not status.report.escapes:
+        yield parts or NO_MATCH
+    elif parts:
+        yield f"addresses escape: {parts}"
+    else:
+        yield "addresses escape"
+    is_told = status.guard == "is masked" and status.command
+    if is_failing and not is_told:
+        yield f"apply would fail: {status.plan.errors[0].sentence}"
+
+
+def _differing_parts(status: Status) -> Iterator[str]:
+    """Which parts of the host are not as they were installed."""
+    missing = len(status.missing_routes)
+    if missing:
+        yield f"{counted(missing, 'route')} {agreeing('is missing', missing)}"
+    if status.guard not in {"", "runs", "is not enabled"}:
+        yield f"the guard {status.guard}"
+    files = [*status.plan.files.written_paths, *status.plan.files.removes]
+    if status.guard == "is masked" and _GUARD_PATH in files:
+        files.remove(_GUARD_PATH)  # the mask is a link there
+    if files:
+        what = files[0] if len(files) == 1 else f"{len(files)} files"
+        yield f"{what} {agreeing('is not as installed', len(files))}"
+    elif status.plan.for_systemd("reload"):
+        yield "systemd has not read its files"
+
+
+def _config_of(status: Status) -> HostRoutingConfig:
+    """What config.json says, or else what the installed scripts do."""
+    return status.config or status.enforced
+
+
+def what_is_wrong_now(status: Status) -> str:
+    """What is wrong although the host matches, and which units were refused because of it. Empty if
+    the page has no sentence for it.
+    """
+    wrong = what_is_wrong(status.findings, status.check, _config_of(status))
+    refused = refused_units(status.units)
+    if not refused:
+        return wrong
+    sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
+    if status.to_start:
+        them = "it" if len(refused) == 1 else "them"
+        what_is_left = f"nothing is known to hold {them} back now"
+        if status.foreign_steps:
+            what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
+        return wrong or f"{sentence}, and {what_is_left}"
+    for fault in status.faults:
+        if fault.name == "gate-shut":
+            return f"{sentence}: {fault.sentence}"
+    return f"{sentence}: {wrong}" if wrong else sentence
+
+
+def cause_of(status: Status) -> Finding | None:
+    """The finding whose sentence ends the headline."""
+    if status.state == "failing":
+        return status.plan.errors[0]
+    findings = [*status.findings]
+    if status.check is not None:  # which says when routes go, and not what apply would delete
+        findings = [*status.check.findings, *findings]
+    for finding in findings:
+        if finding.name == MEANINGS[status.state].cause:
+            return finding
+    return None
+
+
+def what_is_wrong(
+    findings: Iterable[Finding], check: HostCheck | None, config: HostRoutingConfig
+) -> str:
+    """What is wrong on a host that matches its configuration; empty if no sentence fits."""
+    names = {finding.name for finding in findings}
+    if check is not None:
+        names |= {finding.name for finding in check.findings}
+    gated = _gated_by(config)
+    wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
+    if check is not None:
+        wrong += check.report.missing_defaults
+        if check.report.verdict == "undecided":
+            wrong.insert(0, "the verdict is undecided (units still start)")
+    return spoken([*dict.fromkeys(wrong)])
+
+
+def _gated_by(config: HostRoutingConfig) -> str:
+    """The unit that this configuration gates, for a sentence; several have no name."""
+    units = gated_units(config)
+    return units[0] if len(units) == 1 else "units"
