@@ -570,7 +570,7 @@ class BackendContract:
 
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the
-        next.
+        next. After `close` it does nothing.
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
@@ -584,6 +584,7 @@ class BackendContract:
             _equal(watch.wait(5), True, "a change after `wake` is reported")
             watch.close()
             watch.close()
+            watch.wake()
 
     def _is_woken(self, watch: Watch) -> bool:
         """Whether a wait is False before its time is up; a new host may still change meanwhile."""
