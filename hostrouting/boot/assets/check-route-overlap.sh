@@ -329,7 +329,7 @@ hostrouting repair ${repairs[*]}")
   fi
   notes+=("${doubts[@]:0:14}")
   if ((${#doubts[@]} > 14)); then
-    notes+=("and $((${#doubts[@]} - 14)) more doubts")
+    notes+=("and $((${#doubts[@]} - 14)) more")
   fi
   case $verdict in
     ok) level=6 marker=(ok ok) ;;
@@ -348,7 +348,7 @@ hostrouting repair ${repairs[*]}")
     say 4 "check-route-overlap: the result cannot be written to ${setting[state]}"
   fi
   if ((${#faults[@]} > 14)); then
-    faults=("${faults[@]:0:14}" "and $((${#faults[@]} - 14)) more ranges")
+    faults=("${faults[@]:0:14}" "and $((${#faults[@]} - 14)) more")
   fi
   say "$level" "${faults[@]}" "${notes[@]}" "check-route-overlap: $verdict"
 }

@@ -1272,7 +1272,11 @@ function step_of_deletion(e,   r, is_joined) {
 
 # --- Printing -----------------------------------------------------------------
 
+# `ip -batch` would take the device "a#b" for "a": it reads comments, quotes and joined lines.
 function change(step, command, undo) {
+  if (command ~ "#| [\"\047]|\\\\( |$)")
+    print "refused\tip would misread the name of the device in this command: route " command \
+      "\trename the device; then: " restart
   command_of[step, ++count[step]] = "route " command
   undo_of[step, count[step]] = "route " undo
 }
