@@ -377,9 +377,10 @@ batch() { # COMMAND...
 #             first: the first is in use until the end, and the first again if all is taken back
 #   optional  what may fail
 #
-# The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
-# sets none itself. Besides route (routes), hop, part (parts), first_part, last_part, at_key,
-# count_at and fate:
+# The variables, by what sets them: for whoever adds one, because all functions share them. A test
+# compares this list with the variables that gawk finds. A function that answers yes or no (is_...,
+# can_..., has_...) sets none itself. Besides route (routes), hop, part (parts), first_part,
+# last_part, at_key, count_at and fate:
 #   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, is_refusing, wanted,
 #                    named, is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
 #                    class_of_link_type
