@@ -537,9 +537,9 @@ function without_usual_words(text) {
   return text
 }
 
-# Whether this script looks for a gateway by it: in table main, and not ours, because ours may go.
-# Linux also looks in other tables, as the rules say; such a gateway is not found here. In IPv4,
-# Linux passes over routes that have a gateway themselves, and others whose scope is global.
+# Whether a gateway can be on the link of this route: it is in table main, and not ours, because ours
+# may go. In IPv4, it also has no gateway itself, and its scope is link, host or nowhere. Linux also
+# looks in other tables, as the rules say; a gateway that only those lead to is not found here.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
@@ -945,8 +945,8 @@ function is_near(gateway, dev, family,   best) {
   return best && !has_gateway(on_link_line[best])
 }
 
-# Whether Linux does not believe that an IPv6 gateway is on the link (onlink): because a route that
-# is not a default route leads to it by another device.
+# Whether Linux refuses this IPv6 gateway with `onlink`, because a route, but not a default route,
+# leads to it by another device.
 function is_elsewhere(gateway, dev,   best, word) {
   best = best_line(gateway, "", 6)
   if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
@@ -1164,8 +1164,7 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
 }
 
 # Compares the parts of this route with the entries that have its key. An entry that is the same as
-# a part has the fate "right", whoever added it. Parts without such an entry are still needed
-# (is_needed).
+# a part is right, whoever added it. A part without such an entry is still needed (is_needed).
 function mark_right_entries(r,   key, p, i, e) {
   split("", is_needed)
   for (p = first_part[r]; p <= last_part[r]; p++) is_needed[part[p, "identity"]] = 1
