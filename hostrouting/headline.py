@@ -26,7 +26,7 @@ _WRONG: dict[Name, str] = {
     "gate-shut": "{gated} cannot start",
     "route-stays": "{gated} cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
-    "route-not-configured": "routes are lost at the next boot",
+    "route-not-configured": "routes that were added by hand are lost at the next boot",
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
 """What is wrong, by the name of a finding."""
@@ -99,7 +99,13 @@ def what_is_wrong_now(status: Status) -> str:
     sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
         them = "it" if len(refused) == 1 else "them"
-        return wrong or f"{sentence}, and nothing holds {them} back now"
+        what_is_left = f"nothing is known to hold {them} back now"
+        if status.foreign_steps:
+            what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
+        return wrong or f"{sentence}, and {what_is_left}"
+    for fault in status.faults:
+        if fault.name == "gate-shut":
+            return f"{sentence}: {fault.sentence}"
     return f"{sentence}: {wrong}" if wrong else sentence
 
 
@@ -128,7 +134,7 @@ def what_is_wrong(
     if check is not None:
         wrong += check.report.missing_defaults
         if check.report.verdict == "undecided":
-            wrong.insert(0, "the verdict is undecided (units start now)")
+            wrong.insert(0, "the verdict is undecided (units still start)")
     return spoken([*dict.fromkeys(wrong)])
 
 

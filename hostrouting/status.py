@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import find_faults, foreign_steps
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.boot.unit_names import plain_instance, template_of
@@ -65,8 +65,8 @@ class Meaning(NamedTuple):
 _PATH = HostLayout.config_path
 NO_MATCH = f"this host does not match {_PATH}"
 IN_THE_WAY = (
-    "a route that is not hostrouting's is in the way, so apply would fail; the lines that begin "
-    "with ! say what to do"
+    "a route that is not hostrouting's is in the way, so apply would fail: see the lines that "
+    "begin with !"
 )
 _TO_MATCH = "to make it match"
 MEANINGS: dict[State, Meaning] = {
@@ -123,6 +123,8 @@ class Status:
     """What config.json says, if that is known."""
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
     """What the installed scripts do, whatever config.json says since."""
+    foreign_steps: tuple[str, ...] = ()
+    """The steps of the gate that are not hostrouting's."""
     plan: Plan = attrs.field(factory=Plan)
     """What apply would do; where config.json cannot be used, how the routes of the installed script
     come back.
@@ -203,7 +205,7 @@ class Status:
 
     @property
     def to_start(self) -> tuple[str, ...]:
-        """The units that were refused, although the gate has no reason any more."""
+        """The units that were refused, although nothing is known any more that holds them back."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
         if self.check is not None and self.check.is_wrong:
@@ -238,7 +240,10 @@ class Status:
         for error in self.unanswered:
             findings += error.findings
         may_apply = MEANINGS[self.state].may_apply
+        named = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         for finding in (*self.faults, *self.plan.findings):
+            if finding in named:
+                continue
             if finding.remedy == AGAIN and not may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
@@ -294,7 +299,8 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
 
 
 def _with_scripts(host: Host, status: Status) -> Status:
-    return attrs.evolve(status, enforced=read_enforced(host.files))
+    files = host.files
+    return attrs.evolve(status, enforced=read_enforced(files), foreign_steps=foreign_steps(files))
 
 
 def _with_plan(host: Host, status: Status) -> Status:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
+from hostrouting.text import command_of
 
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
@@ -52,7 +54,7 @@ class UnitState(NamedTuple):
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused."""
+    """What was logged as an error during the start that was refused; or that the unit is masked."""
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
     the boot.
@@ -113,6 +115,9 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         errors = manager.errors_of(unit, properties["ConditionTimestamp"])
         # Each once: systemd 254 and later keep that time when they start the unit again themselves.
         reasons = tuple(dict.fromkeys(errors))
+    elif state in {"does not run", "failed"} and properties["LoadState"] == "masked":
+        unmask = Remedy("to undo that", command_of("systemctl unmask", unit))
+        reasons = (f"it is masked, so systemd does not start it; {unmask}",)
     shown = UnitState(unit, state, since, reasons)
     if not _is_gated(properties):
         return shown

@@ -7,7 +7,8 @@ range, and the proof says more; the range is reserved; a route was not made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.parts import find_parts, ranges_of
@@ -47,16 +48,14 @@ class Reasons(NamedTuple):
         """What escapes and is not fine with the routes."""
         reserved = [block for block in RESERVED if block.family == self.fib.family]
         borders = borders_of([*reserved, *self.unmade])
-        pieces_with_why: list[tuple[Part, Why | None]] = []
-        for before, after in changes:
-            is_lost = before.plain_grade is Grade.ESCAPE and after.worst_grade is not Grade.FINE
-            for piece in _cut(after, borders):
-                why = self._why(before, piece) if is_lost else None
-                pieces_with_why.append((piece, why))
-        return _joined(pieces_with_why)
+        return _lost_ranges(changes, borders, self._why)
 
-    def _why(self, before: Part, after: Part) -> Why:
-        """Why no route makes a piece fine, which lies in one part before and in one after."""
+    def _why(self, before: Part, after: Part) -> Why | None:
+        """Why no route makes addresses fine that were in one part, and are in another one with the
+        routes; None if they are fine, or never escaped.
+        """
+        if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
+            return None
         if shortest_by_rules(self.fib, after.first) is None:
             return _earlier_rule(before.decision)
         if before.first in self.hidden.reasons:
@@ -64,9 +63,9 @@ class Reasons(NamedTuple):
         shortest = shortest_length(self.fib, after.first)
         if shortest is None:
             return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
-        single = Prefix.around(self.fib.family, after.first, self.fib.width)
-        if _is_taken(single, self.proposed, shortest):
+        if _is_taken(after.first, self.proposed, shortest):
             return _why_not_fine(after)
+        single = Prefix.around(self.fib.family, after.first, self.fib.width)
         if is_reserved(self._widest(single, shortest)):
             return _RESERVED
         for prefix, why in self.unmade.items():
@@ -75,8 +74,8 @@ class Reasons(NamedTuple):
         holders = holders_of_keys(self.fib)
         if single in holders:
             return _as_specific(holders[single])
-        # A wider route would take the range, but other packets, too. The walk gives such a range
-        # narrower routes, down to one for each address, unless the range is reserved.
+        # A wider route would take the address, but other packets, too. The walk gives such
+        # addresses narrower routes, down to one for each, unless they are reserved.
         return _RESERVED
 
     def _widest(self, single: Prefix, shortest: int) -> Prefix:
@@ -91,46 +90,50 @@ def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Ite
     A range of an escape has one decision, but own addresses inside, and rules for table main that
     suppress more for some addresses than for others. So each part of it is asked.
     """
+    parts = find_parts(judge, escape.first, escape.last, escape.packet)
     borders = borders_of(route.prefix for route in proposed)
-    pieces_with_why: list[tuple[Part, Why | None]] = []
-    for part in find_parts(judge, escape.first, escape.last, escape.packet):
-        for piece in _cut(part, borders):
-            why = None
-            if not piece.is_own:
-                why = _why_for_others(judge.fib, piece, escape.packet, proposed)
-            pieces_with_why.append((piece, why))
-    return _joined(pieces_with_why)
+    why = partial(_why_for_others, judge.fib, escape.packet, proposed)
+    return _lost_ranges((Change(part, part) for part in parts), borders, why)
 
 
 def _why_for_others(
-    fib: Fib, piece: Part, packet: PacketKind, proposed: Sequence[Route]
+    fib: Fib, packet: PacketKind, proposed: Sequence[Route], before: Part, after: Part
 ) -> Why | None:
-    """Why none of these routes takes packets that are not plain; None if one does."""
-    shortest = shortest_length(fib, piece.first, packet)
-    if shortest_by_rules(fib, piece.first, packet) is None:
-        why = _earlier_rule(piece.decision)
+    """Why none of these routes takes packets that are not plain; None if one does, or if the
+    address is the host's own.
+    """
+    if before.is_own:
+        return None
+    shortest = shortest_length(fib, after.first, packet)
+    if shortest_by_rules(fib, after.first, packet) is None:
+        why = _earlier_rule(before.decision)
     elif shortest is None:
-        why = _as_specific(fib.tables[TABLE_MAIN].best(piece.first))
-    elif _is_taken(Prefix.around(fib.family, piece.first, fib.width), proposed, shortest):
+        why = _as_specific(fib.tables[TABLE_MAIN].best(after.first))
+    elif _is_taken(after.first, proposed, shortest):
         return None
     else:
-        why = Why("not-proven", cause="routes are proposed only where plain packets escape")
+        cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
+        return Why("not-proven", cause)
     return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
 
 
-def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
-    for first, last in pieces(part.first, part.last, borders):
-        yield part._replace(first=first, last=last)
+def _lost_ranges(
+    changes: Iterable[Change], borders: Sequence[int], why: Callable[[Part, Part], Why | None]
+) -> Iterator[Unrepairable]:
+    """The ranges with one reason, of parts that are cut at these borders."""
+    labelled: list[tuple[Part, Why | None]] = []
+    for before, after in changes:
+        for first, last in pieces(after.first, after.last, borders):
+            piece = after._replace(first=first, last=last)
+            labelled.append((piece, why(before, piece)))
+    for reason, first, last in ranges_of(labelled):
+        yield Unrepairable(first, last, reason)
 
 
-def _joined(labelled: Iterable[tuple[Part, Why | None]]) -> Iterator[Unrepairable]:
-    for why, first, last in ranges_of(labelled):
-        yield Unrepairable(first, last, why)
-
-
-def _is_taken(single: Prefix, proposed: Iterable[Route], shortest: int) -> bool:
+def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
     """Whether a proposed route decides for this address, for which it needs this length."""
-    return any(single in route.prefix and route.prefix.length >= shortest for route in proposed)
+    prefixes = [route.prefix for route in proposed if route.prefix.length >= shortest]
+    return any(prefix.first <= address <= prefix.last for prefix in prefixes)
 
 
 # The reasons.

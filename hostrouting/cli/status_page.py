@@ -142,6 +142,8 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
+        if state.state == "was refused" and status.foreign_steps:  # whose own lines are not errors
+            yield f"    see: {command_of('journalctl -u', state.unit)}"
 
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
