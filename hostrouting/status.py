@@ -64,10 +64,7 @@ class Meaning(NamedTuple):
 
 _PATH = HostLayout.config_path
 NO_MATCH = f"this host does not match {_PATH}"
-IN_THE_WAY = (
-    "a route that is not hostrouting's is in the way, so apply would fail: see the lines that "
-    "begin with !"
-)
+IN_THE_WAY = "a route that is not hostrouting's is in the way, so apply would fail"
 _TO_MATCH = "to make it match"
 MEANINGS: dict[State, Meaning] = {
     "nothing": Meaning("NOTHING: hostrouting has nothing installed on this host"),
