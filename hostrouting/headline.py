@@ -98,15 +98,14 @@ def what_is_wrong_now(status: Status) -> str:
         findings += status.check.findings
     wrong = what_is_wrong(findings, _config_of(status), status.report)
     refused = refused_units(status.units)
-    if not refused:
+    if not refused or (wrong and status.to_start):
         return wrong
     sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
         them = "it" if len(refused) == 1 else "them"
-        what_is_left = f"nothing is known to hold {them} back now"
         if status.foreign_steps:
-            what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
-        return wrong or f"{sentence}, and {what_is_left}"
+            return f"{sentence}, and only {spoken(status.foreign_steps)} may hold {them} back now"
+        return f"{sentence}, and nothing is known to hold {them} back now"
     for fault in status.faults:
         if fault.name == "gate-shut":
             return f"{sentence}: {fault.sentence}"
