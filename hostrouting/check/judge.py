@@ -39,10 +39,10 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
 6. Which refused ranges are a CNI's, `refusals` says.
 7. The check at boot must not contradict a new rule. So a rule that makes an escape of something, or
    makes an escape fine, is also written into boot/assets/check-route-overlap.sh: into
-   `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other packets) or `class_of` (what
-   a device is). If it takes more than a few lines of awk, the function returns a doubt,
-   `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of the host in tests/hosts
-   has `script = "undecided"`. A rule that only doubts needs nothing.
+   `grade_of_device`, `grade_of_answer` (routes) or `leads_right` (other packets); `class_of` in
+   boot/assets/listed.sh says what a device is. If it takes more than a few lines of awk, the
+   function returns a doubt, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of
+   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing.
 """
 
 from __future__ import annotations
@@ -303,48 +303,39 @@ def _doubt_between(devs: Iterable[str], taken: RouteAndPackets) -> Opinion:
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
 
 
-def uplink_route_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A route by the uplink asks the link for addresses that are probably behind the router: it has
-    no gateway, although a default route by the same device has one.
+def without_its_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+    """A route without a gateway asks the link of its device for addresses that are probably not
+    there (`_has_routers`).
+
+    A single address may be a neighbour; a default route is not for neighbours. Whoever made the
+    route may know the link; or `allowedDevs` says that all are neighbours.
 
     Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
     """
-    if dev not in judge.uplinks.devs:
-        return None
-    if any(has_gateway(default, dev) for default in judge.uplinks.defaults):
-        return _doubt_without_gateway(judge, dev, taken)
-    return None
-
-
-def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A route by a CNI's bridge asks this node's pods for addresses outside the bridge's network,
-    which pods of other nodes have.
-
-    If the bridge has no address, its network is not known.
-
-    Field state: cni0-for-all-pods.
-    """
-    if dev in judge.uplinks.devs or not judge.devices.is_bridge_of_pods(dev):
-        return None
-    if any(address.dev == dev for address in judge.devices.global_addresses):
-        return _doubt_without_gateway(judge, dev, taken)
-    return None
-
-
-def _doubt_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """The doubt whether addresses are on the link of the device, if a next hop has no gateway."""
     route = taken.route
+    if not taken.is_wide or route.prefix.length == 0 or not _has_routers(judge, dev):
+        return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    # A single address may be a neighbour; a default route is not for neighbours.
-    if not taken.is_wide or route.prefix.length == 0:
-        return None
-    # Whoever made the route knows the link; or `allowedDevs` says that all are neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     if dev in judge.devices.devs_with_network_over(route.prefix):
         return None
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
+
+
+def _has_routers(judge: Judge, dev: str) -> bool:
+    """Whether addresses outside the networks of the device are behind routers: for the uplink, if a
+    default route by it has a gateway; for a CNI's bridge, whose network is that of this node's
+    pods, if it has an address. Without one, its network is not known.
+
+    Field state: cni0-for-all-pods.
+    """
+    if dev in judge.uplinks.devs:
+        return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
+    if not judge.devices.is_bridge_of_pods(dev):
+        return False
+    return any(address.dev == dev for address in judge.devices.global_addresses)
 
 
 def expected(judge: Judge, dev: str, _: RouteAndPackets) -> Opinion | None:
@@ -395,10 +386,9 @@ def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None], ...] = (
     # Before the next one, because the hidden card may be in doubt.
     neighbours_of_the_hidden_card,
-    # These three before those that say fine, because they doubt what would be fine.
+    # These two before those that say fine, because they doubt what would be fine.
     by_a_doubtful_device,
-    uplink_route_without_gateway,
-    bridge_to_pods_elsewhere,
+    without_its_gateway,
     expected,
     # Before the next one, which doubts some devices of CNIs: the operator knows better.
     allowed_by_configuration,

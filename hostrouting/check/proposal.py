@@ -22,7 +22,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hostrouting.check.results import CheckReport, FamilyReport
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
@@ -135,11 +135,26 @@ def _not_configured(
 
 
 def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
-    """The routes that a person may have typed, and that are not configured."""
+    """The routes that a person may have typed where a configuration would have one of ours, and
+    that are not configured.
+
+    Many programs add routes with protocol boot, too: Flannel, for example, leads to the pods of
+    other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
+    next hops of a default route, as ours would.
+    """
     configured = {route.key for route in config.static_routes.routes}
     typed: list[Route] = []
     for family in now.families:
-        typed += [route for route in _perhaps_typed(family) if route.key not in configured]
+        ways = {route.way for route in now.snapshot.default_routes(family.family)}
+        for route in now.snapshot.routes:
+            if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
+                continue
+            if route.way not in ways or not set(family.expected_devs).issuperset(route.devs):
+                continue
+            if route.prefix.length == 0 or route.key in configured:
+                continue
+            if any(route.prefix.overlaps(cidr) for cidr in family.cidrs):
+                typed.append(route)
     return typed
 
 
@@ -154,10 +169,11 @@ def _needed_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, 
     needed: dict[Route, StaticRoute] = {}
     spare: list[Route] = []
     for route in typed:
-        static = _as_configured(route, config, now.snapshot)
         if not _escaping_without([*spare, route], config, now):
             spare.append(route)
-        elif static is not None:
+            continue
+        static = _as_configured(route, config, now.snapshot)
+        if static is not None:
             needed[route] = static
     return needed
 
@@ -190,23 +206,6 @@ def _deleted_for_good(plan: RoutePlan) -> list[Route]:
         if step.action == "delete" and step.route.key not in stays:
             deleted[step.route.key] = step.route
     return [*deleted.values()]
-
-
-def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
-    """The routes that a person may have typed where a configuration would have one of ours.
-
-    Many programs add routes with protocol boot, too: Flannel, for example, leads to the pods of
-    other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
-    next hops of a default route, as ours would.
-    """
-    ways = {route.way for route in report.snapshot.default_routes(report.family)}
-    for route in report.snapshot.routes:
-        if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
-            continue
-        if route.way not in ways or not set(report.expected_devs).issuperset(route.devs):
-            continue
-        if route.prefix.length and any(route.prefix.overlaps(cidr) for cidr in report.cidrs):
-            yield route
 
 
 # What escapes on a changed host.

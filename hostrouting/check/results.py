@@ -129,7 +129,7 @@ class Part(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether the addresses are this host's own."""
-        return self.opinion.name == OWN_ADDRESS.name
+        return self.opinion.name == OWN
 
     @property
     def allowance(self) -> str:
@@ -217,9 +217,9 @@ class Why(NamedTuple):
 class Unrepairable(NamedTuple):
     """A range that no route can repair."""
 
+    why: Why
     first: int
     last: int
-    why: Why
 
 
 class Cost(NamedTuple):

@@ -82,9 +82,14 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
 
 def _has_pipeline(check: HostCheck) -> bool:
     """Whether the page has a line that repairs this host or names a device for good."""
-    if check.report.resolved or check.named("route-not-configured", "file"):
+    if check.report.resolved and not check.named("file"):
         return True
-    return any("candidates" in finding.facts for finding in check.findings)
+    for finding in check.findings:
+        if "candidates" in finding.facts or finding.name == "route-not-configured":
+            return True
+        if finding.name == "file" and finding.remedy is not None and finding.remedy.command:
+            return True
+    return False
 
 
 def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:

@@ -174,7 +174,7 @@ def _failure(plan: Plan, cause: Finding | None) -> str:
 def _delay(plan: Plan, cause: Finding | None) -> str:
     """What apply would wait for, and how that would end."""
     if cause is not None:
-        is_in_vain = all(route.missing.devs for route in plan.routes.waiting)
+        is_in_vain = any(route.missing.devs for route in plan.routes.waiting)
         end = ", and then fail" if is_in_vain else ""
         return f"apply would wait{end}: {cause.sentence}"
     changes = "" if plan.is_empty else "make the changes below, "

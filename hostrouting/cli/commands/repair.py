@@ -20,8 +20,8 @@ from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
-    adding_typed,
     as_whom,
+    config_to_repair,
     find_config,
     require_typed_devs,
     typed_options,
@@ -47,7 +47,7 @@ class _Printed(NamedTuple):
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = adding_typed(find_config(arguments, host), arguments)
+    config = config_to_repair(find_config(arguments, host), arguments)
     who = as_whom(arguments)
     options = typed_options(arguments)
     now = check_host(config, host, arguments.snapshot, repair_options=options)

@@ -280,8 +280,8 @@ def test_what_is_ours_without_a_configuration() -> None:
     host.files.links[GUARD_UNIT] = "/dev/null"
     host.files.links[LAYOUT.enabled_path(LAYOUT.guard_unit)] = GUARD_UNIT
     assert owned_paths(host.files) == (
-        half_written,
         LAYOUT.enabled_path(LAYOUT.guard_unit),
+        half_written,
         LAYOUT.opening_path,
     )
 
