@@ -77,24 +77,23 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 def find_config_or_warn(
     arguments: argparse.Namespace, host: Host
 ) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The same for a question that can be answered without; a warning says that the installed one
-    is unusable.
+    """The same for a question that can be answered without, unless its CIDRs have to be the
+    configured ones: a warning says that the installed configuration is unusable.
     """
+    cidrs = getattr(arguments, "cidrs", None)  # explain has none
     try:
         return find_config(arguments, host), ()
     except (ConfigError, HostError) as error:
-        if arguments.config is not None:
+        if arguments.config is not None or cidrs == []:
             raise
         from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
 
         [finding] = error.findings
-        cidrs = getattr(arguments, "cidrs", None)
         remedy = finding.remedy
         if is_denied(error):
             remedy = Remedy(f"type this {AS_ROOT} to use it")
         elif cidrs or remedy is None:
-            options = f" {shlex.join(cidrs or ['CIDR'])}"
-            remedy = remedy_without_config(host, options)
+            remedy = remedy_without_config(host, f" {shlex.join(cidrs or ['CIDR'])}")
         sentence = f"the installed configuration was not used: {finding.sentence}"
         finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)
         return HostRoutingConfig(), (finding,)

@@ -11,7 +11,7 @@ from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
-from hostrouting.cli.running import plan_lines
+from hostrouting.cli.running import SEE_CONFLICTS, plan_lines
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
@@ -39,7 +39,10 @@ _ASKED: dict[Asked, str] = {
 def status_lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
     in_headline = cause_of(status)
-    yield headline_of(status)
+    headline = headline_of(status)
+    if status.state == "conflict":
+        headline += f": {SEE_CONFLICTS}"
+    yield headline
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
     meaning = MEANINGS[status.state]

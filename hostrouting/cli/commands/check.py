@@ -15,7 +15,6 @@ from hostrouting.cli.source import (
     bad_input,
     config_to_check,
     config_to_repair,
-    find_config,
     find_config_or_warn,
     require_typed_devs,
     typed_name,
@@ -32,11 +31,7 @@ ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    if arguments.cidrs:
-        known, unusable = find_config_or_warn(arguments, host)
-    else:
-        known = find_config(arguments, host)
-        unusable = ()
+    known, unusable = find_config_or_warn(arguments, host)
     config = config_to_check(known, arguments)
     if arguments.snapshots is not None:
         return _check_nodes(arguments, config)

@@ -176,3 +176,13 @@ def test_an_empty_pipe_points_to_the_command_before_it() -> None:
     assert said.code == 2
     assert "the command before the pipe" in said.err
     assert "double quotes" not in said.err
+
+
+def test_explain_beside_a_broken_file_proposes_the_cidrs_of_the_scripts() -> None:
+    """The warning is that of `status`: what is typed has nothing to fill in."""
+    host = node(config(*REPAIR))
+    garble(host)
+    said = say("explain", "172.16.5.9", host=host)
+    assert said.lines[0].startswith("OK: ")
+    assert "| hostrouting repair --config - |" in said.err
+    assert say("check", host=host).code == 2
