@@ -30,6 +30,7 @@ from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
+    TABLE_LOCAL,
     Route,
     deletion_command,
     devs_of,
@@ -283,15 +284,21 @@ def _remedy_of_escape(
 
 
 def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
-    """What to do about a rule that decides before any route that could repair the range."""
+    """What to do about a rule that decides before any route that could repair the range; or about
+    the route, if it is in table local, because no host can do without that table.
+    """
     rule = escape.decision.rule
-    if rule is None:
+    route = escape.decision.route
+    if rule is None or route is None:
         return None
     for lost in family.repair.unrepairable:
         # The range may be lost for other packets by another rule.
-        if lost.why.rule == rule and lost.first <= escape.first <= lost.last:
-            words = f"exclude this network in the program that added rule {rule.priority}"
-            return Remedy(f"{words}; until then", rule_command("del", rule))
+        if lost.why.rule != rule or not lost.first <= escape.first <= lost.last:
+            continue
+        if route.table == TABLE_LOCAL:
+            return Remedy(f"delete the route to {route.prefix}", deletion_command(route))
+        words = f"exclude this network in the program that added rule {rule.priority}"
+        return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
 
 

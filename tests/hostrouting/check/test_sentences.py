@@ -164,6 +164,16 @@ def test_the_rule_for_table_main_is_never_deleted() -> None:
     assert of_pods.remedy is None
 
 
+def test_the_rule_for_table_local_is_never_deleted() -> None:
+    """The host would no longer answer on its addresses: of a route in table local, it is the route
+    that is deleted.
+    """
+    by_ib0 = Route(Prefix.parse(CIDR), (NextHop("ib0"),), type="multicast", table=TABLE_LOCAL)
+    [escape] = [each for each in findings(vm_with(by_ib0, links=(IB0,))) if each.name == "overlap"]
+    command = f"ip route del {CIDR} table local proto 0"
+    assert str(escape.remedy) == f"delete the route to {CIDR}, as root: {command}"
+
+
 @pytest.mark.parametrize(
     ("host", "words"),
     [
