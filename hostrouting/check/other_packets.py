@@ -161,7 +161,7 @@ def _may_divert_plain_packets(judge: Judge, other: OtherPackets) -> bool:
     IPv4 does so at once for a connected socket. IPv6 keeps the first route, and looks up again as
     soon as any route changes. A rule that needs a mark, too, does not select them then.
 
-    Field states: calico-wireguard-source-scoped; calico-wireguard-not-for-a-source.
+    Field states: policy-routing-of-marked-packets; policy-routing-hides-pods.
     """
     block = other.source
     rule = other.outcome.rule

@@ -8,20 +8,23 @@ from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Address
 
 
 def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets with this decision.
 
     That of the route; else those of its device in the network of its gateway; else those of its
-    device; else, in IPv4, those of lo; else any of the host.
+    device; else, in IPv4, those of lo, or of an uplink if that is the host's first device with an
+    address; else any of the host.
 
-    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source.
+    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
+    rails-by-source-beside-calico, rail-before-the-uplink-beside-calico.
     """
     route = decision.route
     if route is None or decision.kind != "unicast":
@@ -36,7 +39,24 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     possible = of_network or of_device
     if not possible and judge.fib.family == IPV4:
         possible = [address for address in of_host if judge.devices.is_loopback(address.dev)]
+        possible = possible or _of_first_uplink(judge, of_host)
     return tuple(address.ip for address in possible or of_host)
+
+
+def _of_first_uplink(judge: Judge, addresses: Sequence[Address]) -> list[Address]:
+    """Those of the host's first device with an address, if it is an uplink.
+
+    Linux takes the devices in the order in which this namespace got them. Another first device is
+    not certain: a rail that was in a pod comes last there, and keeps its number.
+    """
+    links = judge.devices.links
+    known = [address for address in addresses if address.dev in links]
+    if not known:
+        return []
+    first = min(known, key=lambda address: links[address.dev].index).dev
+    if first not in judge.uplinks.devs:
+        return []
+    return [address for address in known if address.dev == first]
 
 
 def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
