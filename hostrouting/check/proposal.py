@@ -185,7 +185,6 @@ def _as_configured(
 def _deleted_for_good(plan: RoutePlan) -> list[Route]:
     """The routes that are deleted and not replaced, each destination once."""
     stays = {step.route.key for step in plan.steps if step.action != "delete"}
-    stays |= {waiting.route.key for waiting in plan.waiting}
     deleted: dict[RouteKey, Route] = {}
     for step in plan.changes:
         if step.action == "delete" and step.route.key not in stays:

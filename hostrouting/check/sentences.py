@@ -101,6 +101,7 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
+    # Of both families, because a device that is allowed is allowed in both.
     hiding: list[Route] = []
     for family in report.families:
         for unrepairable in family.repair.unrepairable:
@@ -227,9 +228,7 @@ def _of_escape(
 ) -> Finding:
     where = extent(family.family, escape.first, escape.last)
     expected = spoken(family.expected_devs, last="or")
-    remedy = None
-    if not _is_told_as_unsafe(escape, hiding):
-        remedy = _remedy_of_escape(escape, family)
+    remedy = _remedy_of_escape(escape, family, hiding)
     sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
 
@@ -241,24 +240,22 @@ def finding_name(escape: Escape) -> Name:
     return "refused"
 
 
-def _is_told_as_unsafe(escape: Escape, hiding: Sequence[Route]) -> bool:
-    """Whether the finding "unsafe" says what to do about this escape: to delete these routes, which
-    hide others.
+def _remedy_of_escape(
+    escape: Escape, family: FamilyReport, hiding: Sequence[Route]
+) -> Remedy | None:
+    """How to allow a device, unless it is hardware; or what to do about a rule, or to delete.
 
-    Then the escape has no remedy of its own. To allow its device would only silence the check:
-    packets to the pods behind the hidden routes would still be lost.
+    About a hiding route, the finding "unsafe" says what to do. To allow the device of one would
+    only silence the check: packets to the pods behind the hidden routes would still be lost.
     """
     if escape.decision.route in hiding:
-        return True
-    return not devs_of(hiding).isdisjoint(escape.devs)
-
-
-def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
-    """How to allow a device, unless it is hardware; or what to do about a rule, or to delete."""
+        return None
     if escape.kind != OVERLAP:
         return _remedy_by_deletion(escape.decision)
-    kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
     by_rule = _without_the_rule(escape, family)
+    if not devs_of(hiding).isdisjoint(escape.devs):
+        return by_rule
+    kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
     if not all(kinds.get(dev) for dev in escape.devs):
         return by_rule
     if by_rule is not None:
