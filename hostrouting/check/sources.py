@@ -8,7 +8,7 @@ from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import IP, Prefix
@@ -32,31 +32,30 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     if route.prefsrc is not None:
         return (route.prefsrc,)
     gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
-    devs = decision.devs
-    of_host = judge.devices.global_addresses
-    of_device = [address for address in of_host if address.dev in devs]
+    by_dev = judge.devices.global_addresses_by_dev
+    of_device: list[Address] = []
+    for dev in decision.devs:
+        of_device += by_dev.get(dev, [])
     of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
     possible = of_network or of_device
     if not possible and judge.fib.family == IPV4:
-        possible = [address for address in of_host if judge.devices.is_loopback(address.dev)]
-        possible = possible or _of_first_uplink(judge, of_host)
-    return tuple(address.ip for address in possible or of_host)
+        possible = _of_first_device(judge)
+    return tuple(address.ip for address in possible or judge.devices.global_addresses)
 
 
-def _of_first_uplink(judge: Judge, addresses: Sequence[Address]) -> list[Address]:
-    """Those of the host's first device with an address, if it is an uplink.
+def _of_first_device(judge: Judge) -> list[Address]:
+    """Those of the host's first device with an address, if it is lo or an uplink.
 
     Linux takes the devices in the order in which this namespace got them. Another first device is
     not certain: a rail that was in a pod comes last there, and keeps its number.
     """
-    links = judge.devices.links
-    known = [address for address in addresses if address.dev in links]
-    if not known:
+    by_dev = judge.devices.global_addresses_by_dev
+    first = next(iter(by_dev), None)
+    if first is None:
         return []
-    first = min(known, key=lambda address: links[address.dev].index).dev
-    if first not in judge.uplinks.devs:
-        return []
-    return [address for address in known if address.dev == first]
+    if judge.devices.is_loopback(first) or first in judge.uplinks.devs:
+        return by_dev[first]
+    return []
 
 
 def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
