@@ -223,13 +223,13 @@ def _escaping_without(
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """The ranges that escape afterwards and do not escape before."""
     lost: dict[_Range, None] = {}
-    for escape in after.escapes:
-        family = escape.cidr.family
-        known = [old for old in before.escapes if old.cidr.family == family]
-        borders = sorted({*(old.first for old in known), *(old.last + 1 for old in known)})
-        for first, last in pieces(escape.first, escape.last, borders):
-            if not any(old.first <= first <= old.last for old in known):
-                lost[family, first, last] = None
+    for old, new in zip(before.families, after.families, strict=True):
+        borders = {known.first for known in old.escapes}
+        borders |= {known.last + 1 for known in old.escapes}
+        for escape in new.escapes:
+            for first, last in pieces(escape.first, escape.last, sorted(borders)):
+                if not any(known.first <= first <= known.last for known in old.escapes):
+                    lost[new.family, first, last] = None
     return [*lost]
 
 

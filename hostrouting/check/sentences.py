@@ -94,8 +94,6 @@ DOUBTS = {
 """By the name of a doubt."""
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
-_RANGES = 3
-"""So many ranges are named for one cause; the others are counted."""
 
 
 def check_findings(
@@ -134,7 +132,7 @@ def find_doubts(
 ) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt; a repair gets these CIDRs."""
     for opinion, ranges in _extents(family, doubts).items():
-        where = spoken(ranges, most=_RANGES)
+        where = _where(ranges)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
         words = wording.remedy.words.format(selection=opinion.selection)
@@ -197,6 +195,11 @@ def _addresses(snapshot: Snapshot, family: int) -> Iterator[Address]:
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
     """By label: its ranges as text."""
     return grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+def _where(ranges: Sequence[str]) -> str:
+    """These ranges as a phrase: three are named, and the others counted."""
+    return spoken(ranges, most=3)
 
 
 # What is wrong.
@@ -362,7 +365,7 @@ def remedy_by_configuring(routes: Sequence[StaticRoute]) -> Remedy | None:
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
     for why, ranges in _extents(family.family, family.repair.unrepairable).items():
-        where = spoken(ranges, most=_RANGES)
+        where = _where(ranges)
         remedy = _remedy_by_hiding(why)
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
@@ -445,12 +448,12 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
 
 def _loss_in_words(repair: Repair) -> str:
     everywhere = Prefix(repair.resolved[0].prefix.family, 0, 0)
-    where = spoken(_taken_from(everywhere, repair.resolved), most=_RANGES)
+    where = _where(_taken_from(everywhere, repair.resolved))
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
 def _cost_in_words(cost: Cost, repair: Repair) -> str:
-    where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
+    where = _where(_taken_from(cost.network, repair.resolved))
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
@@ -473,5 +476,5 @@ def _of_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
     allowed = ranges_of((part, part.allowance or None) for part in family.parts)
     for name, ranges in _extents(family.family, allowed).items():
-        where = spoken(ranges, most=_RANGES)
+        where = _where(ranges)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

@@ -68,10 +68,10 @@ def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None
         if applied.table is not None and applied.rule.table == TABLE_MAIN:
             if applied.rule.suppress_ifgroup is not None:
                 break
-            suppressed = applied.rule.suppress_prefixlength
-            if suppressed is None:
-                suppressed = -1
-            lengths.append(suppressed + 1)
+            shortest = 0
+            if applied.rule.suppress_prefixlength is not None:
+                shortest = applied.rule.suppress_prefixlength + 1
+            lengths.append(shortest)
         elif applied.decision_for(address) is not None:
             break
     return min((length for length in lengths if length <= fib.width), default=None)

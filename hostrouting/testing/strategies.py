@@ -258,7 +258,7 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
     """Any route to a prefix in the block or around it: of every type, in several tables.
 
     With `only_ipv6`, an IPv6 route may have what only IPv6 routes have: sources, a preference, an
-    end.
+    expiry.
     """
     family = within.family
     of_ipv6: dict[str, SearchStrategy[Any]] = {}

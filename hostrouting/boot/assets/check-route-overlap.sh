@@ -1411,7 +1411,8 @@ function note_rule_for_others() {
   other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
-# Keeps the routes of tables that such rules look up.
+# Keeps the routes of tables that such rules look up. Of a table with a default route (is_whole), no
+# packet goes on to the next rule.
 function note_route_for_others() {
   if (prefix == "default" && type != "throw") is_whole[table]
   for_others[++routes_for_others] = kept()
@@ -1464,7 +1465,7 @@ function find_sources(block,   i, hex) {
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
   if (sources != NONE) sources = union(sources, without(expected, numbered))
 }
-# Whether such packets are of this host, or of pods.
+# Whether such packets are of this host, or of pods: with "from", if a device has such a source.
 function are_of_the_cluster() {
   if (selected_by == "iif") return uses[selector["iif"]] ~ /\/(network|bridge|pod)\//
   if (selected_by == "forwarded") return devices_of_cnis != NONE

@@ -537,8 +537,8 @@ function without_usual_words(text) {
   return text
 }
 
-# Whether a gateway can be on the link of this route: it is in table main, and not ours, because ours
-# may go. In IPv4, it also has no gateway itself, and its scope is link, host or nowhere. Linux also
+# Whether a gateway can be on the link of this route: it is in table main, and not ours (ours may
+# go). In IPv4, it also has no gateway itself, and its scope is link, host or nowhere. Linux also
 # looks in other tables, as the rules say; a gateway that only those lead to is not found here.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
