@@ -373,6 +373,18 @@ class TestUndo:
         run(phases.task("undo")(task.undo))
         assert read_installed(host) == wanted
 
+    def test_a_run_that_failed_in_the_middle_of_its_files(self) -> None:
+        """What it has written is taken back."""
+        former = config("10.8.0.0/16")
+        host = configured(former)
+        task = Configure(config("10.7.0.0/16"), host=host)
+        host.files.broken[LAYOUT.step_path(LAYOUT.routes_step)] = "No space left on device"
+        failure_of(run, task, of=HostError)
+        assert read_installed(host) != former
+        host.files.broken.clear()
+        run(phases.task("undo")(task.undo))
+        assert Configure(former, host=host).plan().is_empty
+
     def test_the_lock(self) -> None:
         """An undo has it whenever it changes anything: files, routes, and those that were typed."""
         host, mishaps = mishap_host()

@@ -178,7 +178,6 @@ class Moments:
             if is_there and step not in named and step not in self._required:
                 yield f"the gate would require {step}, which is only wanted"
 
-
     def _faults_of_the_lock(self, verb: str) -> Iterator[str]:
         """Whatever is changed, no unit starts meanwhile, and no other run changes it, too."""
         if verb in CHANGES and LAYOUT.lock_path not in self._host.files.locked:
