@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import find_faults, foreign_steps
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.boot.unit_names import plain_instance, template_of
@@ -64,10 +64,7 @@ class Meaning(NamedTuple):
 
 _PATH = HostLayout.config_path
 NO_MATCH = f"this host does not match {_PATH}"
-IN_THE_WAY = (
-    "a route that is not hostrouting's is in the way, so apply would fail; the lines that begin "
-    "with ! say what to do"
-)
+IN_THE_WAY = "a route that is not hostrouting's is in the way, so apply would fail"
 _TO_MATCH = "to make it match"
 MEANINGS: dict[State, Meaning] = {
     "nothing": Meaning("NOTHING: hostrouting has nothing installed on this host"),
@@ -123,6 +120,8 @@ class Status:
     """What config.json says, if that is known."""
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
     """What the installed scripts do, whatever config.json says since."""
+    foreign_steps: tuple[str, ...] = ()
+    """The steps of the gate that are not hostrouting's."""
     plan: Plan = attrs.field(factory=Plan)
     """What apply would do; where config.json cannot be used, how the routes of the installed script
     come back.
@@ -203,7 +202,7 @@ class Status:
 
     @property
     def to_start(self) -> tuple[str, ...]:
-        """The units that were refused, although the gate has no reason any more."""
+        """The units that were refused, although nothing is known any more that holds them back."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
         if self.check is not None and self.check.is_wrong:
@@ -218,27 +217,29 @@ class Status:
         codes = [code_of(error) for error in self.unanswered]
         if BAD_INPUT in codes:
             return BAD_INPUT
-        if self.to_start:
-            codes.append(PROBLEM)
         findings = [*self.faults, *self.plan.findings]
         if self.check is not None:
-            findings += self.check.named("route-not-configured")
-        if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
-            codes.append(PROBLEM)
-        if self.check is not None:
             codes.append(self.check.code())
+            findings += self.check.named("route-not-configured")
+        is_wrong = any(finding.severity != "note" for finding in findings)
+        if is_wrong or self.to_start or not self.plan.is_empty:
+            codes.append(PROBLEM)
         return worst_code(*codes)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings but those of the check, the worst first. Where to apply the installed
+        """The findings except those of the check, the worst first. Where to apply the installed
         configuration again does harm, or fails, no remedy is to apply it.
         """
         findings: list[Finding] = []
         for error in self.unanswered:
             findings += error.findings
         may_apply = MEANINGS[self.state].may_apply
+        # apply fails of what shuts the gate, too, under another name.
+        again = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         for finding in (*self.faults, *self.plan.findings):
+            if finding in again:
+                continue
             if finding.remedy == AGAIN and not may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
@@ -294,7 +295,8 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
 
 
 def _with_scripts(host: Host, status: Status) -> Status:
-    return attrs.evolve(status, enforced=read_enforced(host.files))
+    files = host.files
+    return attrs.evolve(status, enforced=read_enforced(files), foreign_steps=foreign_steps(files))
 
 
 def _with_plan(host: Host, status: Status) -> Status:

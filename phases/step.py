@@ -59,7 +59,9 @@ class Step:
     action: str = "do"
     """What the step is a part of: a run (do), a dry run (plan), or an undo."""
     method: str = "do"
-    """The method of the task that was called: do, plan or undo. An undo may run other tasks."""
+    """The method of the task that was called: do, plan or undo. It differs from the action if an
+    undo runs other tasks: their method is do.
+    """
     status: Status = Status.RUNNING
     start: datetime | None = None
     seconds: float | None = None
@@ -67,8 +69,8 @@ class Step:
     error: BaseException | None = None
     """What the task raised, or Cancelled; None if it passed on the failures of steps inside it."""
     failures: tuple[Step, ...] = ()
-    """The steps that made this one fail, in the order in which they failed; itself if it raised the
-    error.
+    """The steps in which the errors began that made this one fail, in the order in which they
+    failed; this step itself if its own task raised the error.
     """
     reason: str = ""
     """Why the step was cancelled or skipped, or why its task was not tried again; in a plan, the
@@ -97,8 +99,8 @@ class Step:
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the program: 0, or 1, or 128 + the signal that came if the run was
-        cancelled.
+        """The exit code for the program: 0 if the run is ok, else 1; 128 + the signal if that
+        cancelled the run.
         """
         if self.ok:
             return 0
@@ -108,7 +110,7 @@ class Step:
 
     @property
     def failed_with(self) -> BaseException | None:
-        """The error of a step that has failed; a cancellation is not one."""
+        """The error; None if that is Cancelled, which is not a failure."""
         if isinstance(self.error, Cancelled):
             return None
         return self.error
@@ -201,12 +203,14 @@ class Step:
             parts.append(self.reason)
         if self.action != "plan":
             parts.extend(f"{key}={as_data(value)}" for key, value in self.result_fields.items())
-        elif self.result is not None:
+        plan = ""
+        if self.action == "plan" and self.result is not None:
             plan = printable(self.result)
-            if "\n" in plan:
-                return f"{printable(', '.join(parts))}\n{plan}"
+        if "\n" in plan:  # on lines of its own
+            return f"{printable(', '.join(parts))}\n{plan}"
+        if plan:
             parts.append(plan)
-        return printable(", ".join(filter(None, parts)))
+        return printable(", ".join(parts))
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -279,21 +283,22 @@ def _failure_in_words(step: Step) -> str:
     return f"{words} (in {'/'.join(step.path)})"
 
 
-def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str, str, Step]]:
-    """Each step from this one down: its name in the drawing, the indent of its further lines, and
-    the step.
+def _drawn(step: Step, branch: str = "", indent: str = "") -> Iterator[tuple[str, str, Step]]:
+    """Each step from this one down: its label, the indent of its further lines, and the step.
+
+    `branch` is drawn before the name of this step, `indent` before everything below it.
     """
-    label = before + step.name
+    label = branch + step.name
     if step.action == "undo":
         label += " (undo)"
-    yield label, below, step
+    yield label, indent, step
 
     children = tuple(step.children)
     for child in children:
-        branch, indent = "├─ ", "│  "
         if child is children[-1]:
-            branch, indent = "└─ ", "   "
-        yield from _drawn(child, below + branch, below + indent)
+            yield from _drawn(child, indent + "└─ ", indent + "   ")
+        else:
+            yield from _drawn(child, indent + "├─ ", indent + "│  ")
 
 
 def _for_standard_output(text: str) -> str:

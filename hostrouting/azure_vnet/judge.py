@@ -1,23 +1,27 @@
 """Which rules, neighbours and routes of azure-vnet are stale: from facts about a node to entries,
 each with its fate.
 
-An entry contains a pod's address, and usually the pod's MAC address. The entry is stale if another
-CNI manages the address now and the MAC address is dead. A MAC address is alive if a device of the
-host has it, or the other end of a veth, or a device that a bridge has learned, such as a virtual
-machine in a pod. Behind a tap, or a port whose other end cannot be read, any MAC address may be
-alive: while azure-vnet's bridge has such a port, no MAC address is known to be dead. In tunnel
-mode, the rule that answers ARP has one virtual MAC address for all pods, so it is judged by the
-other entries for its address. A rule that matches no uplink in a bridge is not deleted.
+An entry is what azure-vnet adds for a pod: a rule of ebtables, a neighbour or a route. It has the
+pod's address, and a rule or a neighbour also the MAC address. An entry is stale if another CNI
+manages the address now, and the MAC address is dead.
 
-`_Node` has the facts that the questions are about, one builder for each. `_fate` is the decision:
-its questions stand in the order in which they are asked, and the first one that has an answer
-decides.
+A MAC address is alive if a device of the host has it, or the other end of a veth, or if a bridge
+has learned it behind a port that is not an uplink, such as that of a virtual machine. Behind a tap,
+or a veth whose other end cannot be read, any MAC address may be alive. So while azure-vnet's bridge
+has such a port, no MAC address is known to be dead.
+
+A route is judged by the MAC addresses of the other entries for its address, or by that of the pod
+behind its veth. In tunnel mode, the rule that answers ARP has one virtual MAC address for all pods,
+so it is judged by the other entries, too.
+
+`_Node` has the facts, one builder for each. `_fate` is the decision: the first of its questions
+that has an answer decides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -42,7 +46,6 @@ MOST = 1000
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
-_KEEP: Fate = "keep"
 
 
 @attrs.frozen
@@ -103,7 +106,7 @@ def judge(
     """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
     deleted.
     """
-    findings = [*_active(facts.conflists)]
+    findings = [*_find_active_file(facts.conflists)]
     pods: tuple[Endpoint, ...] | None = ()
     if facts.state is not None:
         pods = read_state(facts.state)
@@ -114,7 +117,7 @@ def judge(
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
-    findings += _too_many(entries)
+    findings += _find_too_many(entries)
     if config.dry_run:
         findings.append(_DRY_RUN)
     return entries, tuple(findings)
@@ -139,64 +142,67 @@ class _Node:
     config: AzureVnetCleanupConfig
     links: Mapping[str, Link]
     """By name."""
-    bridges: tuple[str, ...]
+    bridges: Collection[str]
     """The bridges of azure-vnet."""
-    uplinks: frozenset[str]
+    uplinks: Collection[str]
     """Where frames from the node's network arrive at a bridge."""
-    pod_ports: tuple[Link, ...]
-    """The ports of azure-vnet's bridges that can have pods behind them."""
+    pod_ports: Sequence[Link]
+    """The other ports of azure-vnet's bridges: each can have a pod behind it."""
     peers: Mapping[str, str]
     """The MAC address of the other end of each veth, where it can be read."""
-    alive: Mapping[str, str]
-    """By live MAC address: who has it."""
-    local: Mapping[IP, str]
-    """By address that no pod has: what it is."""
-    listed: Mapping[IP, Endpoint]
-    """By address: the pod of the state file that has it, if the pod's device exists."""
-    rules: tuple[tuple[BridgeRule, PodRule], ...]
-    neighbours: tuple[Neighbour, ...]
+    holders: Mapping[str, str]
+    """Who has each live MAC address."""
+    not_pods: Mapping[IP, str]
+    """What each address is that belongs to no pod."""
+    pods: Mapping[IP, Endpoint]
+    """By address, the pods of the state file whose devices exist."""
+    rules: Sequence[tuple[BridgeRule, PodRule]]
+    neighbours: Sequence[Neighbour]
     """On azure-vnet's bridges, with a MAC address."""
     macs: Mapping[IP, Sequence[str]]
-    """By address: the MAC addresses that azure-vnet's rules and neighbours give to it."""
+    """The MAC addresses that azure-vnet's rules and neighbours give to each address."""
 
 
 def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
     links = {link.name: link for link in facts.snapshot.links}
     every_bridge = {link.name for link in links.values() if link.kind == "bridge"}
-    bridges = tuple(name for name in every_bridge if _BRIDGE.fullmatch(name))
+    bridges = {name for name in every_bridge if _BRIDGE.fullmatch(name)}
     uplinks = {*config.uplinks}
     pod_ports: list[Link] = []
     for port in links.values():
         if port.master in every_bridge and port.kind in _UPLINK_KINDS:
             uplinks.add(port.name)
-        if port.master in bridges and port.name not in config.uplinks:
+        elif port.master in bridges and port.name not in config.uplinks:
             pod_ports.append(port)
     rules: list[tuple[BridgeRule, PodRule]] = []
     for rule in facts.rules or ():
         pod = pod_rule(rule.text)
         if pod is not None:
             rules.append((rule, pod))
-    known = [neighbour for neighbour in facts.view.neighbours if neighbour.mac not in NO_MAC]
-    neighbours = tuple(neighbour for neighbour in known if neighbour.dev in bridges)
+    neighbours = [
+        neighbour
+        for neighbour in facts.view.neighbours
+        if neighbour.dev in bridges and neighbour.mac not in NO_MAC
+    ]
     return _Node(
         config=config,
         links=links,
         bridges=bridges,
-        uplinks=frozenset(uplinks),
-        pod_ports=tuple(pod_ports),
+        uplinks=uplinks,
+        pod_ports=pod_ports,
         peers=facts.view.peers,
-        alive=_live_macs(facts.view, uplinks),
-        local=_local_addresses(facts.snapshot),
-        listed=_pods_with_a_device(pods, links),
-        rules=tuple(rules),
+        holders=_holders_of_macs(facts.view, uplinks),
+        not_pods=_addresses_of_no_pod(facts.snapshot),
+        pods=_pods_with_a_device(pods, links),
+        rules=rules,
         neighbours=neighbours,
         macs=_macs_by_address(rules, neighbours),
     )
 
 
-def _live_macs(view: LinkLayerView, uplinks: set[str]) -> dict[str, str]:
-    """Who has each MAC address. The host's own devices are easiest to check, so they are named if
-    several have it.
+def _holders_of_macs(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
+    """Who has each MAC address. If several have it, one of the host's own devices is named, because
+    that is easiest to check.
     """
     holders: dict[str, str] = {}
     for mac, dev in view.learned:
@@ -209,26 +215,25 @@ def _live_macs(view: LinkLayerView, uplinks: set[str]) -> dict[str, str]:
     return holders
 
 
-def _local_addresses(snapshot: Snapshot) -> dict[IP, str]:
-    local: dict[IP, str] = {}
+def _addresses_of_no_pod(snapshot: Snapshot) -> dict[IP, str]:
+    not_pods: dict[IP, str] = {}
     for route in snapshot.routes:
         if route.prefix.length:
             continue
         for hop in route.next_hops:
             if hop.gateway is not None:
-                local[hop.gateway] = "a default gateway"
+                not_pods[hop.gateway] = "a default gateway"
     for address in snapshot.addresses:
-        local[address.ip] = f"an address of this host, on {address.dev}"
-    return local
+        not_pods[address.ip] = f"an address of this host, on {address.dev}"
+    return not_pods
 
 
 def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> dict[IP, Endpoint]:
-    listed: dict[IP, Endpoint] = {}
+    by_address: dict[IP, Endpoint] = {}
     for pod in pods:
         if pod.device in links:
-            for ip in pod.ips:
-                listed[ip] = pod
-    return listed
+            by_address |= dict.fromkeys(pod.ips, pod)
+    return by_address
 
 
 def _macs_by_address(
@@ -259,7 +264,7 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
 
 def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:
     if pod.uplink is not None and pod.uplink not in node.uplinks:
-        return _KEEP, "it matches no bridged uplink"
+        return "keep", "it matches no bridged uplink"
     macs: Sequence[str] = [pod.mac]
     if pod.mac == VIRTUAL_MAC:
         macs = node.macs.get(pod.ip, ())
@@ -277,24 +282,24 @@ def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
     """Each route that azure-vnet adds for a pod, through its bridge or the pod's veth."""
     for route in snapshot.routes:
-        plain = _as_pod_route(route)
-        if plain is None:
+        pod_route = _as_pod_route(route)
+        if pod_route is None:
             continue
         ip = route.prefix.ip
-        [dev] = plain.devs
+        dev = route.devs[0]
         if dev in node.bridges:
             fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
         elif dev.startswith("azv") and dev in node.links:
-            macs = [mac for port, mac in node.peers.items() if port == dev]
+            macs = [node.peers[dev]] if dev in node.peers else []
             fate, reason = _fate(node, ip, macs, [node.links[dev]])
         else:
             continue  # perhaps of a new pod, whose device appeared after the devices were read
-        yield CleanupEntry("route", str(plain), fate, reason, route)
+        yield CleanupEntry("route", str(pod_route), fate, reason, route)
 
 
 def _as_pod_route(route: Route) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
-    route.
+    route: to one address, by a device, and nothing else.
     """
     if route.table != TABLE_MAIN or not route.devs or route.protocol not in _PROTOCOLS:
         return None
@@ -312,27 +317,27 @@ def _as_pod_route(route: Route) -> Route | None:
 
 
 def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tuple[Fate, str]:
-    """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of
-    these ports.
+    """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
+    addresses, and is behind one of these ports. No MAC addresses mean that its own is not known.
     """
     protected = _why_protected(node, ip)
     if protected:
-        return _KEEP, protected
+        return "keep", protected
     managed = f"another CNI manages {ip}"
     for mac in macs:
-        if mac in node.alive:
-            holder = node.alive[mac]
+        if mac in node.holders:
+            holder = node.holders[mac]
             return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
-    pod = node.listed.get(ip)
+    pod = node.pods.get(ip)
     if pod is not None:
         device = f"its device {pod.device} exists"
-        return _KEEP, f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
+        return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
     perhaps = [port.name for port in ports if _may_hide_macs(node, port)]
-    if not macs:
+    if not macs:  # so the pod behind any veth may be this one
         perhaps += [port.name for port in ports if port.name in node.peers]
     if perhaps:
         where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
-        return _KEEP, f"its pod may be alive {where}"
+        return "keep", f"its pod may be alive {where}"
     if macs:
         return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
     return "delete", f"{managed}, and no pod is known to use it"
@@ -342,8 +347,8 @@ def _why_protected(node: _Node, ip: IP) -> str:
     """Why entries of every kind for this address are kept; empty if they may be deleted."""
     if not any(ip in network for network in node.config.managed):
         return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
-    if ip in node.local:
-        return f"{ip} is {node.local[ip]}"
+    if ip in node.not_pods:
+        return f"{ip} is {node.not_pods[ip]}"
     if any(ip in network for network in node.config.protect):
         return f"{ip} is protected (azureVnetCleanup.protect)"
     return ""
@@ -359,7 +364,7 @@ def _may_hide_macs(node: _Node, port: Link) -> bool:
 # The findings.
 
 
-def _active(conflists: Mapping[str, str]) -> Iterator[Finding]:
+def _find_active_file(conflists: Mapping[str, str]) -> Iterator[Finding]:
     name = active_file(conflists)
     if name:
         path = f"{FOLDER}/{name}"
@@ -368,7 +373,7 @@ def _active(conflists: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("azure-vnet", "error", sentence, path, remedy)
 
 
-def _too_many(entries: Iterable[CleanupEntry]) -> Iterator[Finding]:
+def _find_too_many(entries: Iterable[CleanupEntry]) -> Iterator[Finding]:
     count = sum(entry.fate == "delete" for entry in entries)
     if count > MOST:
         sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"

@@ -16,7 +16,7 @@ import attrs
 
 from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, parts_of, text_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in
-from hostrouting.kernel.netlink.routes import index_of
+from hostrouting.kernel.netlink.routes import index_here
 from hostrouting.kernel.netlink.socket import (
     KernelError,
     NetlinkSocket,
@@ -222,7 +222,7 @@ def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
 def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
     family = AF_OF[neighbour.ip.version]
-    index = index_of(neighbour.dev)
+    index = index_here(neighbour.dev)
     expected = _Entry(index, neighbour.ip.packed, neighbour.mac, neighbour.permanent)
     entries = _entries(netlink, family)
     present = [entry for entry in entries if (entry.ifindex, entry.ip) == (index, expected.ip)]

@@ -130,7 +130,8 @@ class CleanStaleAzureVnet:
             return phases.Skip("azureVnetCleanup is not in the configuration")
         plan = self.plan()
         for finding in plan.findings:
-            if section.dry_run or finding.severity != "error":
+            is_raised = finding.severity == "error" and not section.dry_run
+            if not is_raised:
                 ctx.log.log(finding.level, "%s", finding)
         if section.dry_run:
             for entry in plan.deletions:
@@ -194,16 +195,17 @@ class CleanStaleAzureVnet:
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete_rules(plan, undo_file)
-        # Each step below adds what it has deleted to `deleted`, and to `left` why something stays.
-        left: list[str] = []
+        remaining: list[str] = []
+        # Each step adds to `deleted` at once, so an error in it has what was deleted before; and it
+        # adds to `remaining` why an entry was not deleted.
         with having_changed(files=[undo_file], operations=map(_operation, deleted)):
-            self._delete_neighbours(plan, deleted, left)
-            self._delete_routes(plan, deleted, left)
-            self._find_what_came_back(deleted, left)
-            if left:
+            self._delete_neighbours(plan, deleted, remaining)
+            self._delete_routes(plan, deleted, remaining)
+            self._find_what_came_back(deleted, remaining)
+            if remaining:
                 count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
                 message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
-                raise _error(message, left, kind="incomplete")
+                raise _error(message, remaining, kind="incomplete")
         operations = tuple(map(_operation, deleted))
         return CleanupResult(
             plan=plan, files=[undo_file], operations=operations, undo_file=undo_file
@@ -221,15 +223,15 @@ class CleanStaleAzureVnet:
         try:
             self.ebtables.delete([entry.spec for entry in rules])
         except HostError as error:
-            if error.has_no_answer:  # the rules may be gone, or not
-                with having_changed(files=[undo_file]):
-                    raise
-            self.host.files.remove(undo_file)
-            raise
+            if not error.has_no_answer:
+                self.host.files.remove(undo_file)
+                raise
+            with having_changed(files=[undo_file]):  # the rules may be gone, or not
+                raise
         return rules
 
     def _delete_neighbours(
-        self, plan: CleanupPlan, deleted: list[CleanupEntry], left: list[str]
+        self, plan: CleanupPlan, deleted: list[CleanupEntry], remaining: list[str]
     ) -> None:
         for entry in plan.deletions:
             if not isinstance(entry.thing, Neighbour):
@@ -237,10 +239,12 @@ class CleanStaleAzureVnet:
             if self.link_layer.delete_neighbour(entry.thing):
                 deleted.append(entry)
             else:
-                left.append(f"{entry.spec} has changed since it was read, so it is not deleted")
+                remaining.append(
+                    f"{entry.spec} has changed since it was read, so it is not deleted"
+                )
 
     def _delete_routes(
-        self, plan: CleanupPlan, deleted: list[CleanupEntry], left: list[str]
+        self, plan: CleanupPlan, deleted: list[CleanupEntry], remaining: list[str]
     ) -> None:
         entries: dict[Route, CleanupEntry] = {}
         for entry in plan.deletions:
@@ -248,18 +252,19 @@ class CleanStaleAzureVnet:
                 entries[entry.thing] = entry
         with self._kernel() as backend:
             outcomes = backend.change(RouteRequest("delete", route) for route in entries)
-        for entry, outcome in zip(entries.values(), outcomes, strict=True):
+        for outcome in outcomes:
+            entry = entries[outcome.change.route]
             if outcome.error is None:
                 deleted.append(entry)
             elif not outcome.is_done:
-                left.append(f"{entry.spec}: {outcome.error}")
+                remaining.append(f"{entry.spec}: {outcome.error}")
 
-    def _find_what_came_back(self, deleted: list[CleanupEntry], left: list[str]) -> None:
+    def _find_what_came_back(self, deleted: list[CleanupEntry], remaining: list[str]) -> None:
         stale_again = {entry.spec for entry in self.plan().deletions}
-        back = [entry.spec for entry in deleted if entry.spec in stale_again]
-        left += [
-            f"{spec} was added again: azure-vnet or another program is active" for spec in back
-        ]
+        for entry in deleted:
+            if entry.spec in stale_again:
+                came_back = "was added again: azure-vnet or another program is active"
+                remaining.append(f"{entry.spec} {came_back}")
 
 
 def _operation(entry: CleanupEntry) -> Operation:

@@ -19,7 +19,7 @@ _HEAD = """\
 # the addresses: it would be cut off.
 status=0
 """
-_RULES = """\
+_RESTORE_RULES = """\
 rules() {{ cat <<'END'
 {batch}
 END
@@ -29,11 +29,9 @@ rules | {restore} 2>/dev/null ||
 
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
-    """A shell script that restores these entries: each rule in its place, or at the end if the
-    chain is too short now.
-
-    The script contains numbers where each host can configure names. If a command fails, the others
-    still run, and the exit status is 1.
+    """A shell script that restores these entries: each rule in its place, or at the end of its
+    chain (-A) if that is too short now. If a command fails, the others still run, and the exit
+    status is 1.
     """
     rules: list[BridgeRule] = []
     commands: list[str] = []
@@ -54,7 +52,9 @@ def _rules_command(rules: list[BridgeRule]) -> str:
     for rule in rules:
         chain, _, options = rule.text.partition(" ")
         batch.append(f"-I {chain} {rule.number} {options}")
-    return _RULES.format(batch="\n".join(batch), restore=f"{rules[0].program}-restore --noflush")
+    return _RESTORE_RULES.format(
+        batch="\n".join(batch), restore=f"{rules[0].program}-restore --noflush"
+    )
 
 
 def _neighbour_commands(neighbour: Neighbour) -> list[str]:
@@ -68,6 +68,7 @@ def _neighbour_commands(neighbour: Neighbour) -> list[str]:
 
 
 def _route_command(route: Route) -> str:
+    # Numbers, because each host can configure names for them.
     numbers = f"proto {route.protocol} scope {route.scope} metric {route.metric}"
     return (
         f"ip -{route.prefix.family} route add {route.prefix} dev {quote(route.devs[0])} {numbers}"

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
+from hostrouting.text import command_of
 
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
@@ -38,10 +40,10 @@ _PROPERTIES = (
 )
 _STARTING = {"start-pre", "start", "start-post"}
 """The substates after the gate."""
-_WORDS = "argv[]="
-"""Comes before the words of each command in a property that is a list of commands."""
+_ARGV = "argv[]="
+"""Once in each command of a property that is a list of commands."""
 _REFUSED = "status=255"
-"""What systemd shows of a condition that the gate has ended, until the next daemon-reload."""
+"""How the gate ends when it refuses. systemd forgets that at each daemon-reload."""
 
 
 class UnitState(NamedTuple):
@@ -52,15 +54,15 @@ class UnitState(NamedTuple):
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused."""
+    """What was logged as an error during the start that was refused; or that the unit is masked."""
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
     the boot.
     """
     unchecked: bool = False
     """Whether it runs or is starting, and waits for the gate at the next start, but did not at this
-    one. This is not known of a unit that has other commands before its main process, nor of one
-    that systemd 254 or later has started again by itself.
+    one. Always false for a unit that has other commands before its main process, and for one that
+    systemd 254 or later has started again by itself, because systemd does not show it then.
     """
 
     @property
@@ -87,8 +89,9 @@ def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     """These units, which are gated. Of a template, the instances that systemd knows."""
     for unit in units:
         for properties in manager.show(_PROPERTIES, loaded_pattern(unit)):
-            is_asked_for = is_template(unit) and properties["Id"] == plain_instance(unit)
-            if not is_asked_for:  # by `unit_gates`, which has made systemd load it
+            # `unit_gates` asks about this instance, and systemd then loads it.
+            is_ours = is_template(unit) and properties["Id"] == plain_instance(unit)
+            if not is_ours:
                 yield _state_of(manager, properties)
 
 
@@ -107,22 +110,29 @@ def is_masked_unit(manager: Manager, unit: str) -> bool:
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
     since = properties["StateChangeTimestamp"]
-    state = _what_it_does(properties)
-    reasons: tuple[str, ...] = ()
-    if state == "was refused":
-        errors = manager.errors_of(unit, properties["ConditionTimestamp"])
-        # Each once: systemd 254 and later keep that time when they start the unit again themselves.
-        reasons = tuple(dict.fromkeys(errors))
-    shown = UnitState(unit, state, since, reasons)
+    state = _current_state(properties)
+    shown = UnitState(unit, state, since, _reasons_for(state, manager, properties))
     if not _is_gated(properties):
         return shown
-    was_in_gate = state in {"is in the gate", "was refused"}
-    if not was_in_gate and _has_begun_with_main(properties):
+    if _has_passed_over_gate(state, properties):
         return shown._replace(unchecked=state in {"runs", "is starting"})
     return shown._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
 
 
-def _what_it_does(properties: Mapping[str, str]) -> State:
+def _reasons_for(state: State, manager: Manager, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """See `UnitState.reasons`."""
+    unit = properties["Id"]
+    if state == "was refused":
+        errors = manager.errors_of(unit, properties["ConditionTimestamp"])
+        # Each once: systemd 254 and later keep that time when they start the unit again themselves.
+        return tuple(dict.fromkeys(errors))
+    if state in {"does not run", "failed"} and properties["LoadState"] == "masked":
+        unmask = Remedy("to undo that", command_of("systemctl unmask", unit))
+        return (f"it is masked, so systemd does not start it; {unmask}",)
+    return ()
+
+
+def _current_state(properties: Mapping[str, str]) -> State:
     if properties["ActiveState"] in {"active", "reloading"}:
         return "runs"
     if properties["SubState"] == "condition":
@@ -143,29 +153,34 @@ def _is_gated(properties: Mapping[str, str]) -> bool:
 def _was_refused(properties: Mapping[str, str]) -> bool:
     """Whether the gate has refused the last start.
 
-    systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
-    since the start began, but not the main process, and no other one could make the start fail.
+    After a daemon-reload, systemd still shows that a command of the unit has failed, but not which
+    one. It was the gate if no other command can make a start fail before the main process, and the
+    main process has not ended since the start began.
     """
-    conditions = properties["ExecCondition"].split(_WORDS)[1:]
+    conditions = properties["ExecCondition"].split(_ARGV)[1:]
     of_gate = [condition for condition in conditions if HostLayout.gate_path in condition]
     if any(_REFUSED in condition for condition in of_gate):
         return True
     has_others = of_gate != conditions or "ignore_errors=no" in properties["ExecStartPre"]
-    if has_others or properties["Result"] != "exit-code":
+    if properties["Result"] != "exit-code" or has_others:
         return False
-    ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
-    return ended < _microseconds(properties["ConditionTimestampMonotonic"])
+    main_ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
+    start_began = _microseconds(properties["ConditionTimestampMonotonic"])
+    return main_ended < start_began
 
 
-def _has_begun_with_main(properties: Mapping[str, str]) -> bool:
+def _has_passed_over_gate(state: State, properties: Mapping[str, str]) -> bool:
     """Whether the last start began with the main process, without the gate before it.
 
-    A unit leaves the state "inactive" when its first command has begun. systemd also shows when the
-    condition ran, but forgets that at each daemon-reload.
+    A unit leaves the state "inactive" when the first command of a start has begun: the gate, if the
+    main process began later. systemd also shows when the condition ran, but forgets that at each
+    daemon-reload.
     """
-    left = _microseconds(properties["InactiveExitTimestampMonotonic"])
-    began = _microseconds(properties["ExecMainStartTimestampMonotonic"])
-    return 0 < began <= left
+    if state in {"is in the gate", "was refused"}:  # the main process is that of an earlier start
+        return False
+    left_inactive = _microseconds(properties["InactiveExitTimestampMonotonic"])
+    main_began = _microseconds(properties["ExecMainStartTimestampMonotonic"])
+    return 0 < main_began <= left_inactive
 
 
 def _time_of(monotonic: str) -> float:

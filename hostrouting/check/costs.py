@@ -47,11 +47,8 @@ def attributes_lost(judge: Judge, route: Route) -> str:
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
     """Whether packets to addresses of the network left by the device before."""
-    for part in taken:
-        is_inside = part.first <= network.last and network.first <= part.last
-        if is_inside and dev in part.decision.devs:
-            return True
-    return False
+    inside = [part for part in taken if part.first <= network.last and network.first <= part.last]
+    return any(dev in part.decision.devs for part in inside)
 
 
 def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:

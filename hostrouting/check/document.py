@@ -22,17 +22,13 @@ def check_document(
     """The document; `findings` are those of the check with what a command adds to them."""
     if findings is None:
         findings = check_findings(report, mode=mode)
-    verdicts: dict[str, str] = {}
-    expected: dict[str, list[str]] = {}
-    for family in report.families:
-        verdicts[f"ipv{family.family}"] = family.verdict
-        expected[f"ipv{family.family}"] = list(family.expected_devs)
+    families = {f"ipv{family.family}": family for family in report.families}
     return {
         "schema": "hostrouting/check/3",
         "verdict": report.verdict,
-        "verdicts": verdicts,
+        "verdicts": {name: family.verdict for name, family in families.items()},
         "mode": mode,
-        "expectedDevs": expected,
+        "expectedDevs": {name: list(family.expected_devs) for name, family in families.items()},
         "nodeIps": {f"ipv{family}": str(ip) for family, ip in report.node_ips.items()},
         "findings": [finding.to_mapping() for finding in findings],
         "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],

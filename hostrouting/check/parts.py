@@ -68,9 +68,10 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, li
             by_connection = Part(part.first, part.last, decision, opinion, ())
             worse.setdefault(packet, []).append(by_connection)
     own = [part for part in parts if part.is_own]
-    return {
-        packet: sorted([*own, *some], key=attrgetter("first")) for packet, some in worse.items()
-    }
+    for connections in worse.values():
+        connections.extend(own)
+        connections.sort(key=attrgetter("first"))
+    return worse
 
 
 def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:

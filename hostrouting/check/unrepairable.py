@@ -8,11 +8,12 @@ range, and the proof says more; the range is reserved; a route was not made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Escape, Grade, Part, Unrepairable, Why, phrase_of
-from hostrouting.check.walk import holders_of_keys, shortest_by_rules, shortest_length
+from hostrouting.check.walk import holders_of_keys, shortest_length
 from hostrouting.fib.engine import Decision, Fib, PacketKind, pieces
 from hostrouting.model.prefix import RESERVED, Prefix, borders_of, is_reserved
 from hostrouting.model.route import TABLE_MAIN, Route
@@ -47,26 +48,27 @@ class Reasons(NamedTuple):
         """What escapes and is not fine with the routes."""
         reserved = [block for block in RESERVED if block.family == self.fib.family]
         borders = borders_of([*reserved, *self.unmade])
-        pieces_with_why: list[tuple[Part, Why | None]] = []
+        reasons: list[tuple[Part, Why | None]] = []
         for before, after in changes:
-            is_lost = before.plain_grade is Grade.ESCAPE and after.worst_grade is not Grade.FINE
-            for piece in _cut(after, borders):
-                why = self._why(before, piece) if is_lost else None
-                pieces_with_why.append((piece, why))
-        return _joined(pieces_with_why)
+            reasons += [(piece, self._why(before, piece)) for piece in _cut(after, borders)]
+        return starmap(Unrepairable, ranges_of(reasons))
 
-    def _why(self, before: Part, after: Part) -> Why:
-        """Why no route makes a piece fine, which lies in one part before and in one after."""
-        if shortest_by_rules(self.fib, after.first) is None:
+    def _why(self, before: Part, after: Part) -> Why | None:
+        """Why no route makes addresses fine that were in one part, and are in another one with the
+        routes; None if they are fine, or never escaped.
+        """
+        if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
+            return None
+        shortest = shortest_length(self.fib, after.first)
+        if shortest is None:
             return _earlier_rule(before.decision)
         if before.first in self.hidden.reasons:
             return self.hidden.reasons[before.first]
-        shortest = shortest_length(self.fib, after.first)
-        if shortest is None:
+        if shortest > self.fib.width:
             return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
-        single = Prefix.around(self.fib.family, after.first, self.fib.width)
-        if _is_taken(single, self.proposed, shortest):
+        if _is_taken(after.first, self.proposed, shortest):
             return _why_not_fine(after)
+        single = Prefix.around(self.fib.family, after.first, self.fib.width)
         if is_reserved(self._widest(single, shortest)):
             return _RESERVED
         for prefix, why in self.unmade.items():
@@ -75,12 +77,15 @@ class Reasons(NamedTuple):
         holders = holders_of_keys(self.fib)
         if single in holders:
             return _as_specific(holders[single])
-        # A wider route would take the range, but other packets, too. The walk gives such a range
-        # narrower routes, down to one for each address, unless the range is reserved.
+        # A wider route would take other packets, too. The walk then goes down to a route for the
+        # address alone, unless that is reserved.
         return _RESERVED
 
     def _widest(self, single: Prefix, shortest: int) -> Prefix:
-        """The widest prefix in what is expected by which a new route takes the address."""
+        """The widest prefix in what is expected by which a new route takes the address.
+
+        The address is in exactly one of the blocks.
+        """
         [length] = [block.length for block in self.blocks if single in block]
         return Prefix.around(self.fib.family, single.first, max(shortest, length))
 
@@ -92,45 +97,45 @@ def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Ite
     suppress more for some addresses than for others. So each part of it is asked.
     """
     borders = borders_of(route.prefix for route in proposed)
-    pieces_with_why: list[tuple[Part, Why | None]] = []
+    reasons: list[tuple[Part, Why | None]] = []
     for part in find_parts(judge, escape.first, escape.last, escape.packet):
         for piece in _cut(part, borders):
-            why = None
-            if not piece.is_own:
-                why = _why_for_others(judge.fib, piece, escape.packet, proposed)
-            pieces_with_why.append((piece, why))
-    return _joined(pieces_with_why)
+            why = _why_for_others(judge.fib, escape.packet, proposed, piece)
+            reasons.append((piece, why))
+    return starmap(Unrepairable, ranges_of(reasons))
 
 
 def _why_for_others(
-    fib: Fib, piece: Part, packet: PacketKind, proposed: Sequence[Route]
+    fib: Fib, packet: PacketKind, proposed: Sequence[Route], part: Part
 ) -> Why | None:
-    """Why none of these routes takes packets that are not plain; None if one does."""
-    shortest = shortest_length(fib, piece.first, packet)
-    if shortest_by_rules(fib, piece.first, packet) is None:
-        why = _earlier_rule(piece.decision)
-    elif shortest is None:
-        why = _as_specific(fib.tables[TABLE_MAIN].best(piece.first))
-    elif _is_taken(Prefix.around(fib.family, piece.first, fib.width), proposed, shortest):
+    """Why none of these routes takes packets that are not plain; None if one does, or if the
+    addresses are the host's own.
+    """
+    if part.is_own:
+        return None
+    shortest = shortest_length(fib, part.first, packet)
+    if shortest is None:
+        why = _earlier_rule(part.decision)
+    elif shortest > fib.width:
+        why = _as_specific(fib.tables[TABLE_MAIN].best(part.first))
+    elif _is_taken(part.first, proposed, shortest):
         return None
     else:
-        why = Why("not-proven", cause="routes are proposed only where plain packets escape")
+        cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
+        return Why("not-proven", cause)
     return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
 
 
 def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
+    """The part in pieces, cut at these borders."""
     for first, last in pieces(part.first, part.last, borders):
         yield part._replace(first=first, last=last)
 
 
-def _joined(labelled: Iterable[tuple[Part, Why | None]]) -> Iterator[Unrepairable]:
-    for why, first, last in ranges_of(labelled):
-        yield Unrepairable(first, last, why)
-
-
-def _is_taken(single: Prefix, proposed: Iterable[Route], shortest: int) -> bool:
+def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
     """Whether a proposed route decides for this address, for which it needs this length."""
-    return any(single in route.prefix and route.prefix.length >= shortest for route in proposed)
+    prefixes = [route.prefix for route in proposed if route.prefix.length >= shortest]
+    return any(prefix.first <= address <= prefix.last for prefix in prefixes)
 
 
 # The reasons.

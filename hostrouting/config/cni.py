@@ -13,15 +13,23 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, Refusing, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
-"""What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine
-for single addresses only; to the pods of this node; or only packets that a mark or a pod's device
-selects leave through it."""
+"""What a device is for:
+
+- network: it leads to the pods of other nodes, or to all pods;
+- pod: it leads to one pod, so it is fine for single addresses only;
+- bridge: it leads to the pods of this node;
+- marked: only packets that a mark or a pod's device selects leave by it.
+"""
 
 
 Proof: TypeAlias = Literal["inside", "device", "first"]
-"""A pod or an address by a device of the CNI inside the prefix; a device of the CNI on this node,
-because no other program uses the protocol for such routes; or the address of such a device at the
-beginning of the prefix, because the CNI refuses only the subnet of this node."""
+"""What proves that a route that refuses packets is a CNI's:
+
+- inside: the prefix has in it a pod behind a device of the CNI, or an address of such a device;
+- device: a device of the CNI is on this node: no other program uses the protocol for such routes;
+- first: such a device has the address at the beginning of the prefix: the CNI refuses only the
+  subnet of this node.
+"""
 
 
 class Device(NamedTuple):
@@ -44,7 +52,7 @@ class Refusal(NamedTuple):
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
     is_shown_by_protocol: bool = False
-    """Whether other routes of the protocol are a trace of the CNI, as a device of it is."""
+    """Whether other routes of the protocol show, as a device does, that the CNI may be here."""
 
 
 class Cni(NamedTuple):
@@ -54,34 +62,36 @@ class Cni(NamedTuple):
     devices: tuple[Device, ...]
     refusals: tuple[Refusal, ...] = ()
     serves: tuple[str, ...] | None = ()
-    """The other CNIs whose pods its devices can lead to, beside those of the plain bridge plugin;
-    None for any.
+    """The other CNIs to whose pods its devices can lead; None means all. Pods of the plain bridge
+    plugin may be those of every CNI, and are not listed.
     """
 
 
 POD_NETWORKS = ("cilium_host",)
-"""Devices for networks whose routes show, as those by a pod's device do, that the CNI has pods
-here.
+"""Devices with the use `network`, but a route by one shows that this CNI has the pods of the node,
+as a route by a pod's device does.
 """
 
 BRIDGE_PLUGIN = "bridge"
 """The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
 
 BIRD, CALICO = 12, 80
-_ALL: tuple[RouteType, ...] = get_args(Refusing)
+_REFUSING_TYPES: tuple[RouteType, ...] = get_args(Refusing)
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
+"""By family: the shortest and the longest block of an IPPool of Calico."""
 
 
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """The devices of each use: a pattern and its kinds, with commas between devices."""
-    uses: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
+    """The devices of each use, from a text: "PATTERN KIND [KIND…]", with commas between devices."""
+    texts: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     devices: list[Device] = []
-    for use, rows in uses.items():
-        for row in filter(None, rows.split(", ")):
-            pattern, *kinds = row.split()
-            devices.append(Device(pattern, tuple(kinds), use))
+    for use, text in texts.items():
+        if text:
+            for device in text.split(", "):
+                pattern, *kinds = device.split()
+                devices.append(Device(pattern, tuple(kinds), use))
     return tuple(devices)
 
 
@@ -106,7 +116,7 @@ CNIS = (
         ),
         (
             Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
-            Refusal(CALICO, _ALL, _BLOCKS, proof="device", is_shown_by_protocol=True),
+            Refusal(CALICO, _REFUSING_TYPES, _BLOCKS, proof="device", is_shown_by_protocol=True),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing

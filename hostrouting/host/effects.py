@@ -97,7 +97,7 @@ def having_changed(
     operations: Iterable[Operation] = (),
 ) -> Iterator[None]:
     """Add these effects to any error that leaves the block, even Cancelled, before the effects that
-    the error has.
+    the error has. They are read only then, so they may grow in the block.
     """
     try:
         yield

@@ -18,7 +18,7 @@ _TURN_SYSTEMCTL_OFF = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # caller.
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
 _EXIT_CODES = range(10)
-"""Those of systemctl itself; anything else is a signal, or another program."""
+"""What systemctl exits with, whatever has become of the unit; a signal is a number below zero."""
 _NOT_LOADED = 5
 """The exit code for a unit that does not exist."""
 _STOPS = 10
@@ -95,10 +95,9 @@ class SystemdManager:
     def start(self, unit: str, *, timeout: float) -> None:
         # A start that is given up ends in a stop, which must not stop a unit that ran before.
         [shown] = self.show(("ActiveState",), unit)
-        state = shown["ActiveState"]
-        if state in {"active", "reloading"}:
+        if shown["ActiveState"] in {"active", "reloading"}:
             return
-        if state == "failed":  # its StartLimitBurst= may be reached
+        if shown["ActiveState"] == "failed":  # its StartLimitBurst= may be reached
             self._run("reset-failed", unit)
         try:
             started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
@@ -128,8 +127,7 @@ class SystemdManager:
             try:
                 self._run("stop", unit, fine=(0, _NOT_LOADED))
             except HostError as error:
-                may_be_cancelled = error.is_refusal
-                if not may_be_cancelled or number == _STOPS:
+                if not error.is_refusal or number == _STOPS:  # a cancelled job is a refusal
                     raise
             else:
                 return

@@ -90,9 +90,16 @@ def _guard_operation(
 
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
-    """Whether a file of these configurations has changed or gone since systemd last read it."""
+    """Whether a file of these configurations has changed or gone since systemd last read it.
+
+    A masked unit with drop-ins is not asked: systemd says of it at all times that it has to reload.
+    """
     gated: set[str] = set()
     for config in configs:
         gated.update(gated_units(config))
-    shown = manager.show(("NeedDaemonReload",), *UNITS, *map(loaded_pattern, sorted(gated)))
-    return any(properties["NeedDaemonReload"] == "yes" for properties in shown)
+    names = ("NeedDaemonReload", "LoadState", "DropInPaths")
+    for properties in manager.show(names, *UNITS, *map(loaded_pattern, sorted(gated))):
+        is_asked = properties["LoadState"] != "masked" or not properties["DropInPaths"]
+        if is_asked and properties["NeedDaemonReload"] == "yes":
+            return True
+    return False

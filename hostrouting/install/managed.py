@@ -57,14 +57,14 @@ class Managed(NamedTuple):
     def findings(
         self, config: HostRoutingConfig, now: CheckReport, pipeline: str
     ) -> Iterator[Finding]:
-        """What the next boot undoes, or what hinders the repair, which this line makes. Nothing
-        while the installed configuration cannot be read: that has to be repaired first.
+        """What hinders the repair, which this line makes; and what the next boot undoes, which is
+        not known while the installed configuration cannot be read.
         """
+        if self.is_guard_masked:
+            yield GUARD_IS_MASKED
         if not self.is_readable:
             return
         yield from find_by_hand(config, now=now, pipeline=pipeline)
-        if self.is_guard_masked:
-            yield GUARD_IS_MASKED
         for finding in self.unconfigured:
             yield finding._replace(remedy=Remedy(TO_KEEP, pipeline))
 
@@ -72,10 +72,11 @@ class Managed(NamedTuple):
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
     """What is installed here, for a repair of this configuration; None if nothing is."""
     installed = installed_or_none(host)
+    is_guard_masked = config.guard.enabled and _is_guard_masked(host)
     if installed is None:
         known = gated_units(config)
-        gated = [unit for unit in gated_on_disk(host.files) if unit not in known]
-        return Managed(is_readable=False, gated=tuple(gated))
+        gated = tuple(unit for unit in gated_on_disk(host.files) if unit not in known)
+        return Managed(is_readable=False, gated=gated, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None
     deleter = "apply would delete"
@@ -87,7 +88,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         has_repair=proposal.config == installed,
         losses=tuple(find_losses(installed, proposal.config)),
         unconfigured=proposal.unconfigured,
-        is_guard_masked=config.guard.enabled and _is_guard_masked(host),
+        is_guard_masked=is_guard_masked,
     )
 
 

@@ -38,9 +38,9 @@ def part_of(
 class Near:
     """The routes that `near` keeps; without blocks, all.
 
-    Of routes that differ only in their first address, those are kept whose first address lies in
-    certain ranges. The borders of these ranges are a list: where the first range begins, where it
-    ends, where the next one begins, and so on.
+    Of routes that differ only in their first address, the first one of a list is kept, and each
+    whose first address lies in one of certain ranges. The borders of these ranges are a list: where
+    the first range begins, where it ends, where the next one begins, and so on.
     """
 
     def __init__(self, blocks: Collection[Prefix] | None) -> None:

@@ -22,14 +22,14 @@ def width_of(family: int) -> int:
 
 
 # Equal texts give one object, because 10,000 routes are then encoded in 4.1 ms instead of 5.4.
-_parsed = lru_cache(maxsize=256)(ip_address)
+_parse_ip = lru_cache(maxsize=256)(ip_address)
 
 
 def as_ip(value: str | IP) -> IP:
     """The address that a text means, or an address unchanged. A zone ("%eth0") raises ValueError:
     routes have a field for the device.
     """
-    address = _parsed(value) if isinstance(value, str) else value
+    address = _parse_ip(value) if isinstance(value, str) else value
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         raise ValueError(f"{str(address)!a} has a zone; write the address without it")
     return address
@@ -51,7 +51,8 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # With the methods of tuples, mypy refuses `prefix in block`: a tuple has only its members.
+        # mypy refuses `prefix in block`, because a tuple contains only its members. It does not ask
+        # that of a class with its own `__eq__`.
 
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
@@ -59,7 +60,8 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
     def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  it is final
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
         width = _WIDTH.get(family, -1)
-        if not 0 <= length <= width or first >> width or first & ((1 << width - length) - 1):
+        fits = 0 <= length <= width and first >> width == 0
+        if not fits or first & ((1 << (width - length)) - 1):
             raise ValueError(f"{first:#x} is not the first address of an IPv{family} /{length}")
         return tuple.__new__(cls, (family, first, length))
 
@@ -80,8 +82,8 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
     @classmethod
     def around(cls, family: int, number: int, length: int) -> "Prefix":
         """The block of this length that contains the address `number`."""
-        host = _WIDTH[family] - length
-        return cls(family, number >> host << host, length)
+        host_bits = _WIDTH[family] - length
+        return cls(family, number >> host_bits << host_bits, length)
 
     @property
     def last(self) -> int:
@@ -103,8 +105,8 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         block = other if isinstance(other, Prefix) else Prefix.of(other)
         if block.family != self.family or block.length < self.length:
             return False
-        free = _WIDTH[self.family] - self.length
-        return block.first >> free == self.first >> free
+        host_bits = _WIDTH[self.family] - self.length
+        return block.first >> host_bits == self.first >> host_bits
 
     def overlaps(self, other: "Prefix") -> bool:
         """Whether the blocks have an address in common: then one contains the other."""
@@ -141,9 +143,9 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     """The fewest blocks that together cover exactly the addresses first … last, in order."""
     width = _WIDTH[family]
     while first <= last:
-        aligned = first & -first  # the largest block that can begin here; at 0, any can
-        remaining = 1 << ((last - first + 1).bit_length() - 1)
-        size = min(aligned or remaining, remaining)
+        size = 1 << ((last - first + 1).bit_length() - 1)  # the largest that fits
+        if first:
+            size = min(size, first & -first)  # the largest that can begin here
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size
 
@@ -158,7 +160,7 @@ def borders_of(blocks: Iterable[Prefix]) -> list[int]:
 
 
 LINK_LOCAL = IPv6Network("fe80::/10")
-"""Every link has these addresses: one of them means nothing without a device."""
+"""Each link has its own addresses in this range: one of them means nothing without a device."""
 
 MULTICAST = IPv6Network("ff00::/8")
 

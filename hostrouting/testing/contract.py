@@ -83,6 +83,33 @@ RULES = (
 matters.
 """
 
+_LINKS: dict[str, dict[str, object]] = {
+    "lo": {"up": True, "kind": "", "type": ARPHRD_LOOPBACK, "master": None},
+    "eth0": {"up": True, "type": 1, "master": None, "xdp": False, "ipv6_disabled": False},
+    "ib0": {"up": True, "master": None},
+    "idle0": {"up": False},
+    "br0": {"up": True, "kind": "bridge", "type": 1, "master": None},
+    "port0": {"up": True, "kind": "veth", "type": 1, "master": "br0"},
+    "dark0": {"up": True},
+}
+"""Fields of each device of that host."""
+_ADDRESSES = {
+    ("lo", "127.0.0.1/8", SCOPE_HOST),
+    ("lo", "::1/128", SCOPE_HOST),
+    *((dev, interface, 0) for dev, interface in ADDRESSES),
+}
+"""Its addresses, with their devices and scopes."""
+_KERNELS_ROUTES = {
+    ("10.0.0.0/24", TABLE_MAIN, "unicast"),
+    ("10.0.0.4/32", TABLE_LOCAL, "local"),
+    ("10.0.0.255/32", TABLE_LOCAL, "broadcast"),
+    ("2001:db8::/64", TABLE_MAIN, "unicast"),
+    ("2001:db8::4/128", TABLE_LOCAL, "local"),
+}
+"""Routes that the kernel adds for the addresses of eth0."""
+_PARTS = 99
+"""In how many parts a watch may report one change."""
+
 
 def contract_host() -> FakeKernel:
     """The host that the suite requires, as a fake kernel."""
@@ -160,8 +187,10 @@ def _on_link(route: Route) -> Route:
 
 def _await_silence(watch: Watch) -> None:
     """Wait until nothing is reported any more: a change may be reported in several parts."""
-    is_quiet = any(not watch.wait(0) for _ in range(_PARTS))
-    _equal(is_quiet, True, "`wait` is False while nothing changes")
+    for _ in range(_PARTS):
+        if not watch.wait(0):
+            return
+    raise AssertionError("`wait` is False while nothing changes")
 
 
 def _routes_to(prefix: Prefix, backend: RouteBackend) -> list[Route]:
@@ -208,13 +237,15 @@ class BackendContract:
         addresses: set[tuple[str, str, int]] = set()
         for address in snapshot.addresses:
             addresses.add((address.dev, f"{address.ip}/{address.length}", address.scope))
-        _equal(_OWN - addresses, set(), "a snapshot has each address with its device and scope")
+        _equal(
+            _ADDRESSES - addresses, set(), "a snapshot has each address with its device and scope"
+        )
         routes: set[tuple[str, int, str]] = set()
         for route in snapshot.routes:
             if route.devs == ("eth0",):
                 routes.add((str(route.prefix), route.table, route.type))
         promise = "a snapshot has the routes that the kernel adds for an address"
-        _equal(_BROUGHT - routes, set(), promise)
+        _equal(_KERNELS_ROUTES - routes, set(), promise)
 
     def test_snapshot_has_the_rules(self) -> None:
         """A snapshot has the rules by priority, those of IPv4 first, with all selectors."""
@@ -259,10 +290,18 @@ class BackendContract:
 
     def test_snapshot_near_a_prefix(self) -> None:
         """`near` leaves out another program's routes that are far away, but the first of a kind."""
+        theirs = {
+            "192.0.2.128/25": "inside the prefix",
+            "192.0.0.0/16": "around the prefix",
+            "0.0.0.0/0": "the default route",
+            "128.0.0.0/1": "half of all addresses",
+            "100.64.0.0/12": "far away, the first of its kind",
+            "100.80.0.0/12": "far away",
+        }
+        routes = [Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=4) for text in theirs]
         unreachable = Route.to("203.0.113.0/24", type="unreachable", protocol=4)
-        theirs = [Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=4) for text in _FAR]
         with self.make() as backend:
-            _add(backend, _ours("203.0.114.0/24"), _six(), unreachable, *theirs)
+            _add(backend, _ours("203.0.114.0/24"), _six(), unreachable, *routes)
             whole = backend.snapshot()
             near = backend.snapshot(near=[Prefix.parse("192.0.2.0/24")])
         left_out = {str(route.prefix) for route in set(whole.routes) - set(near.routes)}
@@ -312,13 +351,14 @@ class BackendContract:
         """
         route = _ours("192.0.2.0/24", gateway="10.9.0.2", dev="dark0")
         (hop,) = route.next_hops
-        dark = route._replace(next_hops=(hop._replace(linkdown=True),))
-        asked = route._replace(next_hops=(hop._replace(dead=True),))
+        with_dead_hop = route._replace(next_hops=(hop._replace(dead=True),))
+        with_linkdown_hop = route._replace(next_hops=(hop._replace(linkdown=True),))
+        ignored = "the state of a next hop in a request is ignored"
         with self.make() as backend:
-            _accepts(backend, "add", asked, "the state of a next hop in a request is ignored")
+            _accepts(backend, "add", with_dead_hop, ignored)
             promise = "a next hop is linkdown if its device has no carrier"
-            _equal(_installed(backend), [dark], promise)
-            _accepts(backend, "delete", dark, "the state of a next hop in a request is ignored")
+            _equal(_installed(backend), [with_linkdown_hop], promise)
+            _accepts(backend, "delete", with_linkdown_hop, ignored)
 
     def test_add_refuses_a_key_that_is_held(self) -> None:
         """`add` is refused (exists) if any route has the destination and metric; another metric is
@@ -450,8 +490,10 @@ class BackendContract:
             for route, kind in cases:
                 [outcome] = backend.change([RouteRequest("add", route)])
                 error = outcome.error
-                seen = error and (error.kind, error.route, bool(error.errno), bool(error.kernel))
                 promise = f"the refusal of {route} says what it is"
+                if error is None:
+                    raise AssertionError(f"{promise}; it was not refused")
+                seen = (error.kind, error.route, bool(error.errno), bool(error.kernel))
                 _equal(seen, (kind, str(route), True, True), promise)
             gone = _ours("192.0.2.0/24", dev="gone0")
             promise = "a device that does not exist is a refusal"
@@ -462,14 +504,15 @@ class BackendContract:
         """Every change is tried, in order, and has an outcome; a number that fits into no message
         is invalid.
         """
-        first, large = _ours("192.0.2.0/24"), 1 << 40
+        first = _ours("192.0.2.0/24")
         last = first._replace(metric=9)
+        too_large = 1 << 40
         wrong = [
-            first._replace(metric=large),
-            first._replace(protocol=large),
-            first._replace(table=large),
+            first._replace(metric=too_large),
+            first._replace(protocol=too_large),
+            first._replace(table=too_large),
+            _ours("198.51.100.0/24", gateway="203.0.113.1"),
         ]
-        wrong.append(_ours("198.51.100.0/24", gateway="203.0.113.1"))
         with self.make() as backend:
             outcomes = backend.change(RouteRequest("add", route) for route in (first, *wrong, last))
             kinds = [None if outcome.error is None else outcome.error.kind for outcome in outcomes]
@@ -491,7 +534,7 @@ class BackendContract:
         route = Route(Prefix.parse("192.0.2.0/24"), next_hops, protocol=OURS)
         with self.make() as backend:
             _add(backend, route, Route.to("198.51.100.0/24", type="unreachable", protocol=OURS))
-            asked = {
+            kinds = {
                 "192.0.2.9": "unicast",
                 "172.16.9.9": "unicast",
                 "2001:db8::77": "unicast",
@@ -501,19 +544,14 @@ class BackendContract:
                 "203.0.113.65": "prohibit",
                 "192.0.2.10": "unicast",
             }
-            answers = backend.lookup([as_ip(address) for address in asked])
-            kinds = [answer.kind for answer in answers]
-            _equal(
-                kinds,
-                [*asked.values()],
-                "answers are in the order of the destinations, of any family",
-            )
-            _equal(
-                (answers[0], answers[7]),
-                (Answer("unicast", route),) * 2,
-                "an answer has the route that decides",
-            )
-            _equal([answer.route for answer in answers[4:7]], [None] * 3, "an error has no route")
+            answers = backend.lookup([as_ip(address) for address in kinds])
+            promise = "answers are in the order of the destinations, of any family"
+            _equal([answer.kind for answer in answers], list(kinds.values()), promise)
+            promise = "an answer has the route that decides"
+            for answer in (answers[0], answers[-1]):
+                _equal(answer, Answer("unicast", route), promise)
+            for answer in answers[4:7]:
+                _equal(answer.route, None, "an error has no route")
             _equal(backend.lookup([]), (), "no destinations have no answers")
 
     # watch
@@ -532,7 +570,7 @@ class BackendContract:
 
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the
-        next.
+        next. After `close` it does nothing.
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
@@ -546,6 +584,7 @@ class BackendContract:
             _equal(watch.wait(5), True, "a change after `wake` is reported")
             watch.close()
             watch.close()
+            watch.wake()
 
     def _is_woken(self, watch: Watch) -> bool:
         """Whether a wait is False before its time is up; a new host may still change meanwhile."""
@@ -575,41 +614,3 @@ class BackendContract:
                 except BackendError:
                     continue
                 raise AssertionError(f"`{name}` of a closed backend raises BackendError")
-
-
-_PARTS = 99  # in which one change may be reported
-_LINKS: dict[str, dict[str, object]] = {
-    "lo": {"up": True, "kind": "", "type": ARPHRD_LOOPBACK, "master": None},
-    "eth0": {"up": True, "type": 1, "master": None, "xdp": False, "ipv6_disabled": False},
-    "ib0": {"up": True, "master": None},
-    "idle0": {"up": False},
-    "br0": {"up": True, "kind": "bridge", "type": 1, "master": None},
-    "port0": {"up": True, "kind": "veth", "type": 1, "master": "br0"},
-    "dark0": {"up": True},
-}
-"""What is promised of each device."""
-_OWN = {
-    ("lo", "127.0.0.1/8", SCOPE_HOST),
-    ("lo", "::1/128", SCOPE_HOST),
-    *((dev, interface, 0) for dev, interface in ADDRESSES),
-}
-"""The addresses, with their devices and scopes."""
-_BROUGHT = {
-    ("10.0.0.0/24", TABLE_MAIN, "unicast"),
-    ("10.0.0.4/32", TABLE_LOCAL, "local"),
-    ("10.0.0.255/32", TABLE_LOCAL, "broadcast"),
-    ("2001:db8::/64", TABLE_MAIN, "unicast"),
-    ("2001:db8::4/128", TABLE_LOCAL, "local"),
-}
-"""Routes that the kernel adds for the addresses of eth0."""
-_FAR = (
-    "192.0.2.128/25",
-    "192.0.0.0/16",
-    "0.0.0.0/0",
-    "128.0.0.0/1",
-    "100.64.0.0/12",
-    "100.80.0.0/12",
-)
-"""Another program's routes: in and around the prefix of the test of `near`, far from it, and to
-half the addresses.
-"""

@@ -98,10 +98,13 @@ def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
     # A route to a single address could be to its own gateway, which is refused.
     to = destinations(family).filter(lambda network: network.prefixlen < network.max_prefixlen)
     metric = st.integers(0, 2**32 - 1)
-    automatic = st.builds(
-        config.StaticRoute, to, st.none(), dev=st.none() | device_names(), metric=metric
+    by_default_gateway = st.builds(
+        config.StaticRoute, to, gateway=st.none(), dev=st.none() | device_names(), metric=metric
     )
-    return automatic | st.builds(config.StaticRoute, to, gateways(family), device_names(), metric)
+    by_gateway = st.builds(
+        config.StaticRoute, to, gateway=gateways(family), dev=device_names(), metric=metric
+    )
+    return by_default_gateway | by_gateway
 
 
 def configs() -> SearchStrategy[config.HostRoutingConfig]:
@@ -172,9 +175,12 @@ def _probe_rewrites() -> SearchStrategy[config.ProbeRewriteConfig]:
 def _probe_rewrite(
     uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address
 ) -> config.ProbeRewriteConfig:
-    is_one = len(uplinks) <= 1  # a route has one uplink
+    can_have_route = len(uplinks) <= 1  # a route has one uplink
     return config.ProbeRewriteConfig(
-        bool(uplinks), tuple(uplinks), ensure_route=ensure_route and is_one, **addresses
+        enabled=bool(uplinks),
+        interfaces=tuple(uplinks),
+        ensure_route=ensure_route and can_have_route,
+        **addresses,
     )
 
 
@@ -182,10 +188,12 @@ def _probe_rewrite(
 
 DEVICES = ("eth0", "eth1", "ib0", "wg0")
 TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)
-_OWN: list[RouteType] = ["local", "broadcast", "anycast"]
-_USUAL: list[RouteType] = ["unicast"] * 12
-_LOOKUPS: list[RuleAction] = ["to_table"] * 6
-_OTHERS = [
+_TYPES_IN_TABLE_LOCAL: list[RouteType] = ["local", "broadcast", "anycast"]
+_TYPES: list[RouteType] = ["unicast"] * 12  # most routes
+_TYPES += [*PATHLESS, *_TYPES_IN_TABLE_LOCAL, "multicast"]
+_ACTIONS: list[RuleAction] = ["to_table"] * 6  # most rules
+_ACTIONS += ["goto", "nop", *sorted(REFUSING)]
+_OTHER_SELECTORS = [
     ("tos", "0x10"),
     ("dscp", "0x4"),
     ("dscp", "0/0x38"),
@@ -200,9 +208,10 @@ _OTHERS = [
 """The selectors that a Rule has as text, with some values."""
 
 
-def _seldom(strategy: SearchStrategy[Any], otherwise: Any = None) -> SearchStrategy[Any]:
-    usual = st.just(otherwise)
-    return st.integers(0, 5).flatmap(lambda number: usual if number else strategy)
+def _seldom(strategy: SearchStrategy[Any], usual: Any = None) -> SearchStrategy[Any]:
+    """One value in six is drawn from the strategy; the others are the usual one."""
+    is_usual = st.integers(0, 5).map(bool)
+    return is_usual.flatmap(lambda usually: st.just(usual) if usually else strategy)
 
 
 def blocks(family: int = 4) -> SearchStrategy[Prefix]:
@@ -215,18 +224,17 @@ def blocks(family: int = 4) -> SearchStrategy[Prefix]:
 def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
     """Prefixes in the block; if `wider`, also some that contain the block."""
     family = within.family
+    addresses = st.integers(within.first, within.last)
     lengths = st.integers(within.length, width_of(family))
-    inside = st.builds(
-        partial(Prefix.around, family), st.integers(within.first, within.last), lengths
-    )
+    inside = st.builds(partial(Prefix.around, family), addresses, lengths)
     if not wider:
         return inside
     # Many are default routes, because Linux has special rules for choosing among default routes.
-    around = st.just(0) | st.integers(0, within.length)
-    return inside | around.map(partial(Prefix.around, family, within.first))
+    lengths_around = st.just(0) | st.integers(0, within.length)
+    return inside | lengths_around.map(partial(Prefix.around, family, within.first))
 
 
-def _made(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:
+def _with_fields(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:
     """Named tuples with these fields; `builds` would also draw the fields that have defaults."""
     return st.fixed_dictionaries(fields).map(lambda values: cls(**values))
 
@@ -236,7 +244,7 @@ def next_hop(family: int) -> SearchStrategy[NextHop]:
     """A next hop, in any state."""
     gateway = as_ip("10.0.0.1" if family == 4 else "fe80::1")
     seldom = st.sampled_from([False] * 9 + [True])
-    return _made(
+    return _with_fields(
         NextHop,
         dev=st.sampled_from(DEVICES),
         gateway=st.sampled_from([None, gateway]),
@@ -250,7 +258,7 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
     """Any route to a prefix in the block or around it: of every type, in several tables.
 
     With `only_ipv6`, an IPv6 route may have what only IPv6 routes have: sources, a preference, an
-    end.
+    expiry.
     """
     family = within.family
     of_ipv6: dict[str, SearchStrategy[Any]] = {}
@@ -260,8 +268,8 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
         _route,
         prefixes(within, wider=True),
         st.lists(next_hop(family), min_size=1, max_size=2),
-        st.sampled_from([*_USUAL, *PATHLESS, *_OWN, "multicast"]),
-        st.sampled_from(_OWN),
+        st.sampled_from(_TYPES),
+        st.sampled_from(_TYPES_IN_TABLE_LOCAL),
         table=st.sampled_from(TABLES),
         metric=st.sampled_from([0, 0, 0, 100, 1024]),
         tos=st.sampled_from([0] * 7 + [0x10]) if family == 4 else st.just(0),
@@ -283,14 +291,17 @@ def _fields_of_ipv6(within: Prefix) -> dict[str, SearchStrategy[Any]]:
 
 
 def _route(
-    prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType, **fields: Any
+    prefix: Prefix,
+    hops: list[NextHop],
+    type_: RouteType,
+    type_in_table_local: RouteType,
+    **fields: Any,
 ) -> Route:
-    kind = usual
     if fields["table"] == TABLE_LOCAL:
-        kind = own
-    if kind in PATHLESS:
-        return Route(prefix, type=kind, **{**fields, "unread": ()})
-    return Route(prefix, tuple(hops), type=kind, **fields)
+        type_ = type_in_table_local
+    if type_ in PATHLESS:
+        return Route(prefix, type=type_, **{**fields, "unread": ()})
+    return Route(prefix, tuple(hops), type=type_, **fields)
 
 
 @cache
@@ -309,13 +320,15 @@ def rules(within: Prefix) -> SearchStrategy[Rule]:
     return st.builds(
         _rule,
         priority=st.integers(1, 40000),
-        action=st.sampled_from([*_LOOKUPS, "goto", "nop", *sorted(REFUSING)]),
+        action=st.sampled_from(_ACTIONS),
         table=st.sampled_from(TABLES),
         target=st.sampled_from([0, 32766, 32767]),
         mark=_seldom(st.sampled_from([(1, 1), (0, 3), (2, 0xFF)]), (0, 0)),
-        others=st.lists(st.sampled_from(_OTHERS), max_size=2, unique_by=lambda other: other[0]),
+        others=st.lists(
+            st.sampled_from(_OTHER_SELECTORS), max_size=2, unique_by=lambda other: other[0]
+        ),
         family=st.just(within.family),
-        invert=_seldom(st.just(value=True), otherwise=False),
+        invert=_seldom(st.just(value=True), usual=False),
         src=_seldom(_sources(within)),
         dst=_seldom(prefixes(within)),
         iif=_seldom(st.sampled_from(["lo", "eth0", "eth1", "ib0", "gone"])),
@@ -341,24 +354,24 @@ def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
     default rules.
     """
     family = within.family
-    standing = default_rules(family)
+    kernels_own = default_rules(family)
 
-    def beside_the_standing(added: list[Rule]) -> tuple[Rule, ...]:
-        return tuple(sorted((*standing, *added), key=lambda rule: rule.priority))
+    def by_priority(added: list[Rule]) -> tuple[Rule, ...]:
+        return tuple(sorted((*kernels_own, *added), key=lambda rule: rule.priority))
 
-    custom = st.lists(rules(within), max_size=4).map(beside_the_standing)
+    with_custom_rules = st.lists(rules(within), max_size=4).map(by_priority)
     links = tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))
-    address = _made(
+    address = _with_fields(
         Address,
         ip=st.just(ip_at(family, within.first + 1)),
         length=st.sampled_from([width_of(family), within.length]),
         dev=st.just("eth0"),
     )
-    return _made(
+    return _with_fields(
         Snapshot,
         links=st.just(links),
         addresses=st.tuples(address),
-        rules=st.just(standing) | custom,
+        rules=st.just(kernels_own) | with_custom_rules,
         routes=st.lists(routes(within, only_ipv6=True), max_size=12).map(tuple),
         ipv6_forwarding=st.just(value=True),
     )

@@ -195,3 +195,17 @@ def test_a_start_that_fails_early() -> None:
         )
         system.must("systemctl", "daemon-reload")
         assert system.run("systemctl", "start", UNIT).returncode
+
+
+def test_a_stop() -> None:
+    """A guard that systemd stops has not failed: its journal names no error, whether the guard
+    waits for a change or rests after a pass.
+    """
+    with guarded() as system:
+        await_checks(system, 1)
+        system.must("systemctl", "restart", UNIT)
+        await_checks(system, 2)
+        await_rest(system, seconds=3)
+        system.must("systemctl", "stop", UNIT)
+        assert "cut short" not in system.journal(UNIT)
+        assert system.show(UNIT, "Result") == "success"

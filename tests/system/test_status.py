@@ -175,6 +175,19 @@ def a_guard_that_is_masked(repaired: System) -> None:
     assert "the guard runs" in status(repaired, code=0)
 
 
+def a_kubelet_that_is_masked(repaired: System) -> None:
+    """The page has the command that unmasks it, and nothing for apply to do: of a masked unit with
+    drop-ins, systemd says at all times that it has not read its files.
+    """
+    repaired.must("systemctl", "mask", "--now", KUBELET)
+
+    page = status(repaired, code=0)
+    assert page.startswith("INSTALLED: ")
+    assert f"  {KUBELET} does not run\n" in page
+    type_line(repaired, proposed(page, f"systemctl unmask {KUBELET}"))
+    repaired.must("systemctl", "start", KUBELET)
+
+
 def crash_until(system: System, state: str) -> None:
     """Kill what the guard listens to, so that it ends with a line in the journal, until systemd
     shows this state.
@@ -230,6 +243,7 @@ INCIDENTS = (
     a_broken_file,
     a_guard_that_was_stopped,
     a_guard_that_is_masked,
+    a_kubelet_that_is_masked,
     a_guard_that_is_restarted,
     a_guard_that_has_failed,
     break_glass,

@@ -181,6 +181,7 @@ trap '' PIPE # a lost log ends nothing
 exit_if_opened() {
   local owner permissions kind why_not='' reason=''
   read -r owner permissions kind < <(stat -c '%u %a %F' "$opening")
+  wait "$!" # for stat: systemd would warn of a process that the gate leaves behind
   if [[ $kind != 'regular '* ]]; then # or it says `regular empty file`
     why_not="it is a $kind"
   elif [[ $owner != 0 ]]; then

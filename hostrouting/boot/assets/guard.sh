@@ -37,6 +37,9 @@ has_failed=''      # whether a pass has failed since all steps have last succeed
 heard=''           # the last line of `ip monitor`
 declare -A printed # by the steps of a pass: the lines that the last such pass printed
 
+# systemd stops the guard with SIGTERM: then it has not failed, and is not cut short.
+trap 'trap - EXIT; exit 0' TERM
+
 main() {
   local timeout=1 # the first pass comes when `ip monitor` listens
   # 2>&1: "netlink receive error No buffer space available" also wakes this script: something was

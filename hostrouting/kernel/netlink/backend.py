@@ -16,7 +16,7 @@ from hostrouting.kernel.netlink.routes import (
     Names,
     NamesHere,
     change_routes,
-    index_of,
+    index_here,
     lookup_routes,
 )
 from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
@@ -81,7 +81,7 @@ class NetlinkBackend(RouteBackend):
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
         with self._attempt("change routes") as netlink:
-            return change_routes(netlink, tuple(requests), index_of)
+            return change_routes(netlink, tuple(requests), index_here)
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

@@ -1,10 +1,8 @@
 """What the kernel lists other than routes: devices, addresses, rules and a few settings.
 
-A device's message also contains its settings: in IFLA_AF_SPEC, by family, as an array of numbers.
-
-Four selectors of a rule have types. Any other is text in the words of `ip rule`; a selector that is
-unknown here is its number and its bytes. So a rule with a selector is never read as a rule for all
-packets.
+Four selectors of a rule are fields of `Rule`. Any other is text in the words of `ip rule`; a
+selector that is unknown here is its number and its bytes. So a rule with a selector is never read
+as a rule for all packets.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ _SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device
 _IFLA_INFO_KIND = 1
 _IFLA_XDP_ATTACHED = 2
 _IFLA_INET6_CONF = 2
-_DEVCONF_DISABLE_IPV6 = 26  # a place in the array
+_DEVCONF_DISABLE_IPV6 = 26  # the place of this setting among the settings for IPv6
 
 
 def list_links(netlink: Netlink) -> tuple[Link, ...]:
@@ -97,7 +95,10 @@ def kind_of(link: Mapping[int, bytes]) -> str:
 
 
 def _has_ipv6_disabled(link: Mapping[int, bytes]) -> bool:
-    """See `Link.ipv6_disabled`; a device that cannot have IPv6 has no settings for it."""
+    """See `Link.ipv6_disabled`; a device that cannot have IPv6 has no settings for it.
+
+    The settings of a device are in IFLA_AF_SPEC: by family, an array of numbers.
+    """
     families = attributes_of(link.get(_IFLA_AF_SPEC, b""))
     ipv6 = attributes_of(families.get(AF_OF[IPV6], b""))
     settings = ipv6.get(_IFLA_INET6_CONF, b"")
@@ -119,7 +120,6 @@ def forwards_ipv6() -> bool | None:
 # Addresses.
 
 _ADDRESS = struct.Struct("=BBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
-_DEVICE_AT = HEADER.size + 4
 _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
 
@@ -127,23 +127,25 @@ _IFA_LOCAL = 2
 def list_addresses(netlink: Netlink, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family, sorted by the numbers of their devices."""
     body = struct.pack("=B7x", AF_OF[family])
-    messages = netlink.dump(RTM_GETADDR, body)
-    by_device = sorted(messages, key=lambda message: NUMBER.unpack_from(message, _DEVICE_AT))
-    return tuple(_address(message, names) for message in by_device)
+    listed = [parts_of(message, _ADDRESS) for message in netlink.dump(RTM_GETADDR, body)]
+    by_device = sorted(listed, key=lambda parts: parts[0][3])
+    return tuple(_address(fields, attributes, names) for fields, attributes in by_device)
 
 
-def _address(message: bytes, names: Mapping[int, str]) -> Address:
-    (_, length, scope, index), attributes = parts_of(message, _ADDRESS)
-    # If both are given, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be
-    # the host's.
-    address = attributes.get(_IFA_ADDRESS)
+def _address(
+    fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
+) -> Address:
+    _, length, scope, index = fields
+    # LOCAL is the host's address, and ADDRESS the peer's. Without a peer, the host's address is in
+    # both in IPv4, and only in ADDRESS in IPv6.
+    peer = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS]
     return Address(
         ip=ip_address(local),
         length=length,
         dev=names[index],
         scope=scope,
-        peer=None if address == local else ip_of(address),
+        peer=None if peer == local else ip_of(peer),
     )
 
 
@@ -185,7 +187,7 @@ _FRA_SPORT_MASK = 28
 _FRA_DPORT_MASK = 29
 _FRA_DSCP_MASK = 30
 
-_TYPED = {
+_READ_AS_FIELDS = {
     _FRA_DST,
     _FRA_SRC,
     _FRA_IIFNAME,
@@ -198,23 +200,23 @@ _TYPED = {
     _FRA_FWMASK,
     _FRA_L3MDEV,
 }
-_SELECTS_NOTHING = {_FRA_PROTOCOL, _FRA_FLOW, _FRA_PAD}
+_SELECT_NOTHING = {_FRA_PROTOCOL, _FRA_FLOW, _FRA_PAD}
 _FULL_MASKS = {
-    (_FRA_SPORT_MASK, b"\xff\xff"),
-    (_FRA_DPORT_MASK, b"\xff\xff"),
-    (_FRA_DSCP_MASK, b"\x3f"),
+    _FRA_SPORT_MASK: b"\xff\xff",
+    _FRA_DPORT_MASK: b"\xff\xff",
+    _FRA_DSCP_MASK: b"\x3f",
 }
+"""With such a mask, the value alone selects."""
 _UNLIMITED = 0xFFFFFFFF
 
 
 def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
     """The rules of one family, in the kernel's order."""
     body = struct.pack("=B11x", AF_OF[family])
-    return tuple(_decode_rule(message) for message in netlink.dump(RTM_GETRULE, body))
+    return tuple(_rule(message) for message in netlink.dump(RTM_GETRULE, body))
 
 
-def _decode_rule(message: bytes) -> Rule:
-    """The rule of one message."""
+def _rule(message: bytes) -> Rule:
     fields, attributes = parts_of(message, _RULE)
     af, dst_len, src_len, tos, short_table, action_number, flags = fields
     family = FAMILY_OF[af]
@@ -255,11 +257,9 @@ def _block(family: int, packed: bytes | None, length: int) -> Prefix | None:
     return prefix_of(family, packed, length)
 
 
-def _limit(attributes: Mapping[int, bytes], kind: int) -> int | None:
-    limit = number_in(attributes, kind)
-    if limit == _UNLIMITED:
-        return None
-    return limit
+def _limit(attributes: Mapping[int, bytes], number: int) -> int | None:
+    limit = number_in(attributes, number)
+    return None if limit == _UNLIMITED else limit
 
 
 def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[str, str], ...]:
@@ -270,9 +270,10 @@ def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[s
     for number, (word, text) in _SELECTORS.items():
         if number in attributes:
             selectors.append((word, text(attributes[number])))
-    for number, value in sorted(attributes.items()):
-        is_read = number in _TYPED or number in _SELECTORS
-        if not is_read and number not in _SELECTS_NOTHING and (number, value) not in _FULL_MASKS:
+    unknown = attributes.keys() - _READ_AS_FIELDS - _SELECTORS.keys() - _SELECT_NOTHING
+    for number in sorted(unknown):
+        value = attributes[number]
+        if value != _FULL_MASKS.get(number):
             selectors.append((f"attribute-{number}", value.hex() or "set"))
     return tuple(selectors)
 

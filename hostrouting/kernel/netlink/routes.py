@@ -79,33 +79,24 @@ _RTAX_MTU = 2
 _RTAX_ADVMSS = 8
 
 _OTHER_METRICS = {
-    3: "window",
+    3: "window {}",
     4: "rtt",
     5: "rttvar",
-    6: "ssthresh",
-    7: "cwnd",
-    9: "reordering",
-    10: "hoplimit",
-    11: "initcwnd",
+    6: "ssthresh {}",
+    7: "cwnd {}",
+    9: "reordering {}",
+    10: "hoplimit {}",
+    11: "initcwnd {}",
     12: "features",
     13: "rto_min",
-    14: "initrwnd",
-    15: "quickack",
+    14: "initrwnd {}",
+    15: "quickack {}",
     16: "congctl",
     17: "fastopen_no_cookie",
 }
-"""The other metrics by number, as `ip` names them."""
-_PLAIN_NUMBERS = {
-    "window",
-    "ssthresh",
-    "cwnd",
-    "reordering",
-    "hoplimit",
-    "initcwnd",
-    "initrwnd",
-    "quickack",
-}
-"""Those that `ip` prints as a number; the others are times, flags and names."""
+"""The other metrics by number, in the words of `ip`; the value of those without {} is a time, a
+flag or a name.
+"""
 
 _RTNH_F_DEAD = 0x1
 _RTNH_F_ONLINK = 0x4
@@ -126,7 +117,7 @@ _PREFERENCES: dict[int | None, Preference] = {1: "high", 3: "low"}
 _ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
 """The types of encapsulation by number, as `ip` names them."""
 
-_UNREAD = {_RTA_METRICS, _RTA_FLOW, _RTA_MULTIPATH, _RTA_ENCAP_TYPE}
+_IN_UNREAD = {_RTA_METRICS, _RTA_FLOW, _RTA_MULTIPATH, _RTA_ENCAP_TYPE}
 """Where `Route.unread` comes from; few routes have any of these."""
 
 
@@ -151,8 +142,8 @@ class NamesHere(Names):
         return self[index]
 
 
-def index_of(name: str) -> int:
-    """The number of a device; KernelError (ENODEV) if there is none."""
+def index_here(name: str) -> int:
+    """The number of a device of this thread's namespace; KernelError (ENODEV) if there is none."""
     try:
         return if_nametoindex(name)
     except (OSError, ValueError) as error:
@@ -251,16 +242,14 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     if not cacheinfo:
         return None
     (ticks_left,) = _EXPIRES.unpack_from(cacheinfo)
-    if not ticks_left:
-        return None
-    return bool(ticks_left < 0)
+    return bool(ticks_left < 0) if ticks_left else None
 
 
 def _unread(
     attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_ListedHop]
 ) -> tuple[str, ...]:
     """What a route has no field for (`Route.unread`); metrics and realms of zeros are absent."""
-    if _UNREAD.isdisjoint(attributes):
+    if _IN_UNREAD.isdisjoint(attributes):
         return ()
     words = _other_metrics(metrics)
     realms = number_in(attributes, _RTA_FLOW)
@@ -274,15 +263,11 @@ def _unread(
 
 
 def _other_metrics(metrics: Mapping[int, bytes]) -> list[str]:
-    words: list[str] = []
-    for number, value in metrics.items():
-        name = _OTHER_METRICS.get(number)
-        if name is None or not any(value):
-            continue
-        if name in _PLAIN_NUMBERS:
-            name += f" {number_of(value)}"
-        words.append(name)
-    return words
+    return [
+        _OTHER_METRICS[number].format(number_of(value))
+        for number, value in metrics.items()
+        if number in _OTHER_METRICS and any(value)
+    ]
 
 
 def _realms_in_words(realms: int) -> str:
@@ -328,14 +313,14 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
 
 def _why_not_sent(route: Route) -> str:
     """What Linux would not see in the message, or misread; empty if there is nothing."""
-    is_as_read = (
+    has_what_is_only_read = (
         route.source is not None
         or route.preference != "medium"
         or route.expired is not None
         or route.nexthop_id is not None
     )
-    if is_as_read:
-        return "sources, a preference, an end and a nexthop object are only read"
+    if has_what_is_only_read:
+        return "sources, a preference, an expiry and a nexthop object are only read"
     family = route.prefix.family
     if route.prefsrc is not None and route.prefsrc.version != family:
         return f"the preferred source {route.prefsrc} is not an IPv{family} address"
@@ -343,11 +328,11 @@ def _why_not_sent(route: Route) -> str:
 
 
 def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
-    """The fixed part: with the flags of the next hop, unless the next hops are listed."""
+    """The fixed part, which has the flags of a next hop that is sent as attributes."""
     flags = 0
-    if not _are_listed(verb, route):
-        for hop in route.next_hops:
-            flags = _flags_of(hop)
+    if route.next_hops and not _uses_multipath(verb, route):
+        [hop] = route.next_hops
+        flags = _flags_of(hop)
     table = route.table
     if table > _LARGEST_IN_RTMSG:
         table = _RT_TABLE_COMPAT
@@ -379,14 +364,14 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
     return attributes + _packed_metrics(route)
 
 
-def _are_listed(verb: Verb, route: Route) -> bool:
-    """Whether the next hops are sent as a list.
+def _uses_multipath(verb: Verb, route: Route) -> bool:
+    """Whether the next hops of this route, which has some, are sent as RTA_MULTIPATH.
 
     A single one is, too, to delete an IPv4 route: otherwise Linux would also take a route that
     begins with it. And a single one is to add an IPv6 next hop with its weight.
     """
-    if len(route.next_hops) != 1:
-        return bool(route.next_hops)
+    if len(route.next_hops) > 1:
+        return True
     if route.prefix.family == IPV4:
         return verb == "delete"
     return verb != "delete" and route.next_hops[0].weight > 1
@@ -402,16 +387,17 @@ def _needs_empty_gateway(route: Route) -> bool:
 
 
 def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The next hops as a list, or the only one as attributes of the route."""
-    if _are_listed(verb, route):
+    """The next hops as RTA_MULTIPATH, or the only one as attributes of the route."""
+    if not route.next_hops:
+        return b""
+    if _uses_multipath(verb, route):
         hops = [_packed_rtnexthop(route, hop, index_of) for hop in route.next_hops]
         return attribute(_RTA_MULTIPATH, b"".join(hops))
-    attributes = b""
-    for hop in route.next_hops:
-        attributes += _packed_gateway(route, hop)
-        if hop.dev is not None:
-            attributes += attribute(_RTA_OIF, NUMBER.pack(index_of(hop.dev)))
-    return attributes
+    [hop] = route.next_hops
+    gateway = _packed_gateway(route, hop)
+    if hop.dev is None:
+        return gateway
+    return gateway + attribute(_RTA_OIF, NUMBER.pack(index_of(hop.dev)))
 
 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
@@ -472,15 +458,16 @@ class _RequestTemplate:
         self._before_length = encoded[_SEQUENCE_AT + NUMBER.size : _DST_LEN_AT]
         self._before_network = encoded[_DST_LEN_AT + 1 : _DST_AT]
         self._after_network = encoded[_DST_AT + self._width :]
-        to_length = f"={_SEQUENCE_AT}s I {len(self._before_length)}s B"
-        to_end = f"{len(self._before_network)}s {self._width}s {len(self._after_network)}s"
-        self._pack = struct.Struct(f"{to_length} {to_end}").pack
+        self._pack = struct.Struct(
+            f"={_SEQUENCE_AT}s I {len(self._before_length)}s B {len(self._before_network)}s "
+            f"{self._width}s {len(self._after_network)}s"
+        ).pack
 
     def fits(self, request: RouteRequest) -> bool:
         """Whether the request is of this kind."""
         verb, route = request
-        has_same_target = verb == self._verb and route.prefix.family == self._family
-        return has_same_target and route[1:] == self._all_but_prefix
+        is_same_message = verb == self._verb and route.prefix.family == self._family
+        return is_same_message and route[1:] == self._all_but_prefix
 
     def message_of(self, request: RouteRequest, sequence: int) -> bytes:
         """The message of a request of this kind."""
@@ -516,7 +503,7 @@ def change_routes(
 def _send(
     netlink: Netlink, requests: Sequence[RouteRequest], index_of: Callable[[str], int]
 ) -> dict[int, KernelError]:
-    """Send the requests; return the refusals by place."""
+    """Send the requests; return the refusals by place, which is a message's sequence number."""
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
     indexes = cache(index_of)
@@ -571,7 +558,7 @@ def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:
         route = decode(answer, names)
         return Answer(route.type, route)
     kind = KIND_OF_ERRNO.get(answer.number)
-    if kind is None or answer.words:  # if there are words, the request itself is wrong
+    if kind is None or answer.words:  # words are about a request that Linux does not accept
         raise answer
     return Answer(kind, None)
 

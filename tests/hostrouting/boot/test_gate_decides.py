@@ -339,6 +339,16 @@ class TestBreakGlass:
         log = f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n"
         assert gate.start() == (0, log)
 
+    def test_nothing_is_left_over(self, gate: Gate) -> None:
+        """The gate ends after all that it has started: otherwise systemd warns of what is left."""
+        self.open_by(gate)
+        ended = gate.paths / "ended"
+        script = gate.paths / "etc/gate.sh"
+        slow = f'stat() {{\n  command stat "$@"\n  sleep 0.3\n  : >{ended}\n}}\n'
+        script.write_text(slow + script.read_text())
+        assert gate.start()[0] == 0
+        assert ended.exists()
+
     def test_nothing_is_awaited(self, gate: Gate) -> None:
         """Neither the lock, nor another start."""
         self.open_by(gate)

@@ -417,6 +417,7 @@ class TestPods:
             pytest.param("10.244.0.0/16", "10.244.1.5/32", {}, "undecided", id="a pod inside"),
             pytest.param("10.244.0.0/16", "10.245.1.5/32", {}, "ok", id="a pod elsewhere"),
             pytest.param("10.244.1.5/32", "10.244.1.5/32", {}, "ok", id="a single pod"),
+            pytest.param("10.244.0.0/16", "0.0.0.0/1", {}, "ok", id="half of all addresses"),
             pytest.param(
                 "10.244.0.0/16",
                 "10.244.1.5/32",

@@ -180,6 +180,14 @@ def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> 
     assert [*map(str, proposed.taken_over)] == [*TYPED]
 
 
+def test_what_escapes_is_repaired_before_typed_routes_are_taken_over() -> None:
+    """They are proposed when nothing escapes any more."""
+    host = typed(Route.to("10.130.0.0/24", dev="ib0"))
+    proposed = propose_configuration(HostRoutingConfig(route_overlap=expect("10.128.0.0/9")), host)
+    assert destinations(proposed.config) == ["10.130.0.0/25", "10.130.0.128/25"]
+    assert proposed.taken_over == ()
+
+
 def test_typed_routes_that_stand_in_for_each_other() -> None:
     """Each could go alone, and the next boot deletes them all: so as many stay as are needed."""
     halves = ("10.128.0.0/11", "10.160.0.0/11")

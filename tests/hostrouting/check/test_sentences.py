@@ -13,7 +13,7 @@ from hostrouting.model.route import TABLE_LOCAL, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
-from tests.support.topologies import IB0, address, checked, vm_with
+from tests.support.topologies import BY_IPV6, IB0, address, checked, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE, INSIDE = map(Prefix.parse, ("0.0.0.0/0", "172.16.5.0/24"))
@@ -129,6 +129,25 @@ def test_no_allowance_for_what_hides_pods() -> None:
     alone = cni.with_routes([other])._replace(links=(*cni.links, DOCKER))
     [escape, *_] = findings(alone, "172.17.0.0/16")
     assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+
+
+@pytest.mark.parametrize(("family", "to"), [(4, "172.17.0.0/16"), (6, "fd16::/64")])
+def test_a_rule_is_named_although_the_device_hides_pods(family: int, to: str) -> None:
+    """Only to allow the device is not proposed, in neither family: allowedDevs is for both."""
+    cni = cni_node().snapshot()
+    hiding = Route.to("10.244.0.0/25", dev="docker0")
+    routes = [hiding, BY_IPV6, Route.to(to, dev="docker0", table=100)]
+    by_rule = Rule(family=family, priority=50, table=100, dst=Prefix.parse(to))
+    host = cni.with_routes(routes)
+    host = host._replace(links=(*host.links, DOCKER), rules=(*host.rules, by_rule))
+    [escape] = [
+        finding
+        for finding in findings(host, "10.244.0.0/16", to)
+        if finding.name == "overlap" and finding.target == to
+    ]
+    remedy = str(escape.remedy)
+    assert remedy.startswith("exclude this network in the program that added rule 50")
+    assert "allowedDevs" not in remedy
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ class TestRules:
         report = checked(host, pod_cidrs=["10.244.1.0/24"])
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert reasons(report) == ["not-proven"]
-        proposed = "routes are proposed only where plain packets escape"
-        assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
+        proposed = "routes are proposed only for plain packets"
+        assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
 
     def test_packets_of_pods_to_a_range_that_begins_with_an_own_address(self) -> None:
         """The own address belongs to the range, and does not say what decides for the rest of it."""
@@ -101,8 +101,8 @@ class TestRules:
         of_host = rule(iif="lo")
         host = node(Route.to("10.0.0.4/30", dev="ib0"), fine, rules=(of_host,))
         report = checked(host, "10.0.0.4/30", pod_cidrs=["10.244.1.0/24"])
-        proposed = "routes are proposed only where plain packets escape"
-        assert causes(report) == [f"for packets of pods from 10.244.1.0/24, {proposed}"]
+        proposed = "routes are proposed only for plain packets"
+        assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
         [lost] = report.families[0].repair.unrepairable
         assert extent(4, lost.first, lost.last) == "10.0.0.4/30"
 
@@ -123,7 +123,7 @@ class TestRules:
         report = checked(node(by_source, lost, rules=(rule("0.0.0.0/32"),)))
         assert reasons(report) == ["not-proven"]
         assert causes(report) == [
-            "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
+            "routes are proposed only for plain packets, and not for connections from 10.0.0.4"
         ]
 
     def test_packets_that_a_route_takes_and_does_not_make_fine(self) -> None:

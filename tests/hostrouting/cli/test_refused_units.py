@@ -22,7 +22,7 @@ from tests.support.incidents import (
     node,
     refuse,
 )
-from tests.support.tasks import REPAIR, lose_routes, manager_of
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
 
 # A unit that was refused.
 
@@ -31,7 +31,7 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
     """`apply` says so, too, although it changes nothing."""
     host = node(config(*REPAIR))
     refuse(host)
-    refused = f"{KUBELET} was refused, and nothing holds it back now"
+    refused = f"{KUBELET} was refused, and nothing is known to hold it back now"
     assert apply_installed(host).lines[:3] == [
         f"NOTHING TO DO: this host matches the configuration, but {refused}",
         "To start what was refused, as root:",
@@ -44,7 +44,9 @@ def test_two_refused_units() -> None:
     host = node(config(*REPAIR, gate={"units": [KUBELET, "k3s.service"]}))
     refuse(host)
     refuse(host, "k3s.service")
-    both = "k3s.service and kubelet.service were refused, and nothing holds them back now"
+    both = (
+        "k3s.service and kubelet.service were refused, and nothing is known to hold them back now"
+    )
     assert say("status", host=host).lines[0].startswith(f"ATTENTION: {both}")
     assert apply_installed(host).lines[0].endswith(f", but {both}")
 
@@ -77,6 +79,55 @@ def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(
     refuse(host)
     start = f"after the command {where}, as root: systemctl start {KUBELET}"
     assert f"{KUBELET} was refused; {start}" in say("status", "kubelet", host=host).lines
+
+
+def test_a_refused_unit_that_a_foreign_script_may_hold_back() -> None:
+    """The page names the script, and the journal with what the script has printed: whether the
+    script would succeed now is not known.
+    """
+    host = node(config(*REPAIR))
+    script = f"{LAYOUT.gate_directory}/30-site.sh"
+    host.files.texts[script] = "exit 1\n"
+    refuse(host)
+    status = say("status", host=host)
+    assert status.lines[:3] == [
+        f"ATTENTION: {KUBELET} was refused, and only {script} may hold it back now",
+        "To start what was refused, as root:",
+        f"  systemctl start {KUBELET}",
+    ]
+    assert f"    see: journalctl -u {KUBELET}" in status.lines
+
+
+def test_a_refused_unit_whose_gate_is_shut() -> None:
+    """The first line has the reason, and not only that the unit cannot start. One finding has the
+    remedy.
+    """
+    host = node(config(*REPAIR))
+    script = f"{LAYOUT.gate_directory}/30-site.sh"
+    host.files.texts[script] = "exit 0\n"
+    host.files.modes[script] = 0o777
+    refuse(host)
+    headline, *page = say("status", host=host).lines
+    reason = f"users other than root can write to {script}, so the gate does not run it"
+    assert headline.startswith(f"ATTENTION: {KUBELET} was refused: {reason}")
+    [finding] = [line for line in page if reason in line]
+    assert finding.startswith("GATE-SHUT: ")
+
+
+def test_a_masked_unit() -> None:
+    """The page has the command that unmasks it. The host matches, although systemd says of a masked
+    unit with drop-ins at all times that it has to reload.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).states[KUBELET] = "inactive"
+    drop_in = {"DropInPaths": LAYOUT.drop_in_path(KUBELET), "NeedDaemonReload": "yes"}
+    manager_of(host).properties[KUBELET] |= {"LoadState": "masked", **drop_in}
+    status = say("status", host=host)
+    assert status.code == 0
+    assert status.lines[1] == f"  {KUBELET} does not run"
+    unmask = f"to undo that, as root: systemctl unmask {KUBELET}"
+    assert status.lines[2] == f"    it is masked, so systemd does not start it; {unmask}"
+    assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
 
 
 # A unit that was not checked.

@@ -139,6 +139,19 @@ def test_a_check_of_a_host_that_needs_no_repair_says_how_to_unmask_the_guard() -
     assert say("check", host=host).out.count(UNMASK) == 1
 
 
+def test_a_check_beside_a_broken_file_says_how_to_unmask_the_guard(masked: FakeHost) -> None:
+    """The file that is named brings the guard back, so its repair fails while the guard is
+    masked.
+    """
+    settings = json.dumps(config(*REPAIR, guard=GUARDED)).encode()
+    garble(masked)
+    page = say("check", "--config", "-", host=masked, stdin=settings).out
+    assert f"\n  {UNMASK}\n  hostrouting repair --config FILE | " in page
+    assert page.count(UNMASK) == 1
+    unmask(masked)
+    assert UNMASK not in say("check", "--config", "-", host=masked, stdin=settings).out
+
+
 def test_a_guard_that_was_unmasked_runs_after_apply() -> None:
     """The state that a test gives to a unit ends when the unit is started."""
     host = node(config(*REPAIR, guard=GUARDED))

@@ -89,7 +89,7 @@ def test_a_verdict_that_rests_on_routes_by_hand() -> None:
     type_routes(host, *REPAIR, protocol=BY_HAND)
     status = say("status", host=host)
     assert status.code == 1
-    assert status.lines[0] == "ATTENTION: routes are lost at the next boot"
+    assert status.lines[0] == "ATTENTION: routes that were added by hand are lost at the next boot"
     check = say("check", host=host)
     assert check.code == 0
     assert say("check", "--fail-on", "warning", host=host).code == 1
