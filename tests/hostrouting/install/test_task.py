@@ -404,6 +404,25 @@ class TestUndo:
         assert {"route", "write", "reload"} <= {event.split(" ")[0] for event in mishaps.events}
         assert unlocked == []
 
+    def test_another_run_before_the_typed_routes(self) -> None:
+        """What is installed counts as of the moment when the step has the lock."""
+        host, mishaps = mishap_host()
+        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
+        type_routes(host, "10.7.0.0/16")
+        task = Configure(config("10.8.0.0/16"), host=host)
+        run(task)
+        other = Configure(config("10.6.0.0/16"), host=host)
+
+        def come(event: str) -> None:
+            is_checked = LAYOUT.ok_path in host.files.texts  # the last that undo does before
+            if event == f"lock {LAYOUT.turn_path}" and is_checked:
+                mishaps.watch = lambda _event: None
+                run(other)
+
+        mishaps.watch = come
+        run(phases.task("undo")(task.undo))
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.6.0.0/16"]
+
     def test_an_undo_that_is_cancelled(self) -> None:
         """The typed routes are back, also if another process holds the lock at first."""
         host, mishaps = mishap_host()

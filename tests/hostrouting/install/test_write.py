@@ -377,6 +377,14 @@ class TestGuard:
         failure_of(run, Configure(GUARDED, host=host), of=HostError, match="reload")
         assert is_guard_active(host)
 
+    def test_ctrl_c_while_its_files_are_written(self) -> None:
+        """The guard that was stopped for them runs again."""
+        host, mishaps = guarded()
+        fail_at(mishaps, f"write {LAYOUT.guard_path}", lambda _event: KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(Configure(GUARDED, host=host))
+        assert is_guard_active(host)
+
     def test_a_guard_that_cannot_be_stopped(self) -> None:
         """It was not started again, and nothing says so."""
         host, mishaps = guarded()
