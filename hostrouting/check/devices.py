@@ -133,8 +133,8 @@ class Devices:
 
     def are_taps_without_a_card(self, devs: Iterable[str]) -> bool:
         """Whether these devices are taps, and no network card of this host has an address."""
-        with_address = [address.dev for address in self.global_addresses]
-        others = [dev for dev in with_address if not self.cni_rows(dev)]
+        addresses = self.global_addresses
+        others = [address.dev for address in addresses if not self.cni_rows(address.dev)]
         return are_taps_without_a_card(devs, others, self.links)
 
     # Its addresses and networks.
