@@ -41,9 +41,12 @@ class Faulty(Generic[E]):
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
         """Make the nth call from now raise this error: before its work, or after it if that is
-        `done` all the same, as in a timeout.
+        `done` all the same, as in a timeout. ValueError if that call has an error already.
         """
-        self._errors[self._call_after(nth)] = (error, done)
+        call = self._call_after(nth)
+        if call in self._errors:
+            raise ValueError(f"nth is {nth}, and that call has an error already")
+        self._errors[call] = (error, done)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""

@@ -168,6 +168,15 @@ class TestFaults:
         with pytest.raises(TypeError, match="happening is None; it must be a function"):
             backend.meanwhile("change", None)  # type: ignore[arg-type]  # the mistake under test
 
+    def test_two_errors_of_one_call(self) -> None:
+        """The second is refused when the test sets it: one of them could not happen."""
+        backend = FaultyBackend(h200())
+        backend.fail("change", errno.ENOBUFS, nth=2)
+        backend.change(CHANGES[:1])
+        with pytest.raises(ValueError, match="nth is 1, and that call has an error already"):
+            backend.fail("change", errno.EBUSY)
+        assert backend.waiting == 1
+
     def test_two_acts_before_one_call(self) -> None:
         """Both happen, in their order, and both are waited for."""
         acts: list[str] = []
