@@ -217,7 +217,9 @@ def _problem(report: CheckReport) -> str:
         if family.verdict == "no-default-route":
             problems[f"no IPv{family.family} default route"] = None
     for doubt in report.doubts:
-        sentence, _ = DOUBTS.get(doubt.name, ("no rule looks up table local first", None))
+        sentence = "no rule looks up table local first"
+        if doubt.name in DOUBTS:
+            sentence = DOUBTS[doubt.name].sentence
         problems[sentence.format(where="some addresses", reason="…")] = None
     return "; ".join(problems)
 

@@ -18,7 +18,7 @@ from hostrouting.text import agreeing, counted, spoken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hostrouting.install.host_check import HostCheck
+    from hostrouting.check.results import CheckReport
 
 _GUARD_PATH = HostLayout.unit_path(HostLayout.guard_unit)
 _WRONG: dict[Name, str] = {
@@ -51,7 +51,7 @@ def headline_of(status: Status) -> str:
 def _differences(status: Status) -> Iterator[str]:
     """What is wrong where the host does not match."""
     is_failing = status.state == "failing"
-    wrong = what_is_wrong(status.faults, None, _config_of(status))
+    wrong = what_is_wrong(status.faults, _config_of(status))
     if wrong and not is_failing:
         yield wrong
     parts = spoken([*_differing_parts(status)])
@@ -61,8 +61,9 @@ def _differences(status: Status) -> Iterator[str]:
         yield f"addresses escape: {parts}"
     else:
         yield "addresses escape"
-    is_told = status.guard == "is masked" and status.command
-    if is_failing and not is_told:
+    # The parts have said that the guard is masked.
+    unmasks_guard = status.guard == "is masked" and status.command
+    if is_failing and not unmasks_guard:
         yield f"apply would fail: {status.plan.errors[0].sentence}"
 
 
@@ -92,17 +93,19 @@ def what_is_wrong_now(status: Status) -> str:
     """What is wrong although the host matches, and which units were refused because of it. Empty if
     the page has no sentence for it.
     """
-    wrong = what_is_wrong(status.findings, status.check, _config_of(status))
+    findings = [*status.findings]
+    if status.check is not None:
+        findings += status.check.findings
+    wrong = what_is_wrong(findings, _config_of(status), status.report)
     refused = refused_units(status.units)
-    if not refused:
+    if not refused or (wrong and status.to_start):
         return wrong
     sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
         them = "it" if len(refused) == 1 else "them"
-        what_is_left = f"nothing is known to hold {them} back now"
         if status.foreign_steps:
-            what_is_left = f"only {spoken(status.foreign_steps)} may hold {them} back now"
-        return wrong or f"{sentence}, and {what_is_left}"
+            return f"{sentence}, and only {spoken(status.foreign_steps)} may hold {them} back now"
+        return f"{sentence}, and nothing is known to hold {them} back now"
     for fault in status.faults:
         if fault.name == "gate-shut":
             return f"{sentence}: {fault.sentence}"
@@ -123,17 +126,17 @@ def cause_of(status: Status) -> Finding | None:
 
 
 def what_is_wrong(
-    findings: Iterable[Finding], check: HostCheck | None, config: HostRoutingConfig
+    findings: Iterable[Finding], config: HostRoutingConfig, report: CheckReport | None = None
 ) -> str:
-    """What is wrong on a host that matches its configuration; empty if no sentence fits."""
+    """What is wrong on a host that matches its configuration, also by this check; empty if no
+    sentence fits.
+    """
     names = {finding.name for finding in findings}
-    if check is not None:
-        names |= {finding.name for finding in check.findings}
     gated = _gated_by(config)
     wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
-    if check is not None:
-        wrong += check.report.missing_defaults
-        if check.report.verdict == "undecided":
+    if report is not None:
+        wrong += report.missing_defaults
+        if report.verdict == "undecided":
             wrong.insert(0, "the verdict is undecided (units still start)")
     return spoken([*dict.fromkeys(wrong)])
 

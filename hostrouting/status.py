@@ -64,10 +64,7 @@ class Meaning(NamedTuple):
 
 _PATH = HostLayout.config_path
 NO_MATCH = f"this host does not match {_PATH}"
-IN_THE_WAY = (
-    "a route that is not hostrouting's is in the way, so apply would fail: see the lines that "
-    "begin with !"
-)
+IN_THE_WAY = "a route that is not hostrouting's is in the way, so apply would fail"
 _TO_MATCH = "to make it match"
 MEANINGS: dict[State, Meaning] = {
     "nothing": Meaning("NOTHING: hostrouting has nothing installed on this host"),
@@ -220,29 +217,28 @@ class Status:
         codes = [code_of(error) for error in self.unanswered]
         if BAD_INPUT in codes:
             return BAD_INPUT
-        if self.to_start:
-            codes.append(PROBLEM)
         findings = [*self.faults, *self.plan.findings]
         if self.check is not None:
-            findings += self.check.named("route-not-configured")
-        if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
-            codes.append(PROBLEM)
-        if self.check is not None:
             codes.append(self.check.code())
+            findings += self.check.named("route-not-configured")
+        is_wrong = any(finding.severity != "note" for finding in findings)
+        if is_wrong or self.to_start or not self.plan.is_empty:
+            codes.append(PROBLEM)
         return worst_code(*codes)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings but those of the check, the worst first. Where to apply the installed
+        """The findings except those of the check, the worst first. Where to apply the installed
         configuration again does harm, or fails, no remedy is to apply it.
         """
         findings: list[Finding] = []
         for error in self.unanswered:
             findings += error.findings
         may_apply = MEANINGS[self.state].may_apply
-        named = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
+        # apply fails of what shuts the gate, too, under another name.
+        again = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         for finding in (*self.faults, *self.plan.findings):
-            if finding in named:
+            if finding in again:
                 continue
             if finding.remedy == AGAIN and not may_apply:
                 findings.append(finding._replace(remedy=None))

@@ -16,7 +16,7 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import SHORTEST_POD_BLOCK
-from hostrouting.check.sentences import DOUBTS
+from hostrouting.check.sentences import DOUBTS, NAME_DEVICES
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
@@ -42,7 +42,6 @@ _UNCLEAR = {
 lacks; and the words for the operator. A further word of routes needs no more than a row.
 """
 
-_NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {
     "OVERLAP": "routes via {devices} [{route}], expected {expected}",
     "REFUSED": "is refused ({type}) by {refusals}; expected via {expected}",
@@ -50,10 +49,10 @@ _SENTENCES = {
     "OWN-RANGE": "does not leave this host: [{route}]",
     "NO-DEFAULT-ROUTE": (
         "no IPv{family} default route leads packets from this host to the network; add one, or "
-        + _NAME_DEVICES.words
+        + NAME_DEVICES.words
     ),
     "default-route-hidden": (
-        "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES.words
+        "rules or routes hide the IPv{family} default route; " + NAME_DEVICES.words
     ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{refusals} refuses them, perhaps for pods",
@@ -84,8 +83,8 @@ def check_sentences() -> dict[str, str]:
     """All that the script says of routes, rules and devices, by name."""
     sentences = dict(_SENTENCES)
     for name in _SHARED_DOUBTS:
-        sentence, remedy = DOUBTS[name]
-        sentences[name] = f"{sentence}; {remedy}"
+        wording = DOUBTS[name]
+        sentences[name] = f"{wording.sentence}; {wording.remedy}"
     for word, reason in _UNCLEAR.items():
         sentences[f"unclear-{word}"] = reason
     return sentences

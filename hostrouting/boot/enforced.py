@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.on_disk import gated_on_disk, text_at
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -96,11 +97,14 @@ def _probes_of(files: Files) -> dict[str, Any]:
 
 
 def _gate_of(files: Files) -> dict[str, Any]:
-    """The section gate: the units that have a drop-in."""
-    units = gated_on_disk(files)
-    if not units:
-        return {}
-    return {"gate": {"units": list(units)}}
+    """The section gate: the units that have a drop-in, and can be gated. Another release may have
+    gated others, too.
+    """
+    units: list[str] = []
+    for unit in gated_on_disk(files):
+        with suppress(ConfigError):
+            units += GateConfig((unit,)).units
+    return {"gate": {"units": units}}  # without units, it is a fault, and left out
 
 
 def _guard_of(files: Files) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Entry, Files
+    from hostrouting.host.files import Files
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
 _IS_NOT_ROOTS = "has another owner or mode"
-_WITHOUT_LINK = AGAIN._replace(words="remove the link; then")
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
@@ -58,59 +57,70 @@ def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> I
             f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         )
         yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
-    vital = {HostLayout.gate_path}
-    vital.update(step.file.path for step in steps_of(config) if step.is_required)
+    is_current = writer == WRITER
+    required = {step.file.path for step in steps_of(config) if step.is_required}
     for file in files_of(config):
-        name: Name = "file"
-        if file.path in vital:
-            name = name_if_shut
-        fault = _fault_of_file(files, file, name, is_current=writer == WRITER)
+        fault = _why_unusable(files, file.path)
+        if fault is None:
+            fault = _edit_of_file(files, file, is_current=is_current)
+            # Where the gate holds no unit, it runs no step.
+            if file.path in required and name_if_shut == "gate-shut":
+                fault = _as_the_gate_says(files, fault)
+        elif file.path in {HostLayout.gate_path, *required}:
+            fault = fault._replace(name=name_if_shut)
         if fault is not None:
             yield fault
 
 
-def _fault_of_file(files: Files, file: File, name: Name, *, is_current: bool) -> Finding | None:
-    """What is wrong with one file of ours; `name` is that of a finding about a file that cannot be
-    used.
+def _why_unusable(files: Files, path: str) -> Finding | None:
+    """That a file of ours is missing or empty, or is not a file. `unit_gates` says what a unit does
+    without its own drop-in.
     """
-    path = file.path
     entry = files.look(path)
-    if entry is None:
-        if path.endswith(f"/{DROP_IN}"):  # `unit_gates` says what a unit does without its own
-            return None
-        return Finding(name, "error", f"{path} is missing", path, AGAIN)
-    if entry.kind not in {"file", "link"}:
-        sentence = f"{path} is a {entry.kind}, where a file of hostrouting has to be"
-        return Finding(name, "error", sentence, path, Remedy("move it away"))
-    is_wrong_link = entry.kind == "link" and not file.target
-    remedy = AGAIN
-    if is_wrong_link:
-        remedy = _WITHOUT_LINK
-    # The drop-in runs gate.sh, whoever may write to it.
-    if name == "gate-shut" and path != HostLayout.gate_path:
-        refusal = why_not_run(files, path)
-        if refusal is not None:
-            return refusal._replace(name=name, remedy=remedy)
-    if is_wrong_link:
-        return Finding("file", "error", f"{path} is a link, and not a file", path, remedy)
-    if entry.kind == "file" and files.read(path) == "":
-        return Finding(name, "error", f"{path} is empty", path, AGAIN)
-    return _edit_of_file(files, file, entry, is_current=is_current)
+    if entry is None and not path.endswith(f"/{DROP_IN}"):
+        return _fault(path, "is missing")
+    if entry is None or entry.kind == "link":
+        return None
+    if entry.kind != "file":
+        predicate = f"is a {entry.kind}, where a file of hostrouting has to be"
+        return _fault(path, predicate, Remedy("move it away"))
+    if files.read(path) == "":
+        return _fault(path, "is empty")
+    return None
 
 
-def _edit_of_file(files: Files, file: File, entry: Entry, *, is_current: bool) -> Finding | None:
+def _edit_of_file(files: Files, file: File, *, is_current: bool) -> Finding | None:
     """What is wrong with the owner, the mode or the text of a file, or with the target of a link.
 
     The text of a file that another release wrote is not compared: `apply` writes it anew.
     """
+    path = file.path
+    entry = files.look(path)
+    if entry is None:
+        return None
+    if entry.kind == "link" and not file.target:
+        remedy = AGAIN._replace(words="remove the link; then")  # which `apply` does not replace
+        return _fault(path, "is a link, and not a file", remedy)
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
-        fault = _how_it_differs(files, file)
-    elif entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
-        fault = _IS_NOT_ROOTS
-    else:
+        return _fault(path, _how_it_differs(files, file))
+    if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
+        return _fault(path, _IS_NOT_ROOTS)
+    return None
+
+
+def _as_the_gate_says(files: Files, edit: Finding | None) -> Finding | None:
+    """The fault of a required step, in the words of the gate if that does not run the step."""
+    if edit is None:
         return None
-    return Finding("file", "error", f"{file.path} {fault}", file.path, AGAIN)
+    refusal = why_not_run(files, edit.target)
+    if refusal is None:
+        return edit
+    return edit._replace(name="gate-shut", sentence=refusal.sentence)
+
+
+def _fault(path: str, predicate: str, remedy: Remedy = AGAIN) -> Finding:
+    return Finding("file", "error", f"{path} {predicate}", path, remedy)
 
 
 def _how_it_differs(files: Files, file: File) -> str:

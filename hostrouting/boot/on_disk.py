@@ -32,53 +32,54 @@ def writer_of(files: Files) -> str:
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal.
+    """Every path of ours that this host has, in the order of removal; before each, what a writer of
+    it that was killed has left.
 
-    1. what a writer that was killed has left,
-    2. the drop-ins, and the links and files of our units,
-    3. the steps that gate.sh does not require, and the settings of networkd,
-    4. each script after what runs it: the guard's, gate.sh, the steps that it requires,
-    5. the file that opens the gate, which would open the next one,
-    6. config.json, which says that the others are ours.
+    1. the drop-ins, and the links and files of our units,
+    2. the steps that gate.sh does not require, and the settings of networkd,
+    3. each script after what runs it: the guard's, gate.sh, the steps that it requires,
+    4. the file that opens the gate, which would open the next one,
+    5. config.json, which says that the others are ours.
     """
-    drop_ins = [HostLayout.drop_in_path(unit) for unit in _units_with_drop_ins(files)]
     optional = optional_step_paths(files)
     required = [path for path in map(HostLayout.step_path, UNIT_OF) if path not in optional]
-    scripts = [
-        *optional,
-        HostLayout.networkd_path,
-        HostLayout.guard_path,
-        HostLayout.gate_path,
-        *required,
-    ]
-    config_path = HostLayout.config_path
-    written = [*drop_ins, *scripts, config_path]
-    for unit in units.UNITS:
-        written += [HostLayout.unit_path(unit), HostLayout.enabled_path(unit)]
+    scripts = (HostLayout.guard_path, HostLayout.gate_path, *required)
 
-    paths = [path for path in map(leftover, written) if _is_left_by_us(files, path)]
-    paths += [path for path in drop_ins if is_ours(files, path)]
+    paths: list[str] = []
+    for unit in _units_with_drop_ins(files):
+        paths += _paths_at(files, HostLayout.drop_in_path(unit))
     for unit in units.UNITS:
         paths += _paths_of_unit(files, unit)
-    paths += [path for path in scripts if is_ours(files, path)]
-    has_config = files.look(config_path) is not None
-    if (paths or has_config) and files.look(HostLayout.opening_path):
+    for path in (*optional, HostLayout.networkd_path, *scripts):
+        paths += _paths_at(files, path)
+    config = [*_paths_at(files, HostLayout.config_path)]
+    if (paths or config) and files.look(HostLayout.opening_path):
         paths.append(HostLayout.opening_path)
-    if has_config:
-        paths.append(config_path)
-    return tuple(paths)
+    return (*paths, *config)
 
 
-def _is_left_by_us(files: Files, path: str) -> bool:
-    """Whether a writer of ours that was killed has left this temporary file: our text, an empty
-    file, or a link to a unit of ours.
+def _paths_at(files: Files, path: str) -> Iterator[str]:
+    """What a writer of this file has left, and the file, each if it is there and ours."""
+    yield from _left_by_writer(files, path)
+    if is_ours(files, path):
+        yield path
+
+
+def _left_by_writer(files: Files, path: str) -> Iterator[str]:
+    """The temporary file that a writer of ours has left if it was killed: our text, an empty file,
+    or a link to a unit of ours.
     """
-    entry = files.look(path)
+    temporary = leftover(path)
+    entry = files.look(temporary)
     if entry is None:
-        return False
+        return
     if entry.kind == "link":
-        return entry.target in map(HostLayout.unit_path, units.UNITS)
-    return is_ours(files, path) or (entry.kind == "file" and files.read(path) == "")
+        is_left_by_us = entry.target in map(HostLayout.unit_path, units.UNITS)
+    else:
+        is_empty = entry.kind == "file" and files.read(temporary) == ""
+        is_left_by_us = is_empty or is_ours(files, temporary)
+    if is_left_by_us:
+        yield temporary
 
 
 def _units_with_drop_ins(files: Files) -> list[str]:
@@ -95,15 +96,13 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
     """
     path = HostLayout.unit_path(unit)
     link = HostLayout.enabled_path(unit)
-    has_ours = is_ours(files, path)
-    is_foreign = files.look(path) is not None and not has_ours and not is_masked(files, path)
-    if is_foreign:
-        return
-    has_link = not File(link, target=path).differs(files)
-    if has_link:
-        yield link
-    if has_ours:
-        yield path
+    yield from _left_by_writer(files, link)
+    is_missing = files.look(path) is None
+    if is_missing or is_ours(files, path) or is_masked(files, path):
+        has_link = not File(link, target=path).differs(files)
+        if has_link:
+            yield link
+    yield from _paths_at(files, path)
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from hostrouting.check.results import (
     Opinion,
     Part,
 )
-from hostrouting.check.sentences import OWN_PODS, find_doubts
+from hostrouting.check.sentences import find_doubts
 from hostrouting.check.sources import node_ip, node_sources
 from hostrouting.check.unrepairable import not_repaired
 from hostrouting.errors import ConfigError, Fault, NotReady
@@ -209,7 +209,8 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
             pods[extent(family, begin, end)] = None
     if not pods:
         return doubt
-    return doubt._replace(reason=OWN_PODS.format(reason=doubt.reason, pods=spoken(list(pods))))
+    own_pods = f"even those to pods of this node: {spoken(list(pods))}"
+    return doubt._replace(reason=f"{doubt.reason}, {own_pods}")
 
 
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion, int, int]]:

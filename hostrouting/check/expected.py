@@ -31,9 +31,7 @@ from hostrouting.routes.uplink import (
     doubtful_by_a_tunnel,
     doubtful_by_equal_routes,
     has_tunnel,
-    is_line,
     leads_out,
-    routes_ranked_like,
 )
 
 _NONE: frozenset[str] = frozenset()
@@ -72,23 +70,23 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
     The devices that the configuration names come first, and are not in doubt.
     """
-    leading = find_leading(fib, devices.links)
+    links = devices.links
+    leading = find_leading(fib, links)
     devs = configured
     if not configured and leading.routes:
         devs = leading.devs & set(leading.routes[0].devs)
-    below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, devices.links)
+    below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, links)
     card = _card_below_tunnel(below, devs, devices)
     hidden_card = None
-    if has_tunnel(leading.devs & devs, devices.links):
+    if has_tunnel(leading.devs & devs, links):
         hidden_card = card
-    uplinks = Uplinks(devs, _NONE, card, hidden_card, leading.routes, are_without_card=False)
-    if configured or not leading.routes:
-        return uplinks
-    doubtful = _devs_that_compete(leading, devs, below, devices)
-    doubtful |= _devs_that_may_be_passed_over(fib, leading)
-    devs |= doubtful
-    are_without_card = not below and _are_without_card(devs, doubtful, devices)
-    return uplinks._replace(devs=devs, doubtful=doubtful, are_without_card=are_without_card)
+    doubtful = _NONE
+    are_without_card = False
+    if not configured and leading.routes:
+        doubtful = _doubtful_devs(fib, leading, below, devices)
+        devs |= doubtful
+        are_without_card = not below and _are_without_card(devs, doubtful, devices)
+    return Uplinks(devs, doubtful, card, hidden_card, leading.routes, are_without_card)
 
 
 def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Devices) -> str | None:
@@ -162,28 +160,22 @@ def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: D
     return any(devices.is_dummy(dev) or dev in doubtful for dev in devs)
 
 
-def _devs_that_compete(
-    leading: Leading, devs: frozenset[str], below: frozenset[str], devices: Devices
+def _doubtful_devs(
+    fib: Fib, leading: Leading, below: frozenset[str], devices: Devices
 ) -> frozenset[str]:
-    """The devices of equal default routes, and of a tunnel's and the one that it hides.
+    """The devices of equal default routes, of a tunnel's and the one that it hides, and of all that
+    a rule may pass over.
 
-    Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops, wg-quick-full-tunnel.
+    A tunnel's is right if it is the only way out: a provider's line, or taps and nothing else.
+
+    Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops, wg-quick-full-tunnel;
+    pppoe, slirp-tap and open-vswitch-netdev are right.
     """
-    used = leading.routes[0]
-    rivals = leading.devs & devs_of(routes_ranked_like(used, leading.routes))
-    is_only = _may_be_the_only_way_out(leading, devs, devices)
-    through_tunnel = doubtful_by_a_tunnel(devs, below, devices.links, is_only_way_out=is_only)
-    return doubtful_by_equal_routes(used, devs, rivals) | through_tunnel
-
-
-def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: Devices) -> bool:
-    """Whether a tunnel's default route is right: a provider's line, or taps and nothing else.
-
-    Field states: pppoe; slirp-tap, open-vswitch-netdev.
-    """
-    if is_line(devs, devices.links):
-        return True
-    return devs == leading.devs and devices.are_taps_without_a_card(devs)
+    devs = leading.devs & set(leading.routes[0].devs)
+    are_only_taps = devs == leading.devs and devices.are_taps_without_a_card(devs)
+    by_equal_routes = doubtful_by_equal_routes(leading.routes, leading.devs)
+    by_a_tunnel = doubtful_by_a_tunnel(devs, below, devices.links, are_only_taps=are_only_taps)
+    return by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, leading)
 
 
 def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:

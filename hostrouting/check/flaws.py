@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.check.sources import node_ip, node_sources
+from hostrouting.check.sources import node_sources
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
@@ -138,7 +138,7 @@ def _several_node_ips(judge: Judge) -> Iterator[Finding]:
     node IP.
     """
     sources = node_sources(judge)
-    if not sources or node_ip(sources) is not None:
+    if len({source for _, source in sources}) < 2:
         return
     ways = [f"{source} through {dev}" for dev, source in sources]
     sentence = (

@@ -39,10 +39,10 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
 6. Which refused ranges are a CNI's, `refusals` says.
 7. The check at boot must not contradict a new rule. So a rule that makes an escape of something, or
    makes an escape fine, is also written into boot/assets/check-route-overlap.sh: into
-   `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other packets) or `class_of` (what
-   a device is). If it takes more than a few lines of awk, the function returns a doubt,
-   `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of the host in tests/hosts
-   has `script = "undecided"`. A rule that only doubts needs nothing.
+   `grade_of_device`, `grade_of_answer` (routes) or `leads_right` (other packets); `class_of` in
+   boot/assets/listed.sh says what a device is. If it takes more than a few lines of awk, the
+   function returns a doubt, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of
+   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ CniRows: TypeAlias = "list[tuple[Cni, Device]]"
 """Rows of the table of CNIs, each with its CNI."""
 
 
-class RouteAndPackets(NamedTuple):
+class TakenRoute(NamedTuple):
     """A route, and what is known of the packets that take it."""
 
     route: Route
@@ -148,7 +148,7 @@ class Judge:
         # Each address in table local splits a range: the same route is judged on both sides of it.
         key = (id(route), packets)
         if key not in self._opinions:
-            taken = RouteAndPackets(route, self.fib.possible_devs(decision), packets)
+            taken = TakenRoute(route, self.fib.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
@@ -169,7 +169,7 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
 # The rules for a route, by what it does with packets.
 
 
-def refused(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
+def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """A route that refuses packets is fine only if it is a CNI's; `refusals` has the rules.
 
     Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
@@ -179,7 +179,7 @@ def refused(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
     return judge.refusals.opinion(taken.route)
 
 
-def own_range(_: Judge, taken: RouteAndPackets) -> Opinion | None:
+def own_range(_: Judge, taken: TakenRoute) -> Opinion | None:
     """A `local` route keeps packets on this host: right for one address, an escape for a network.
 
     A network that is made this host's own (AnyIP) answers for others. Only for packets with a mark
@@ -195,7 +195,7 @@ def own_range(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     return OWN_ADDRESS
 
 
-def own_broadcast(_: Judge, taken: RouteAndPackets) -> Opinion | None:
+def own_broadcast(_: Judge, taken: TakenRoute) -> Opinion | None:
     """The broadcast address of a network, and an anycast address, belong to an address of the host.
 
     Linux adds these routes itself, for single addresses. With a prefix that is longer than that of
@@ -204,13 +204,14 @@ def own_broadcast(_: Judge, taken: RouteAndPackets) -> Opinion | None:
 
     Field states: azure-nd-one-subnet, calico-ipip.
     """
-    is_linuxs = taken.route.protocol == PROTOCOL_KERNEL and not taken.is_wide
-    if is_linuxs and taken.route.type in {"broadcast", "anycast"}:
+    if taken.is_wide or taken.route.protocol != PROTOCOL_KERNEL:
+        return None
+    if taken.route.type in {"broadcast", "anycast"}:
         return OWN_ADDRESS
     return None
 
 
-def route_not_judged(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
+def route_not_judged(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """The devices say nothing: an encapsulation (seg6, ioam6, rpl, bpf) may give packets another
     destination, or there are none, because Linux does not list the next hops of a nexthop object.
     Or Linux refuses the packets, for lack of a source. `fib.not_judged` names the route.
@@ -223,22 +224,23 @@ def route_not_judged(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
     return None
 
 
-def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
+def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Packets may leave by each device of the route, so the worst of the opinions on them decides.
     It is at least a doubt if TCP does not connect by the route.
 
     Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops, and all of them are named. `other_packets.hides_pods_from_plain_packets`
-    asks for these.
+    order of the next hops, and all of them are named. `other_packets.captures_a_plain_source` asks
+    for these.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
     """
-    opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
+    opinions: list[Opinion] = []
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         # First, because it is certain, and of equal opinions the first decides.
         reason = f"TCP does not connect by [{taken.route}]"
-        opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
+        opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
+    opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     if worst.grade is Grade.FINE and worst.belongs_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
@@ -247,7 +249,7 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     return worst._replace(devs=tuple(devs))
 
 
-RULES_FOR_ROUTES: tuple[Callable[[Judge, RouteAndPackets], Opinion | None], ...] = (
+RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
     # What a route does decides, whatever its devices; it does only one of these things.
     refused,
     own_range,
@@ -262,7 +264,7 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, RouteAndPackets], Opinion | None], ...]
 # The rules for one device of a route.
 
 
-def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A connected route of the card whose default route a tunnel hides is fine.
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
@@ -278,7 +280,7 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: RouteAndPackets
     return None
 
 
-def by_a_doubtful_device(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+def by_a_doubtful_device(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """The default route may be on the wrong device; `expected` says why.
 
     `allowedDevs` does not settle that. It allows a device beside the uplink, and does not say which
@@ -292,7 +294,7 @@ def by_a_doubtful_device(judge: Judge, dev: str, taken: RouteAndPackets) -> Opin
     return _doubt_between(doubtful, taken)
 
 
-def _doubt_between(devs: Iterable[str], taken: RouteAndPackets) -> Opinion:
+def _doubt_between(devs: Iterable[str], taken: TakenRoute) -> Opinion:
     """The doubt by which of these devices packets should leave. It also says by which they leave
     now.
     """
@@ -303,43 +305,20 @@ def _doubt_between(devs: Iterable[str], taken: RouteAndPackets) -> Opinion:
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, reason, candidates=candidates)
 
 
-def uplink_route_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A route by the uplink asks the link for addresses that are probably behind the router: it has
-    no gateway, although a default route by the same device has one.
+def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
+    """A route without a gateway asks the link of its device for addresses that are probably not
+    there (`_has_routers`).
+
+    A single address may be a neighbour; a default route is not for neighbours. Whoever made the
+    route may know the link; or `allowedDevs` says that all are neighbours.
 
     Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
     """
-    if dev not in judge.uplinks.devs:
-        return None
-    if any(has_gateway(default, dev) for default in judge.uplinks.defaults):
-        return _doubt_without_gateway(judge, dev, taken)
-    return None
-
-
-def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """A route by a CNI's bridge asks this node's pods for addresses outside the bridge's network,
-    which pods of other nodes have.
-
-    If the bridge has no address, its network is not known.
-
-    Field state: cni0-for-all-pods.
-    """
-    if dev in judge.uplinks.devs or not judge.devices.is_bridge_of_pods(dev):
-        return None
-    if any(address.dev == dev for address in judge.devices.global_addresses):
-        return _doubt_without_gateway(judge, dev, taken)
-    return None
-
-
-def _doubt_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
-    """The doubt whether addresses are on the link of the device, if a next hop has no gateway."""
     route = taken.route
+    if not taken.is_wide or route.prefix.length == 0 or not _has_routers(judge, dev):
+        return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    # A single address may be a neighbour; a default route is not for neighbours.
-    if not taken.is_wide or route.prefix.length == 0:
-        return None
-    # Whoever made the route knows the link; or `allowedDevs` says that all are neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     if dev in judge.devices.devs_with_network_over(route.prefix):
@@ -347,14 +326,28 @@ def _doubt_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
 
 
-def expected(judge: Judge, dev: str, _: RouteAndPackets) -> Opinion | None:
+def _has_routers(judge: Judge, dev: str) -> bool:
+    """Whether addresses outside the networks of the device are behind routers: for the uplink, if a
+    default route by it has a gateway; for a CNI's bridge, whose network is that of this node's
+    pods, if it has an address. Without one, its network is not known.
+
+    Field state: cni0-for-all-pods.
+    """
+    if dev in judge.uplinks.devs:
+        return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
+    if not judge.devices.is_bridge_of_pods(dev):
+        return False
+    return any(address.dev == dev for address in judge.devices.global_addresses)
+
+
+def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """Packets leave by an expected device, as on every healthy node (aks-secondary-cards)."""
     if dev in judge.uplinks.devs:
         return Opinion(Grade.FINE, EXPECTED, dev)
     return None
 
 
-def allowed_by_configuration(judge: Judge, dev: str, _: RouteAndPackets) -> Opinion | None:
+def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """The operator has allowed the device.
 
     Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
@@ -364,7 +357,7 @@ def allowed_by_configuration(judge: Judge, dev: str, _: RouteAndPackets) -> Opin
     return None
 
 
-def device_of_a_cni(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A device of a known CNI has rules of its own: it is fine, unless the CNI may be gone."""
     rows = _fitting_rows(judge, dev, taken)
     if not rows:
@@ -372,7 +365,7 @@ def device_of_a_cni(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion |
     return first_opinion(RULES_FOR_CNI_DEVICES, judge, dev, taken, rows)
 
 
-def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+def card_that_may_be_meant(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """Where a tunnel or a dummy has the only default route, any card may be the uplink that is
     meant. So what leaves by a router on a card, or stays in a network of the card, is in doubt and
     not an escape.
@@ -387,18 +380,17 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Op
     return _doubt_between({*judge.uplinks.devs, dev}, taken)
 
 
-def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
+def escapes_by_the_device(_: Judge, dev: str, __: TakenRoute) -> Opinion:
     """Nothing says that packets may leave by the device."""
     return Opinion(Grade.ESCAPE, OVERLAP, dev, devs=(dev,))
 
 
-RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None], ...] = (
+RULES_FOR_DEVICES: tuple[Callable[[Judge, str, TakenRoute], Opinion | None], ...] = (
     # Before the next one, because the hidden card may be in doubt.
     neighbours_of_the_hidden_card,
-    # These three before those that say fine, because they doubt what would be fine.
+    # These two before those that say fine, because they doubt what would be fine.
     by_a_doubtful_device,
-    uplink_route_without_gateway,
-    bridge_to_pods_elsewhere,
+    without_its_gateway,
     expected,
     # Before the next one, which doubts some devices of CNIs: the operator knows better.
     allowed_by_configuration,
@@ -413,7 +405,7 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None]
 # The rules for a device of a CNI.
 
 
-def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> CniRows:
+def _fitting_rows(judge: Judge, dev: str, taken: TakenRoute) -> CniRows:
     """The CNIs' rows for the device that fit these packets.
 
     A pod's device is for single addresses, and a device for marked packets only for those that a
@@ -430,7 +422,7 @@ def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> CniRows:
     return rows
 
 
-def bridge_with_a_card(judge: Judge, dev: str, _: RouteAndPackets, __: CniRows) -> Opinion | None:
+def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute, __: CniRows) -> Opinion | None:
     """A CNI's bridge has a network card as a port: packets may reach pods, or the network
     of the card.
 
@@ -443,9 +435,7 @@ def bridge_with_a_card(judge: Judge, dev: str, _: RouteAndPackets, __: CniRows) 
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
 
 
-def inside_another_network(
-    judge: Judge, dev: str, taken: RouteAndPackets, _: CniRows
-) -> Opinion | None:
+def inside_another_network(judge: Judge, dev: str, taken: TakenRoute, _: CniRows) -> Opinion | None:
     """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
 
     The CNI is gone, or its networks were chosen badly: the neighbours there are lost. A route for a
@@ -464,7 +454,7 @@ def inside_another_network(
     return None
 
 
-def beside_another_cni(judge: Judge, dev: str, _: RouteAndPackets, rows: CniRows) -> Opinion | None:
+def beside_another_cni(judge: Judge, dev: str, _: TakenRoute, rows: CniRows) -> Opinion | None:
     """A CNI's device leads to many pods, while the pods of this node are another CNI's.
 
     A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
@@ -495,7 +485,7 @@ def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
     return pods_cni.name in cni.serves
 
 
-def fine_by_the_cni(judge: Judge, dev: str, _: RouteAndPackets, rows: CniRows) -> Opinion:
+def fine_by_the_cni(judge: Judge, dev: str, _: TakenRoute, rows: CniRows) -> Opinion:
     """The CNI knows what to do with the packets.
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
@@ -516,9 +506,7 @@ def _named(judge: Judge, dev: str, rows: CniRows) -> str:
     return spoken(allowances, last="or")
 
 
-RULES_FOR_CNI_DEVICES: tuple[
-    Callable[[Judge, str, RouteAndPackets, CniRows], Opinion | None], ...
-] = (
+RULES_FOR_CNI_DEVICES: tuple[Callable[[Judge, str, TakenRoute, CniRows], Opinion | None], ...] = (
     bridge_with_a_card,
     inside_another_network,
     beside_another_cni,

@@ -122,15 +122,31 @@ def _brings_pods_packets(judge: Judge, dev: str) -> bool:
     return judge.devices.leads_to_own_pods(dev) and not judge.pods
 
 
-def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Plain packets belong at a CNI's device, and leave by another one once Linux looks up with
-    their source. It does not help that the other one is expected: these are packets for pods.
+def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """A source that Linux may choose for plain packets leads to another device than these take. It
+    is not enough then that this is the device of the source, nor that it is an expected one if the
+    plain packets belong at a CNI's device.
 
-    Field state: policy-routing-hides-pods.
+    IPv4 looks up with the source at once for a connected socket. IPv6 keeps the first route, and
+    looks up again as soon as any route changes. A rule that needs a mark, too, does not select them
+    then. Without this rule, OK would be wrong for connections where Linux may choose one of several
+    sources; if the source is certain, `parts` judges them.
+
+    Field states: calico-wireguard-source-scoped, policy-routing-hides-pods;
+    calico-wireguard-not-for-a-source.
     """
-    if judge.opinion(other.plain).belongs_elsewhere and _may_divert_plain_packets(judge, other):
-        return _opaque(other)
-    return None
+    block = other.source
+    rule = other.outcome.rule
+    if block is None or rule.fwmark & rule.fwmask:
+        return None
+    if set(other.outcome.decision.devs) == set(other.plain.devs):
+        return None
+    if not any(source in block for source in sources_of(judge, other.plain)):
+        return None
+    is_fine = other.opinion_on_route(judge).grade is Grade.FINE
+    if is_fine and not judge.opinion(other.plain).belongs_elsewhere:
+        return None
+    return _opaque(other)
 
 
 def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -141,35 +157,6 @@ def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
     if other.opinion_on_route(judge).grade is Grade.FINE:
         return FINE
     return None
-
-
-def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A source that Linux may choose for plain packets leads to another device than these take. So
-    it is not enough that this is the device of the source.
-
-    Without this rule, OK would be wrong for connections where Linux may choose one of several
-    sources; if the source is certain, `parts` judges them.
-    """
-    if _may_divert_plain_packets(judge, other):
-        return _opaque(other)
-    return None
-
-
-def _may_divert_plain_packets(judge: Judge, other: OtherPackets) -> bool:
-    """Whether plain packets may leave by another device once Linux looks up with their source.
-
-    IPv4 does so at once for a connected socket. IPv6 keeps the first route, and looks up again as
-    soon as any route changes. A rule that needs a mark, too, does not select them then.
-
-    Field states: calico-wireguard-source-scoped; calico-wireguard-not-for-a-source.
-    """
-    block = other.source
-    rule = other.outcome.rule
-    if block is None or rule.fwmark & rule.fwmask:
-        return False
-    if set(other.outcome.decision.devs) == set(other.plain.devs):
-        return False
-    return any(source in block for source in sources_of(judge, other.plain))
 
 
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -291,11 +278,9 @@ RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     intended,
     # Nothing is expected of these packets, whatever their route.
     forwarded,
-    # Before the next one, because an expected device is fine for it.
-    hides_pods_from_plain_packets,
-    fine_by_its_route,
-    # Before the rules for a source, to which the device of the source is right.
+    # Before those to which an expected device is right, or the device of the source.
     captures_a_plain_source,
+    fine_by_its_route,
     from_a_foreign_source,
     # The three after it ask only for the device.
     wrong_by_any_device,

@@ -22,7 +22,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hostrouting.check.results import CheckReport, FamilyReport
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
@@ -135,11 +135,26 @@ def _not_configured(
 
 
 def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
-    """The routes that a person may have typed, and that are not configured."""
+    """The routes that a person may have typed where a configuration would have one of ours, and
+    that are not configured.
+
+    Many programs add routes with protocol boot, too: Flannel, for example, leads to the pods of
+    other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
+    next hops of a default route, as ours would.
+    """
     configured = {route.key for route in config.static_routes.routes}
     typed: list[Route] = []
     for family in now.families:
-        typed += [route for route in _perhaps_typed(family) if route.key not in configured]
+        ways = {route.way for route in now.snapshot.default_routes(family.family)}
+        for route in now.snapshot.routes:
+            if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
+                continue
+            if route.way not in ways or not set(family.expected_devs).issuperset(route.devs):
+                continue
+            if route.prefix.length == 0 or route.key in configured:
+                continue
+            if any(route.prefix.overlaps(cidr) for cidr in family.cidrs):
+                typed.append(route)
     return typed
 
 
@@ -154,10 +169,11 @@ def _needed_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, 
     needed: dict[Route, StaticRoute] = {}
     spare: list[Route] = []
     for route in typed:
-        static = _as_configured(route, config, now.snapshot)
         if not _escaping_without([*spare, route], config, now):
             spare.append(route)
-        elif static is not None:
+            continue
+        static = _as_configured(route, config, now.snapshot)
+        if static is not None:
             needed[route] = static
     return needed
 
@@ -192,23 +208,6 @@ def _deleted_for_good(plan: RoutePlan) -> list[Route]:
     return [*deleted.values()]
 
 
-def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
-    """The routes that a person may have typed where a configuration would have one of ours.
-
-    Many programs add routes with protocol boot, too: Flannel, for example, leads to the pods of
-    other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
-    next hops of a default route, as ours would.
-    """
-    ways = {route.way for route in report.snapshot.default_routes(report.family)}
-    for route in report.snapshot.routes:
-        if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
-            continue
-        if route.way not in ways or not set(report.expected_devs).issuperset(route.devs):
-            continue
-        if route.prefix.length and any(route.prefix.overlaps(cidr) for cidr in report.cidrs):
-            yield route
-
-
 # What escapes on a changed host.
 
 
@@ -224,13 +223,13 @@ def _escaping_without(
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """The ranges that escape afterwards and do not escape before."""
     lost: dict[_Range, None] = {}
-    for escape in after.escapes:
-        family = escape.cidr.family
-        known = [old for old in before.escapes if old.cidr.family == family]
-        borders = sorted({*(old.first for old in known), *(old.last + 1 for old in known)})
-        for first, last in pieces(escape.first, escape.last, borders):
-            if not any(old.first <= first <= old.last for old in known):
-                lost[family, first, last] = None
+    for old, new in zip(before.families, after.families, strict=True):
+        borders = {known.first for known in old.escapes}
+        borders |= {known.last + 1 for known in old.escapes}
+        for escape in new.escapes:
+            for first, last in pieces(escape.first, escape.last, sorted(borders)):
+                if not any(known.first <= first <= known.last for known in old.escapes):
+                    lost[new.family, first, last] = None
     return [*lost]
 
 

@@ -7,7 +7,8 @@ same protocols. So a device of the CNI has to be there, and a proof that the ran
 
 The rules, in the order in which they are asked:
 
-1. In the networks of services, every refusal is an escape.
+1. In the networks of services, every refusal is an escape, because no CNI's block is there. Field
+   states: calico-services-refused-and-named, refused-by-configured-services.
 2. A row of the table fits, and the CNI is proven: fine. With only a trace of the CNI: in doubt.
 3. No row fits, but a pod's address lies inside a range that is not wider than a node's block: in
    doubt, because a CNI that is not known may have made it.
@@ -48,7 +49,7 @@ class Refusals(NamedTuple):
     def opinion(self, route: Route) -> Opinion:
         """What is to be said of packets that this route refuses."""
         escape = Opinion(Grade.ESCAPE, route.type)
-        if self._overlaps_services(route.prefix):
+        if any(route.prefix.overlaps(services) for services in self.services):
             return escape
         inside = list(self._inside(route))
         for cni, row in rows_for(route):
@@ -63,13 +64,6 @@ class Refusals(NamedTuple):
             reason = f"[{route}] refuses them, but holds pods"
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         return escape
-
-    def _overlaps_services(self, prefix: Prefix) -> bool:
-        """Whether packets to services may be refused: those never belong to a CNI's block.
-
-        Field states: calico-services-refused-and-named, refused-by-configured-services.
-        """
-        return any(prefix.overlaps(services) for services in self.services)
 
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
         """Whether the range is this CNI's: it has a device, and one of three things shows the rest.

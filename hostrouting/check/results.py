@@ -8,11 +8,11 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
@@ -25,7 +25,7 @@ from hostrouting.text import agreeing, spoken
 T = TypeVar("T")
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
-WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
+WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 
 SOME_POD = "a pod's device"
 """The device of a packet that a pod sends, if no rule names that device; no device has a name with
@@ -129,7 +129,7 @@ class Part(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether the addresses are this host's own."""
-        return self.opinion.name == OWN_ADDRESS.name
+        return self.opinion.name == OWN
 
     @property
     def allowance(self) -> str:
@@ -217,9 +217,9 @@ class Why(NamedTuple):
 class Unrepairable(NamedTuple):
     """A range that no route can repair."""
 
+    why: Why
     first: int
     last: int
-    why: Why
 
 
 class Cost(NamedTuple):
@@ -285,10 +285,7 @@ class FamilyReport(NamedTuple):
     @property
     def is_one_escape(self) -> bool:
         """Whether all of the only CIDR escapes in the same way."""
-        if len(self.cidrs) != 1 or len(self.escapes) != 1:
-            return False
-        [cidr], [escape] = self.cidrs, self.escapes
-        return (escape.first, escape.last) == (cidr.first, cidr.last)
+        return [escape.prefixes for escape in self.escapes] == [self.cidrs]
 
     @property
     def decisive(self) -> Finding | None:
@@ -372,9 +369,6 @@ class CheckReport(NamedTuple):
         return "\n".join(map(str, self.families))
 
 
-# The sentences of the verdicts.
-
-
 def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
     """By label: its texts, each once, in their order."""
     groups: dict[T, dict[str, None]] = {}
@@ -383,22 +377,23 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
     return {label: list(texts) for label, texts in groups.items()}
 
 
+# The sentences of the verdicts.
+
+
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how.
 
     It is about plain packets; if none of these escapes, about connections; else about packets of
     pods.
     """
-    plain = [escape for escape in report.escapes if escape.packet == FROM_HOST]
-    of_host = [escape for escape in report.escapes if escape.packet.iif == "lo"]
-    escapes: Sequence[Escape] = report.escapes
-    whose = ", for packets of pods,"
-    if plain:
-        escapes = plain
-        whose = ""
-    elif of_host:
-        escapes = of_host
+    escapes = [escape for escape in report.escapes if escape.packet == FROM_HOST]
+    whose = ""
+    if not escapes:
+        escapes = [escape for escape in report.escapes if escape.packet.iif == "lo"]
         whose = ", for connections,"
+    if not escapes:
+        escapes = [*report.escapes]
+        whose = ", for packets of pods,"
     sizes = _sizes(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     devs_by_verb: dict[str, dict[str, None]] = {}

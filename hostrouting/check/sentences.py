@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
@@ -44,53 +44,56 @@ from hostrouting.text import command_of, counted, spoken
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
-    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.model.snapshot import Address, Snapshot
 
 T = TypeVar("T")
 
+NAME_DEVICES = Remedy(
+    "in routeOverlap.expectedDevs, name the intended devices",
+    "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
+)
+
+
+class Wording(NamedTuple):
+    """What is said about a doubt, with {holes}."""
+
+    sentence: str
+    remedy: Remedy
+
+
 DOUBTS = {
-    "default-routes": (
-        "it is unclear whether packets to {where} should leave through {reason}",
-        Remedy(
-            "in routeOverlap.expectedDevs, name the intended devices",
-            "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
-        ),
+    "default-routes": Wording(
+        "it is unclear whether packets to {where} should leave through {reason}", NAME_DEVICES
     ),
-    "two-cnis": (
+    "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
         Remedy("remove the leftovers of the CNI that is not used"),
     ),
-    "doubtful-route": (
+    "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",
         Remedy("if this is not intended, correct the route, or delete it"),
     ),
-    "other-packets": (
+    "other-packets": Wording(
         "some packets to {where} are routed differently, by {reason}",
         Remedy(
             "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
             '"{selection}"'
         ),
     ),
-    "not-judged": (
+    "not-judged": Wording(
         "hostrouting does not judge {reason}",
         Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),
     ),
-    "kernel-differs": (
+    "kernel-differs": Wording(
         "{where}: the kernel answers {reason}",
         Remedy(
             "run it again; if it stays so, look for programs that redirect packets, such as BPF"
         ),
     ),
 }
-"""By the name of a doubt: the sentence and the remedy, which may need the rule's selectors."""
-OWN_PODS = "{reason}, even those to pods of this node: {pods}"
-"""The reason of a doubt about the default routes, if packets to pods of this node take them as
-well.
-"""
+"""By the name of a doubt."""
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
-_RANGES = 3
-"""So many ranges are named for one cause; the others are counted."""
 
 
 def check_findings(
@@ -129,16 +132,45 @@ def find_doubts(
 ) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt; a repair gets these CIDRs."""
     for opinion, ranges in _extents(family, doubts).items():
-        where = spoken(ranges, most=_RANGES)
-        template, remedy = DOUBTS[opinion.name]
-        sentence = template.format(where=where, reason=opinion.reason)
-        remedy = remedy._replace(words=remedy.words.format(selection=opinion.selection))
+        where = _where(ranges)
+        wording = DOUBTS[opinion.name]
+        sentence = wording.sentence.format(where=where, reason=opinion.reason)
+        words = wording.remedy.words.format(selection=opinion.selection)
+        remedy = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            known = {dev: _known_of(snapshot, family, dev) for dev in opinion.candidates}
-            remedy = _remedy_by_name(snapshot, known, cidrs)
+            remedy = _remedy_by_name(snapshot, family, opinion.candidates, cidrs, {})
             facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
+
+
+def _remedy_by_name(
+    snapshot: Snapshot,
+    family: int,
+    devs: Sequence[str],
+    cidrs: Iterable[Prefix],
+    costs: Mapping[str, str],
+) -> Remedy:
+    """For each of these devices, the command that names it, what is known of it, and what its
+    repair costs; for one alone, also for another; and that a tunnel need not have the default
+    route.
+    """
+    typed = shlex.join(map(str, cidrs)) or "CIDR"
+    naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
+    remedy: Remedy | None = None
+    tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
+    if len(devs) == 1:
+        remedy = Remedy("if another device is intended", naming.format("NAME"))
+    elif tunnels:
+        words = f"if {spoken(tunnels, last='or')} should not have a default route"
+        remedy = Remedy(f"{words}, correct the program that sets it")
+    for dev in reversed(devs):
+        words = f"if {dev} is intended"
+        known = "; ".join(filter(None, [_known_of(snapshot, family, dev), costs.get(dev)]))
+        if known:
+            words += f" ({known})"
+        remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
+    return cast("Remedy", remedy)
 
 
 def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
@@ -148,41 +180,26 @@ def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
     if defaults:
         best = min(defaults, key=attrgetter("metric"))
         known.append(f"[{best}]")
-    for address in snapshot.addresses:
-        is_of_family = address.ip.version == family and address.ip not in LINK_LOCAL
-        if address.dev == dev and is_of_family:
-            known.append(f"address {address.ip}")
-            break
+    addresses = [address for address in _addresses(snapshot, family) if address.dev == dev]
+    known += [f"address {address.ip}" for address in addresses[:1]]
     return ", ".join(known)
 
 
-def _remedy_by_name(snapshot: Snapshot, known: dict[str, str], cidrs: Iterable[Prefix]) -> Remedy:
-    """For each of these devices, the command that names it, and what is known of it; for one alone,
-    also for another; and that a tunnel need not have the default route.
-    """
-    typed = shlex.join(map(str, cidrs)) or "CIDR"
-    naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
-    ways: list[Remedy] = []
-    for dev, text in known.items():
-        words = f"if {dev} is intended"
-        if text:
-            words += f" ({text})"
-        ways.append(Remedy(words, naming.format(shlex.quote(dev))))
-    tunnels = [link.name for link in snapshot.links if link.name in known and is_tunnel(link)]
-    if len(known) == 1:
-        ways.append(Remedy("if another device is intended", naming.format("NAME")))
-    elif tunnels:
-        words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        ways.append(Remedy(f"{words}, correct the program that sets it"))
-    remedy = ways.pop()
-    for way in reversed(ways):
-        remedy = way._replace(otherwise=remedy)
-    return remedy
+def _addresses(snapshot: Snapshot, family: int) -> Iterator[Address]:
+    """The addresses of this family that are not link-local."""
+    for address in snapshot.addresses:
+        if address.ip.version == family and address.ip not in LINK_LOCAL:
+            yield address
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
     """By label: its ranges as text."""
     return grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+def _where(ranges: Sequence[str]) -> str:
+    """These ranges as a phrase: three are named, and the others counted."""
+    return spoken(ranges, most=3)
 
 
 # What is wrong.
@@ -213,9 +230,8 @@ def _candidates(family: FamilyReport) -> list[str]:
     """The addresses of devices that a default route could have."""
     links = {link.name: link for link in family.snapshot.links if leads_out(link)}
     candidates: list[str] = []
-    for address in family.snapshot.addresses:
-        is_of_family = address.ip.version == family.family and address.ip not in LINK_LOCAL
-        if is_of_family and address.dev in links:
+    for address in _addresses(family.snapshot, family.family):
+        if address.dev in links:
             text = f"{address.ip}/{address.length}"
             if not links[address.dev].up:
                 text += ", down"
@@ -348,9 +364,8 @@ def remedy_by_configuring(routes: Sequence[StaticRoute]) -> Remedy | None:
 
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
-    lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
-    for why, ranges in _extents(family.family, lost).items():
-        where = spoken(ranges, most=_RANGES)
+    for why, ranges in _extents(family.family, family.repair.unrepairable).items():
+        where = _where(ranges)
         remedy = _remedy_by_hiding(why)
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
@@ -371,15 +386,14 @@ def _claim(why: Why, where: str) -> str:
 
 def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
     """How to name one of the devices, and what its repair then costs."""
-    known = {dev: _known_of(family.snapshot, family.family, dev) for dev in why.devs}
+    costs: dict[str, str] = {}
     for dev, repair in family.repair.named:
-        costs = [_cost_in_words(cost, repair) for cost in repair.costs]
+        in_words = [_cost_in_words(cost, repair) for cost in repair.costs]
         if repair.lacks:
-            costs.insert(0, _loss_in_words(repair))
-        if costs:
-            then = f"then {spoken(costs)}"
-            known[dev] = f"{known[dev]}; {then}" if known[dev] else then
-    return _remedy_by_name(family.snapshot, known, family.cidrs)
+            in_words.insert(0, _loss_in_words(repair))
+        if in_words:
+            costs[dev] = f"then {spoken(in_words)}"
+    return _remedy_by_name(family.snapshot, family.family, why.devs, family.cidrs, costs)
 
 
 def _remedy_by_hiding(why: Why) -> Remedy | None:
@@ -434,12 +448,12 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
 
 def _loss_in_words(repair: Repair) -> str:
     everywhere = Prefix(repair.resolved[0].prefix.family, 0, 0)
-    where = spoken(_taken_from(everywhere, repair.resolved), most=_RANGES)
+    where = _where(_taken_from(everywhere, repair.resolved))
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
 def _cost_in_words(cost: Cost, repair: Repair) -> str:
-    where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
+    where = _where(_taken_from(cost.network, repair.resolved))
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
@@ -462,5 +476,5 @@ def _of_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
     allowed = ranges_of((part, part.allowance or None) for part in family.parts)
     for name, ranges in _extents(family.family, allowed).items():
-        where = spoken(ranges, most=_RANGES)
+        where = _where(ranges)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

@@ -7,13 +7,13 @@ range, and the proof says more; the range is reserved; a route was not made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Escape, Grade, Part, Unrepairable, Why, phrase_of
-from hostrouting.check.walk import holders_of_keys, shortest_by_rules, shortest_length
+from hostrouting.check.walk import holders_of_keys, shortest_length
 from hostrouting.fib.engine import Decision, Fib, PacketKind, pieces
 from hostrouting.model.prefix import RESERVED, Prefix, borders_of, is_reserved
 from hostrouting.model.route import TABLE_MAIN, Route
@@ -48,7 +48,10 @@ class Reasons(NamedTuple):
         """What escapes and is not fine with the routes."""
         reserved = [block for block in RESERVED if block.family == self.fib.family]
         borders = borders_of([*reserved, *self.unmade])
-        return _lost_ranges(changes, borders, self._why)
+        reasons: list[tuple[Part, Why | None]] = []
+        for before, after in changes:
+            reasons += [(piece, self._why(before, piece)) for piece in _cut(after, borders)]
+        return starmap(Unrepairable, ranges_of(reasons))
 
     def _why(self, before: Part, after: Part) -> Why | None:
         """Why no route makes addresses fine that were in one part, and are in another one with the
@@ -56,12 +59,12 @@ class Reasons(NamedTuple):
         """
         if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
             return None
-        if shortest_by_rules(self.fib, after.first) is None:
+        shortest = shortest_length(self.fib, after.first)
+        if shortest is None:
             return _earlier_rule(before.decision)
         if before.first in self.hidden.reasons:
             return self.hidden.reasons[before.first]
-        shortest = shortest_length(self.fib, after.first)
-        if shortest is None:
+        if shortest > self.fib.width:
             return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
         if _is_taken(after.first, self.proposed, shortest):
             return _why_not_fine(after)
@@ -74,12 +77,15 @@ class Reasons(NamedTuple):
         holders = holders_of_keys(self.fib)
         if single in holders:
             return _as_specific(holders[single])
-        # A wider route would take the address, but other packets, too. The walk gives such
-        # addresses narrower routes, down to one for each, unless they are reserved.
+        # A wider route would take other packets, too. The walk then goes down to a route for the
+        # address alone, unless that is reserved.
         return _RESERVED
 
     def _widest(self, single: Prefix, shortest: int) -> Prefix:
-        """The widest prefix in what is expected by which a new route takes the address."""
+        """The widest prefix in what is expected by which a new route takes the address.
+
+        The address is in exactly one of the blocks.
+        """
         [length] = [block.length for block in self.blocks if single in block]
         return Prefix.around(self.fib.family, single.first, max(shortest, length))
 
@@ -90,26 +96,29 @@ def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Ite
     A range of an escape has one decision, but own addresses inside, and rules for table main that
     suppress more for some addresses than for others. So each part of it is asked.
     """
-    parts = find_parts(judge, escape.first, escape.last, escape.packet)
     borders = borders_of(route.prefix for route in proposed)
-    why = partial(_why_for_others, judge.fib, escape.packet, proposed)
-    return _lost_ranges((Change(part, part) for part in parts), borders, why)
+    reasons: list[tuple[Part, Why | None]] = []
+    for part in find_parts(judge, escape.first, escape.last, escape.packet):
+        for piece in _cut(part, borders):
+            why = _why_for_others(judge.fib, escape.packet, proposed, piece)
+            reasons.append((piece, why))
+    return starmap(Unrepairable, ranges_of(reasons))
 
 
 def _why_for_others(
-    fib: Fib, packet: PacketKind, proposed: Sequence[Route], before: Part, after: Part
+    fib: Fib, packet: PacketKind, proposed: Sequence[Route], part: Part
 ) -> Why | None:
     """Why none of these routes takes packets that are not plain; None if one does, or if the
-    address is the host's own.
+    addresses are the host's own.
     """
-    if before.is_own:
+    if part.is_own:
         return None
-    shortest = shortest_length(fib, after.first, packet)
-    if shortest_by_rules(fib, after.first, packet) is None:
-        why = _earlier_rule(before.decision)
-    elif shortest is None:
-        why = _as_specific(fib.tables[TABLE_MAIN].best(after.first))
-    elif _is_taken(after.first, proposed, shortest):
+    shortest = shortest_length(fib, part.first, packet)
+    if shortest is None:
+        why = _earlier_rule(part.decision)
+    elif shortest > fib.width:
+        why = _as_specific(fib.tables[TABLE_MAIN].best(part.first))
+    elif _is_taken(part.first, proposed, shortest):
         return None
     else:
         cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
@@ -117,17 +126,10 @@ def _why_for_others(
     return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
 
 
-def _lost_ranges(
-    changes: Iterable[Change], borders: Sequence[int], why: Callable[[Part, Part], Why | None]
-) -> Iterator[Unrepairable]:
-    """The ranges with one reason, of parts that are cut at these borders."""
-    labelled: list[tuple[Part, Why | None]] = []
-    for before, after in changes:
-        for first, last in pieces(after.first, after.last, borders):
-            piece = after._replace(first=first, last=last)
-            labelled.append((piece, why(before, piece)))
-    for reason, first, last in ranges_of(labelled):
-        yield Unrepairable(first, last, reason)
+def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
+    """The part in pieces, cut at these borders."""
+    for first, last in pieces(part.first, part.last, borders):
+        yield part._replace(first=first, last=last)
 
 
 def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:

@@ -39,20 +39,20 @@ from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 
 def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> int | None:
     """The shortest prefix length with which a new route decides for these packets to this address;
-    None if none does.
+    None if an earlier rule decides, or none for table main is known to use it.
+
+    It is longer than any prefix (33, or 129) beside a route that is as specific as a route can be.
     """
-    shortest = shortest_by_rules(fib, address, packet)
+    shortest = _shortest_by_rules(fib, address, packet)
     if shortest is None:  # perhaps because no rule looks up table main at all
         return None
     present = fib.tables[TABLE_MAIN].best(address)
-    if present is not None:
-        shortest = max(shortest, _shortest_beside(present))
-    if shortest > fib.width:
-        return None
-    return shortest
+    if present is None:
+        return shortest
+    return max(shortest, _shortest_beside(present))
 
 
-def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> int | None:
+def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None:
     """The shortest prefix length with which a rule for table main uses a route for these packets to
     this address, because it does not suppress it; None if there is no such rule before another one
     decides.
@@ -68,10 +68,10 @@ def shortest_by_rules(fib: Fib, address: int, packet: PacketKind = FROM_HOST) ->
         if applied.table is not None and applied.rule.table == TABLE_MAIN:
             if applied.rule.suppress_ifgroup is not None:
                 break
-            suppressed = applied.rule.suppress_prefixlength
-            if suppressed is None:
-                suppressed = -1
-            lengths.append(suppressed + 1)
+            shortest = 0
+            if applied.rule.suppress_prefixlength is not None:
+                shortest = applied.rule.suppress_prefixlength + 1
+            lengths.append(shortest)
         elif applied.decision_for(address) is not None:
             break
     return min((length for length in lengths if length <= fib.width), default=None)
@@ -174,7 +174,8 @@ def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts)
         if is_hidden:
             tables = hidden.fib_without
         shortest = shortest_length(tables, part.first)
-        if shortest is not None:  # a part that no route takes needs no care
+        # A part that no route takes needs no care.
+        if shortest is not None and shortest <= fib.width:
             is_wanted = part.plain_grade is Grade.ESCAPE and not is_hidden
             yield Span(part.first, part.last, shortest, is_wanted)
 

@@ -49,7 +49,7 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
     for finding in check.findings:
         places[_place(finding, check)].append(finding)
     costs = places["before the repair"]
-    if check.report.resolved and GUARD_IS_MASKED in costs:  # the repair has its remedy
+    if GUARD_IS_MASKED in costs and _shows_repair(check):  # which begins with its remedy
         costs[costs.index(GUARD_IS_MASKED)] = GUARD_IS_MASKED._replace(remedy=None)
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, who, note))
@@ -80,11 +80,21 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
     return "rest"
 
 
+def _shows_repair(check: HostCheck) -> bool:
+    """Whether the page has a repair; what to do about config.json comes first."""
+    return bool(check.report.resolved) and not check.named("file")
+
+
 def _has_pipeline(check: HostCheck) -> bool:
     """Whether the page has a line that repairs this host or names a device for good."""
-    if check.report.resolved or check.named("route-not-configured", "file"):
+    if _shows_repair(check):
         return True
-    return any("candidates" in finding.facts for finding in check.findings)
+    for finding in check.findings:
+        if "candidates" in finding.facts or finding.name == "route-not-configured":
+            return True
+        if finding.name == "file" and finding.remedy is not None and finding.remedy.command:
+            return True
+    return False
 
 
 def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
@@ -100,14 +110,13 @@ def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
 
 def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     """The repair for good; and until the next boot, where the gate would not delete it."""
-    commands = repair_commands(check.report.resolved)
-    if not commands or check.named("file"):  # what to do about config.json comes first
+    if not _shows_repair(check):
         return
     part = " (repairs only a part)" if check.named("unsafe") else ""
     if check.managed is None:
         unless = ", unless hostrouting is installed there" if check.is_elsewhere else ""
         yield f"Until the next boot, {who}{part}{unless}:"
-        yield from capped([f"  {command}" for command in commands])
+        yield from capped([f"  {command}" for command in repair_commands(check.report.resolved)])
     else:
         yield from consent_lines(check.managed)
     yield f"Permanently, {who}{part}{note}:"

@@ -22,6 +22,8 @@ from phases.observers import FIELDS, LOGGER, live_tree
 
 _ON_THE_PAGE = {"verdict", "finding"}
 """The fields of log lines that the page repeats."""
+SEE_CONFLICTS = "see the lines that begin with !"
+"""Where `plan_lines` have the routes that are in the way, and what to do about each."""
 
 
 def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:

@@ -1,15 +1,14 @@
-"""From arguments to values: the configuration, with the CIDRs that are typed, and this host or a
-saved snapshot.
+"""From arguments to values: first the configuration that is known, from a file or from this host;
+then the one to check or to repair, with the CIDRs and devices that are typed.
 """
 
 import argparse
 import shlex
 from collections.abc import Iterable
-from typing import Any
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
-from hostrouting.errors import ConfigError, Fault, HostError
-from hostrouting.finding import AS_ROOT, Finding
+from hostrouting.errors import ConfigError, Fault, HostError, is_denied
+from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
@@ -78,48 +77,59 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 def find_config_or_warn(
     arguments: argparse.Namespace, host: Host
 ) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The same for a question that can be answered without; a warning says that the installed one
-    is unusable.
+    """The same for a question that can be answered without, unless its CIDRs have to be the
+    configured ones: a warning says that the installed configuration is unusable.
     """
+    cidrs = getattr(arguments, "cidrs", None)  # explain has none
     try:
         return find_config(arguments, host), ()
     except (ConfigError, HostError) as error:
-        if arguments.config is not None:
+        if arguments.config is not None or cidrs == []:
             raise
         from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
 
         [finding] = error.findings
-        cidrs = getattr(arguments, "cidrs", None)
         remedy = finding.remedy
-        if cidrs or remedy is None:
-            options = f" {shlex.join(cidrs or ['CIDR'])}"
-            remedy = remedy_without_config(host, options)
+        if is_denied(error):
+            remedy = Remedy(f"type this {AS_ROOT} to use it")
+        elif cidrs or remedy is None:
+            remedy = remedy_without_config(host, f" {shlex.join(cidrs or ['CIDR'])}")
         sentence = f"the installed configuration was not used: {finding.sentence}"
         finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)
         return HostRoutingConfig(), (finding,)
 
 
-def with_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration with the CIDRs and devices that are typed, if there are any. Raises
+def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
+    """The known configuration, with the CIDRs and devices that are typed instead of its own. Raises
     ConfigError if nothing is expected.
     """
-    typed: dict[str, Any] = {}
-    if arguments.cidrs:
-        typed["expected_cidrs"] = arguments.cidrs
-    if arguments.dev:
-        typed["expected_devs"] = arguments.dev
-    try:
-        section = config.route_overlap._replace(**typed)
-    except ConfigError as error:
-        faults = [
-            fault._replace(path="--dev" if "Devs" in fault.path else "CIDR")
-            for fault in error.faults
-        ]
-        raise ConfigError(faults, "the command line" if len(faults) > 1 else "") from error
+    section = known.route_overlap
+    faults: list[Fault] = []
+    for option, setting, typed in (
+        ("CIDR", "expected_cidrs", arguments.cidrs),
+        ("--dev", "expected_devs", arguments.dev),
+    ):
+        if not typed:
+            continue
+        try:
+            section = section._replace(**{setting: typed})
+        except ConfigError as error:
+            faults += [fault._replace(path=option) for fault in error.faults]
+    if faults:
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else "")
     if not section.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
         raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
-    return config._replace(route_overlap=section)
+    return known._replace(route_overlap=section)
+
+
+def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
+    """The same, but the CIDRs that are typed are expected beside those of the known configuration:
+    a repair takes none away.
+    """
+    section = config_to_check(known, arguments).route_overlap
+    expected = dict.fromkeys((*known.route_overlap.expected_cidrs, *section.expected_cidrs))
+    return known._replace(route_overlap=section._replace(expected_cidrs=tuple(expected)))
 
 
 def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
@@ -131,13 +141,3 @@ def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> Non
     if arguments.dev and not {*arguments.dev} & {*names}:
         rule = f"is not a device of this host; it has {spoken(names)}"
         raise bad_input("--dev", rule, "", show(arguments.dev[0]))
-
-
-def adding_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration that also expects the CIDRs that are typed, as a repair needs it.
-
-    Raises ConfigError as `with_typed` does.
-    """
-    typed = with_typed(config, arguments).route_overlap
-    expected = dict.fromkeys((*config.route_overlap.expected_cidrs, *typed.expected_cidrs))
-    return config._replace(route_overlap=typed._replace(expected_cidrs=tuple(expected)))

@@ -3,18 +3,15 @@
 `status` and `apply` share this.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
 from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import (
-    LOOK_FIRST,
-    check_lines,
-)
+from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
-from hostrouting.cli.running import plan_lines
+from hostrouting.cli.running import SEE_CONFLICTS, plan_lines
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
@@ -42,7 +39,10 @@ _ASKED: dict[Asked, str] = {
 def status_lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
     in_headline = cause_of(status)
-    yield headline_of(status)
+    headline = headline_of(status)
+    if status.state == "conflict":
+        headline += f": {SEE_CONFLICTS}"
+    yield headline
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
     meaning = MEANINGS[status.state]
@@ -50,9 +50,10 @@ def status_lines(status: Status) -> Iterator[str]:
         yield f"{meaning.purpose[0].upper()}{meaning.purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
     yield from _protection_lines(status)
+    remedy = None
     if in_headline is not None and not status.command:
-        [shown] = _with_one_remedy([in_headline], status)
-        yield from way_lines(shown.remedy)
+        remedy = _on_page(in_headline, status).remedy
+        yield from way_lines(remedy)
     if status.unit is not None:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
@@ -62,20 +63,19 @@ def status_lines(status: Status) -> Iterator[str]:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, in_headline))
     yield from verdict
-    if meaning.plan_first and (status.command or status.state == "broken"):
+    if meaning.plan_first and (status.command or remedy is not None):
         yield LOOK_FIRST
 
 
 def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
     """What apply would do, without what the headline says and the routes that its command keeps."""
-    plan = status.plan
+    routes = status.plan.routes
     said = [in_headline]
     if status.state == "not-configured" and in_headline is not None:
         said += [finding for finding in status.findings if finding.name == in_headline.name]
-        kept = plan.routes.without_deletion_of(in_headline.facts["unconfigured"])
-        plan = attrs.evolve(plan, routes=kept)
-    others = [finding for finding in status.findings if finding not in said]
-    return attrs.evolve(plan, findings=tuple(_with_one_remedy(others, status)))
+        routes = routes.without_deletion_of(in_headline.facts["unconfigured"])
+    others = [_on_page(finding, status) for finding in status.findings if finding not in said]
+    return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -90,19 +90,13 @@ def _protection_lines(status: Status) -> Iterator[str]:
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
-def _with_one_remedy(findings: Iterable[Finding], status: Status) -> Iterator[Finding]:
-    """The findings without a remedy that is another command of the page."""
-    done_by_headline: set[Remedy] = set()
-    if status.command == AGAIN.command:
-        done_by_headline = {AGAIN, RELOAD}
-    choices = _choices_of_a_dev(status)
-    for finding in findings:
-        if finding.remedy in done_by_headline:
-            yield finding._replace(remedy=None)
-        elif finding.remedy in choices:
-            yield finding._replace(remedy=Remedy("the commands below name the device"))
-        else:
-            yield finding
+def _on_page(finding: Finding, status: Status) -> Finding:
+    """The finding as the page has it: without a remedy that another line of the page is about."""
+    if finding.remedy in {AGAIN, RELOAD} and status.command == AGAIN.command:
+        return finding._replace(remedy=None)
+    if finding.remedy in _choices_of_a_dev(status):
+        return finding._replace(remedy=Remedy("the commands below name the device"))
+    return finding
 
 
 def _choices_of_a_dev(status: Status) -> set[Remedy]:
@@ -112,11 +106,10 @@ def _choices_of_a_dev(status: Status) -> set[Remedy]:
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
-    choices: set[Remedy] = set()
-    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
-        if route.missing.remedy is not None:
-            choices.add(route.missing.remedy)
-    return choices
+    missing = [
+        route.missing for route in (*status.plan.routes.waiting, *status.plan.routes.staying)
+    ]
+    return {each.remedy for each in missing if each.remedy is not None}
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

@@ -364,14 +364,20 @@ class AppliedRule(NamedTuple):
         """Whether the rule selects plain packets, at least those to some addresses."""
         return self.selections.inside.has_plain or self.selections.outside.has_plain
 
-    def decision_for(self, address: int) -> Decision | None:
-        """The decision for packets to this address that the rule selects; None if they go on to
-        the next rule.
+    def effect_for(self, address: int) -> tuple[Effect, Route | None]:
+        """What the rule does with packets to this address that it selects, and the route that its
+        table has for them.
         """
         route = None
         if self.table is not None:
             route = self.table.best(address)
-        effect = effect_of(self.rule, route)
+        return effect_of(self.rule, route), route
+
+    def decision_for(self, address: int) -> Decision | None:
+        """The decision for packets to this address that the rule selects; None if they go on to
+        the next rule.
+        """
+        effect, route = self.effect_for(address)
         if effect in GOES_ON:
             return None
         if effect == "refuses":

@@ -5,7 +5,7 @@ does.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hostrouting.fib.engine import GOES_ON, AppliedRule, Effect, Fib, effect_of
+from hostrouting.fib.engine import GOES_ON, Effect, Fib
 from hostrouting.model.prefix import IP
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -26,17 +26,12 @@ def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
     """
     number = fib.number_of(address)
     for applied in fib.applied_rules():
-        tried = _try(applied, number)
-        yield tried
-        if tried.result not in GOES_ON:
+        if not applied.selects_plain(number):
+            yield Tried(applied.rule, "skipped")
+            continue
+        effect, route = applied.effect_for(number)
+        if effect == "not-judged":
+            route = None
+        yield Tried(applied.rule, effect, route)
+        if effect not in GOES_ON:
             return
-
-
-def _try(applied: AppliedRule, address: int) -> Tried:
-    if not applied.selects_plain(address):
-        return Tried(applied.rule, "skipped")
-    route = None
-    if applied.table is not None:
-        route = applied.table.best(address)
-    effect = effect_of(applied.rule, route)
-    return Tried(applied.rule, effect, None if effect == "not-judged" else route)

@@ -57,8 +57,8 @@ class Managed(NamedTuple):
     def findings(
         self, config: HostRoutingConfig, now: CheckReport, pipeline: str
     ) -> Iterator[Finding]:
-        """What hinders the repair, which this line makes, and what the next boot undoes: that is not
-        known while the installed configuration cannot be read.
+        """What hinders the repair, which this line makes; and what the next boot undoes, which is
+        not known while the installed configuration cannot be read.
         """
         if self.is_guard_masked:
             yield GUARD_IS_MASKED

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import attrs
 
@@ -53,11 +53,14 @@ that class, and not the one from which it would inherit __init__.
 """
 
 
-class _Planned(NamedTuple):
-    """What a run wants, and its plan as of the last look at the host."""
+@attrs.define
+class _Run:
+    """A run of a task: what it wants, and its plan, as of the last look at the host."""
 
-    wanted: Wanted
-    plan: Plan
+    ctx: phases.Context
+    read_wanted: Callable[[], Wanted]
+    wanted: Wanted = attrs.field(init=False)
+    plan: Plan = attrs.field(init=False)
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
@@ -138,26 +141,28 @@ class InstallTask(ABC, Generic[R]):
         A run plans twice, and asks what is wanted for each plan. If the guard does not start, the
         parts work nevertheless, and the run fails at its end.
         """
-        planned = self._plan_run(ctx, read_wanted)
-        if planned.plan.is_empty and planned.wanted.is_on_new_host:
+        run = _Run(ctx, read_wanted)
+        self._look(run)
+        if run.plan.is_empty and run.wanted.is_on_new_host:
             return phases.Skip(self.nothing)
-        planned, effects = self._install_files(ctx, planned, read_wanted)
-        guard = self._start_guard(ctx, planned.plan)
+        effects = self._install_files(run)
+        guard = self._start_guard(run)
         effects += effects_of(guard)
         try:
-            result = self.carry_out_parts(ctx, planned.wanted, effects)
+            result = self.carry_out_parts(ctx, run.wanted, effects)
         except BaseException as error:  # also Cancelled, beside which a failure has to be raised
             raise_both(guard, error, ctx)
             raise
         raise_failure(guard, result, ctx)
         return result
 
-    def _plan_run(self, ctx: phases.Context, read_wanted: Callable[[], Wanted]) -> _Planned:
-        """The plan of a run. Raises the error of a run that must fail before its first change."""
-        wanted = read_wanted()
-        plan = self._make_plan(ctx, wanted, is_dry_run=False)
-        require_possible(self.host, wanted, plan)
-        return _Planned(wanted, plan)
+    def _look(self, run: _Run) -> None:
+        """Look at the host, and plan the run. Raises the error of a run that must fail before its
+        first change.
+        """
+        run.wanted = run.read_wanted()
+        run.plan = self._make_plan(run.ctx, run.wanted, is_dry_run=False)
+        require_possible(self.host, run.wanted, run.plan)
 
     def _make_plan(self, ctx: phases.Context, wanted: Wanted, *, is_dry_run: bool) -> Plan:
         parts: list[SectionTask] = []
@@ -171,46 +176,40 @@ class InstallTask(ABC, Generic[R]):
             is_dry_run=is_dry_run,
         )
 
-    def _install_files(
-        self, ctx: phases.Context, planned: _Planned, read_wanted: Callable[[], Wanted]
-    ) -> tuple[_Planned, Effects]:
-        """Change the files, as a step of the run. The plan that was carried out, and what it has
-        changed.
-        """
+    def _install_files(self, run: _Run) -> Effects:
+        """Change the files, as a step of the run."""
 
         @phases.task("install-files")
         def install(step: phases.Context) -> Effects | phases.Skip:
-            nonlocal planned
             # This needs no lock: each part looks at the kernel again when it has the lock.
-            if not planned.plan.changes_files:
-                self._begin(ctx, planned)
+            if not run.plan.changes_files:
+                self._begin(run)
                 return phases.Skip("the files are as they should be")
             with self.host.locked(step):
-                planned = self._plan_run(ctx, read_wanted)
-                self._begin(ctx, planned)
-                return write_files(self.host, planned.plan)
+                self._look(run)
+                self._begin(run)
+                return write_files(self.host, run.plan)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
-        result = phases.execute(install, never_left_out(ctx))
-        return planned, effects_of(result)
+        return effects_of(phases.execute(install, never_left_out(run.ctx)))
 
-    def _begin(self, ctx: phases.Context, planned: _Planned) -> None:
+    def _begin(self, run: _Run) -> None:
         """Before the first change: say what has to be known, and keep what undo needs."""
-        _warn(ctx, planned.plan)
-        if not planned.plan.is_empty:
+        _warn(run.ctx, run.plan)
+        if not run.plan.is_empty:
             # The run may fail before it deletes these routes. Its undo deletes them all the same,
             # because the former configuration does not have them either.
-            deletions = [RouteRequest("delete", route) for route in planned.plan.deleted_routes]
-            self._before_run(ctx, planned.wanted).keep(deletions)
+            deletions = [RouteRequest("delete", route) for route in run.plan.deleted_routes]
+            self._before_run(run.ctx, run.wanted).keep(deletions)
 
-    def _start_guard(self, ctx: phases.Context, plan: Plan) -> object:
+    def _start_guard(self, run: _Run) -> object:
         """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
         that was stopped for its new files is started also in a run that was cancelled since.
         """
-        if not plan.for_systemd("start", "restart"):
+        if not run.plan.for_systemd("start", "restart"):
             return None
-        start = phases.task("start-guard")(partial(start_guard, self.host, plan))
-        return run_to_the_end(start, ctx)
+        start = phases.task("start-guard")(partial(start_guard, self.host, run.plan))
+        return run_to_the_end(start, run.ctx)
 
     def carry_out_part(
         self, part: SectionTask, wanted: Wanted, ctx: phases.Context

@@ -24,7 +24,7 @@ one route, or says what is missing for that. `plan` finds conflicts with other r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -181,24 +181,18 @@ def are_taps_without_a_card(
 # Which default route is in doubt
 
 
-def routes_ranked_like(used: Route, defaults: Iterable[Route]) -> list[Route]:
-    """Those of these default routes that are as good as the one that Linux uses, with it.
+def doubtful_by_equal_routes(defaults: Sequence[Route], counting: frozenset[str]) -> frozenset[str]:
+    """The devices in doubt because equal default routes lead through different ones: which of them
+    Linux uses is an accident, the first that was added.
 
-    Which of them Linux uses is an accident: the first that was added.
+    The first of these default routes is the one that Linux uses, and only these devices count. Of
+    several routers that advertise themselves, Linux makes one route, each on its own device.
     """
-    return [route for route in defaults if _rank(route) == _rank(used)]
-
-
-def doubtful_by_equal_routes(
-    used: Route, devs: frozenset[str], rivals: frozenset[str]
-) -> frozenset[str]:
-    """The devices in doubt because equal default routes lead through different ones.
-
-    Linux lists several routers that advertise themselves as one route, each on its own device.
-    """
-    if rivals != devs:
-        return rivals
-    if used.protocol == PROTOCOL_RA and len(devs) > 1:
+    used = defaults[0]
+    devs = counting & set(used.devs)
+    rivals = counting & devs_of(route for route in defaults if _rank(route) == _rank(used))
+    are_several_routers = used.protocol == PROTOCOL_RA and len(devs) > 1
+    if rivals != devs or are_several_routers:
         return rivals
     return frozenset()
 
@@ -222,16 +216,16 @@ def doubtful_by_a_tunnel(
     hidden: frozenset[str],
     links: Mapping[str, Link],
     *,
-    is_only_way_out: bool,
+    are_only_taps: bool,
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, and those of the
-    default route that it hides.
+    default route that it hides. Lines and taps may be the only way out.
     """
     if hidden:
         return devs | hidden
-    if has_tunnel(devs, links) and not is_only_way_out:
-        return devs
-    return frozenset()
+    if are_only_taps or is_line(devs, links) or not has_tunnel(devs, links):
+        return frozenset()
+    return devs
 
 
 def bare_hop(hop: NextHop) -> NextHop:
@@ -406,12 +400,10 @@ class Uplink:
             return None
         used = self._of_main[0]
         used_devs = frozenset(used.devs)
-        rivals = devs_of(routes_ranked_like(used, self._of_main))
-        equal_devs = doubtful_by_equal_routes(used, used_devs, rivals)
+        equal_devs = doubtful_by_equal_routes(self._of_main, devs_of(self._of_main))
         hidden_devs = devs_hidden_by_a_tunnel(used_devs, self._of_main, self._links)
-        is_only = self._can_be_only_uplink(used_devs)
         tunnel_devs = doubtful_by_a_tunnel(
-            used_devs, hidden_devs, self._links, is_only_way_out=is_only
+            used_devs, hidden_devs, self._links, are_only_taps=self._are_only_taps(used_devs)
         )
         if tunnel_devs:
             return self._choice("tunnel", used, equal_devs | tunnel_devs)
@@ -445,12 +437,12 @@ class Uplink:
             return False
         if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
             return True
-        return not self._can_be_only_uplink([link.name])
+        if is_line([link.name], self._links):
+            return False
+        return not self._are_only_taps([link.name])
 
-    def _can_be_only_uplink(self, devs: Iterable[str]) -> bool:
-        """Whether these may be the only way out: lines, or taps where no card has an address."""
-        if is_line(devs, self._links):
-            return True
+    def _are_only_taps(self, devs: Iterable[str]) -> bool:
+        """Whether these are taps, and no network card has an address."""
         return are_taps_without_a_card(devs, self._devs_with_address(), self._links)
 
     def _devs_with_address(self) -> Iterator[str]:

@@ -87,6 +87,15 @@ def test_one_part_hides_no_other() -> None:
     assert {finding.name for finding in status.findings} == {"file", "gate-open"}
 
 
+def test_the_verdicts_of_the_check() -> None:
+    """There are none where nothing is installed, or nothing is expected."""
+    assert find_status(of(h200)()).report is None
+    assert find_status(applied(document("9.0.0.0/8", cidrs=()))()).report is None
+    status = find_status(applied()())
+    assert status.check is not None
+    assert status.report is status.check.report
+
+
 def test_what_the_last_check_has_found() -> None:
     """The marker has it; a repair by hand since then makes the verdict another one."""
     host = applied(document(mode="WARN"))()

@@ -329,7 +329,7 @@ hostrouting repair ${repairs[*]}")
   fi
   notes+=("${doubts[@]:0:14}")
   if ((${#doubts[@]} > 14)); then
-    notes+=("and $((${#doubts[@]} - 14)) more doubts")
+    notes+=("and $((${#doubts[@]} - 14)) more")
   fi
   case $verdict in
     ok) level=6 marker=(ok ok) ;;
@@ -348,7 +348,7 @@ hostrouting repair ${repairs[*]}")
     say 4 "check-route-overlap: the result cannot be written to ${setting[state]}"
   fi
   if ((${#faults[@]} > 14)); then
-    faults=("${faults[@]:0:14}" "and $((${#faults[@]} - 14)) more ranges")
+    faults=("${faults[@]:0:14}" "and $((${#faults[@]} - 14)) more")
   fi
   say "$level" "${faults[@]}" "${notes[@]}" "check-route-overlap: $verdict"
 }
@@ -548,8 +548,9 @@ function protocol_to_ask() {
 #   judge_other_packets  what is right for packets that a rule tells from plain ones (judge_others)
 # In brackets: the part in which the function stands, if that has another name.
 #
-# The variables, by what sets them. A function that answers yes or no (is_..., are_..., may_...)
-# sets none itself.
+# The variables, by what sets them: for whoever adds one, because all functions share them. A test
+# compares this list with the variables that gawk finds. A function that answers yes or no (is_...,
+# are_..., may_...) sets none itself.
 #   BEGIN, of the settings: family, and
 #     devices        named, allowed (patterns), class_of_kind, class_of_link_type
 #     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, is_refusing,
@@ -716,16 +717,14 @@ function prefix_of(line,   word) {
 # "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
-function read_rule(   are_met) {
+function read_rule() {
   take_rule_apart()
   # With "not", these are about all addresses but some, which is not judged.
   if (is_inverted && ("to" in selector || action in is_refusing)) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
-  are_met = are_plain_packets_met()
-  if (is_inverted) are_met = !are_met
   plain_packets = "none"
-  if (are_met) plain_packets = "to" in selector ? "some" : "all"
+  if (are_plain_packets_met()) plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
 }
 function note_rule() {
@@ -781,9 +780,14 @@ function note_word(word, value) {
   else if (word == "nop" || word in is_refusing) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# By which selector of the rule its packets are judged (judge_others): "iif", "fwmark" or "from", or
-# "else" for any other; "forwarded" for all that this host does not send ("not iif lo"). "" if they
-# are plain packets, or all but those of one device ("not iif").
+# By which selector of the rule its packets are judged (judge_others). For example:
+#   fwmark 0x1                fwmark
+#   iif cni0 fwmark 0x1       iif
+#   from 10.0.0.4 sport 53    from
+#   uidrange 1000-1999        else
+#   not iif lo                forwarded, as this host does not send them
+#   not iif eth0              "", all but those of one device
+#   to 10.9.0.0/16            "", plain packets
 function word_that_selects(   word, words) {
   for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
   if (!words) return is_inverted && "iif" in selector ? "forwarded" : ""
@@ -792,10 +796,10 @@ function word_that_selects(   word, words) {
   return "from" in selector && !is_inverted ? "from" : "else"
 }
 function are_plain_packets_met(   word) {
-  if (/ lookup \[l3mdev-table\]/) return 0 # it is for the packets of VRFs
+  if (/ lookup \[l3mdev-table\]/) return is_inverted # it is for the packets of VRFs
   for (word in selector)
-    if (word != "to" && !is_met_by_plain_packets(word, selector[word])) return 0
-  return 1
+    if (word != "to" && !is_met_by_plain_packets(word, selector[word])) return is_inverted
+  return !is_inverted
 }
 # These have no mark, no source yet, user 0, and no device. IPv4 compares the source 0.0.0.0.
 function is_met_by_plain_packets(word, value) {
@@ -1395,8 +1399,11 @@ function is_allowed(dev,   i) {
 '
 
 # --- What is right: packets that a rule tells from plain ones -------------------------------------
-# Linux is not asked about these: the table that the rule looks up is read. Its routes have to lead
-# where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
+# Linux is not asked about these: the table that the rule looks up is read. For example:
+#   100:	from all fwmark 0x1 lookup 100
+#   1 default dev wg0 table 100 proto 3 scope 253
+# Packets with the mark 0x1 leave by wg0. That is right where plain packets may leave by wg0, or
+# where a CNI uses it for marked packets. If not, the rule is in doubt for each expected CIDR,
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
 function note_rule_for_others() {
@@ -1404,7 +1411,8 @@ function note_rule_for_others() {
   other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
-# Keeps the routes of tables that such rules look up.
+# Keeps the routes of tables that such rules look up. Of a table with a default route (is_whole), no
+# packet goes on to the next rule.
 function note_route_for_others() {
   if (prefix == "default" && type != "throw") is_whole[table]
   for_others[++routes_for_others] = kept()
@@ -1426,8 +1434,9 @@ function is_last_for_its_packets() {
   if (prefix != "default" || is_inverted) return 0
   return action in is_refusing || (action == "lookup" && table in is_whole)
 }
-# Says for which expected CIDRs the rule does not lead its packets right. `selected_by` is how it
-# selects them; if by their source, `sources` are the devices that have it (find_sources).
+# Says for which expected CIDRs the rule, for destinations from low to high, does not lead its
+# packets right. `selected_by` is how it selects them; if by their source, `sources` are the devices
+# that have it (find_sources).
 function judge_rule(low, high,   c) {
   selected_by = word_that_selects()
   sources = NONE
@@ -1440,10 +1449,10 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Adds to `sources` the devices of this block: those with an address in it; those of routes to a
-# part of it, unless it is a single address; and those of routes that name a source in it. If there
-# are any, packets by an expected device without an address can have such a source, too: Linux takes
-# one of another device.
+# Adds to `sources` the devices whose packets can have a source in this block: those with an address
+# in it; those of routes to a part of it, unless it is a single address; and those of routes that
+# name such a source (src). If there are any, expected devices without an address are added: for
+# their packets, Linux takes the address of another device.
 function find_sources(block,   i, hex) {
   read_prefix(block)
   for (i = 1; i <= addresses; i++)
@@ -1456,7 +1465,7 @@ function find_sources(block,   i, hex) {
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
   if (sources != NONE) sources = union(sources, without(expected, numbered))
 }
-# Whether such packets are of this host, or of pods.
+# Whether such packets are of this host, or of pods: with "from", if a device has such a source.
 function are_of_the_cluster() {
   if (selected_by == "iif") return uses[selector["iif"]] ~ /\/(network|bridge|pod)\//
   if (selected_by == "forwarded") return devices_of_cnis != NONE
@@ -1465,9 +1474,9 @@ function are_of_the_cluster() {
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
 function are_led_right(low, high,   i, r, narrowest_around) {
-  # Plain packets meet this rule, too, and Linux has answered for these. Of "not fwmark 0x1", those
-  # with the mark go on to the next rule. Where others go that do not meet the rule is in doubt; so
-  # are those with a mark that "fwmark 0x0/0xff" does not select.
+  # Plain packets meet this rule, too, and Linux has answered for them. What is judged here are the
+  # packets that do not meet it. With "not fwmark 0x1", those have the mark, and it is right that
+  # they go on to the next rule. Others are in doubt, as with "fwmark 0x0/0xff".
   if (plain_packets != "none") return selected_by == "fwmark" && is_inverted
   if (action in is_refusing) return 0
   for (i = 1; i <= routes_for_others; i++) {
@@ -1479,23 +1488,25 @@ function are_led_right(low, high,   i, r, narrowest_around) {
   }
   return !narrowest_around || leads_right(narrowest_around)
 }
-# TCP looks up again, with the source that Linux chose. If that is the address of an expected
-# device, a table for it hides the routes to pods, which are in table main.
-function may_hide_pods(senders) {
-  return devices_of_cnis != NONE && without(senders, expected) != senders
-}
 function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
+# Whether this route leads such packets to the devices that have their source, or where plain
+# packets may go.
 function leads_right(r,   senders, by_mark_or_iif, n, dev, i) {
   if (route_type[r] == "local") return selected_by == "fwmark" # a proxy takes marked packets in
   if (route_type[r] in is_refusing || route_unclear[r] != "-") return 0
   senders = without(sources, union(devices_of_cnis, "/lo/"))
   if (may_hide_pods(senders)) return 0
-  if (route_devices[r] == senders) return 1 # where their addresses are
+  if (route_devices[r] == senders) return 1
   by_mark_or_iif = selected_by ~ /^(fwmark|iif|forwarded)$/
   n = split(route_devices[r], dev, "/")
   for (i = 2; i < n; i++)
     if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1
+}
+# TCP looks up again, with the source that Linux chose. If that is the address of an expected
+# device, a table for it hides the routes to pods, which are in table main.
+function may_hide_pods(senders) {
+  return devices_of_cnis != NONE && without(senders, expected) != senders
 }
 '
 

@@ -4,15 +4,15 @@
 # program, or of an administrator, is never changed. If one has the prefix and metric of a wanted
 # route, and leads elsewhere, nothing is written.
 #
-# A configured route takes the device and the gateway that it does not name from a default route. It
-# also takes the weights of several next hops, and `onlink`, but not its source, its MTU and so on.
-#   1. With a device: from the best default route by that device. It may be in another table than
-#      main, where cloud-init and others put that of a second card.
-#   2. Without a device: from the best default route of table main.
-#   3. Without a device, if it is unclear whether that default route leads to the network of this
-#      host: from that of the only device of expectedDevs that can have one.
-#   4. If there is none, the route waits. If ours is there from before and works, it stays, and a
-#      line says that the next boot will have to wait.
+# If a configured route names no gateway, or no device, that comes from a default route, as do the
+# weights of several next hops and `onlink`; but not the source, the MTU and so on. Which one:
+#   1. If the route names a device: the best default route by that device. It may be in another
+#      table than main, where cloud-init and others put that of a second card.
+#   2. If it names none: the best default route of table main.
+#   3. If it names none, and that default route may not lead to the network of this host: the one by
+#      the only device of expectedDevs that can have one.
+#   4. If there is no such default route, the route waits. If ours is there from before and works,
+#      it stays, and a line says that the next boot will have to wait.
 # `hostrouting apply` follows the same rules. More: "Which default route", below.
 #
 # Arguments: the unit that this run is for (a gated one, static-routes.service, or the guard), which
@@ -125,7 +125,7 @@ attempt() {
   say_notes
 }
 
-# What a plan has said until then counts no more.
+# This is then the only reason.
 fail_because() { # REASON
   reasons=("$1")
   advice=()
@@ -137,11 +137,12 @@ change_routes() {
   local lock=/run/hostrouting/routes status=0
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
     flock -w 5 7 || status=$?
-    if ((status)); then
+    if ((status == 1)); then
+      fail_because "cannot lock $lock: another run has held it for 5 s"
+    elif ((status)); then
       fail_because "cannot lock $lock: flock failed (exit status $status)"
-      if ((status == 1)); then
-        fail_because "cannot lock $lock: another run has held it for 5 s"
-      fi
+    fi
+    if ((status)); then
       exec 7<&-
       return 1
     fi
@@ -201,7 +202,7 @@ make_plan() {
   is_hopeless=''
 }
 
-# `read` puts all that is left of a line into its last variable, tabs too: of "refused", all advice.
+# The last variable of `read` gets the rest of the line with its tabs: of "refused", all advice.
 read_plan() {
   local kind text rest unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
@@ -253,8 +254,8 @@ write_changes() {
     written+=("${undos[@]}")
     return 0
   fi
-  # `ip` stops at the command that fails, and says its number; not if it was killed, or cannot read
-  # a word. Then all may be done.
+  # `ip` stops at the command that fails, and says its number. If it was killed, or cannot read a
+  # word, it does not say how far it came: then all may be done.
   if [[ $said =~ 'Command failed -:'([0-9]+) ]]; then
     succeeded=$((BASH_REMATCH[1] - 1))
   fi
@@ -338,10 +339,14 @@ batch() { # COMMAND...
 #   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
 #   hop[r, h, FIELD]: via, dev, weight and onlink of its next hop h, as words of a command
 #
-# A route has parts: one, or in IPv6 one for each next hop. There, Linux has an entry for each, and
-# that can be of another program, but all are listed with the protocol of the first:
-#   route  2001:db8::/32  nexthop via fe80::1 dev eth0  nexthop via fe80::2 dev eth1
-#   parts                 ^                             ^
+# A route has parts, which are added and deleted one by one. In IPv6, each next hop is a part: Linux
+# has an entry for each. Any of them can be of another program, though Linux lists all with the
+# protocol of the first. Every other route is one part. For example, two routes with three parts:
+#   2001:db8::/32 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1
+#     addition  2001:db8::/32 proto 213 metric 1024 via fe80::1 dev eth0
+#     addition  2001:db8::/32 proto 213 metric 1024 via fe80::2 dev eth1
+#   10.5.0.0/16 nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.1.0.1 dev eth1 weight 1
+#     addition  10.5.0.0/16 proto 213 metric 0 nexthop via 10.0.0.1 dev eth0 weight 1 nexthop ...
 #   part[p, FIELD]: route, hops (how many), to (where they lead), identity (what tells it from
 #     others), addition and deletion (as commands); a route r has first_part[r] to last_part[r]
 # The parts of listed routes are entries. Those with the same key (prefix and metric) exclude each
@@ -349,22 +354,20 @@ batch() { # COMMAND...
 # fate[e] says what becomes of one: "right", or "stays" (something is missing for the wanted route,
 # or it cannot be deleted safely); one of ours without a fate is deleted.
 #
-# Deleting. Of all routes that match a request ("route del ..."), Linux deletes the first. With the
-# next hops A and B, and attributes (src, mtu, advmss):
-#   a request                       also matches                   so
-#   by A, not as a list, in IPv4    a route whose next hops        requests are lists: "nexthop A"
-#                                   begin with A                   (deletion)
-#   by a list A, B, in IPv4         a route by A alone             fewer next hops are deleted first
-#                                                                  (delete_others)
-#   without attributes, in IPv4     a route that has some          more attributes are deleted first
-#                                                                  (delete_others)
-#   for a route behind the right    the right one, if that         none is made: the route stays
-#   one, in IPv4                    begins with the same hops      (keep_those_behind)
-#   that takes an addition back     one of ours that is there      that is deleted before
-#                                                                  (step_of_deletion)
-#   without a gateway, in IPv6      all next hops, whoever         it has "via ::" (deletion)
-#                                   added them
-#   without metric or protocol      any                            it has both (head_of)
+# Deleting. Linux deletes the first route that a command matches, and a command matches more than it
+# says. For example, with the next hops A and B, "route del 10.5.0.0/16 ..."
+#   with              also matches                    so
+#   via A             nexthop via A nexthop via B     in IPv4, it has a list: nexthop via A
+#   nexthop A and B   via A                           in IPv4, fewer next hops are deleted first
+#   nexthop via A     via A mtu 1400                  in IPv4, more attributes are deleted first
+#   dev eth0          each next hop by eth0           in IPv6, it has "via ::"
+#   no proto          any; so does no metric          it has both
+# `deletion` and head_of make these commands; delete_others has them in that order. Two cases are
+# left, in which a command could hit another of our routes with the same key in IPv4:
+#   - The right route is there, and one behind it begins with the same next hops. That one stays
+#     (keep_those_behind).
+#   - A new route is added beside one that begins with the same next hops, and the command that
+#     takes it back could hit the old one. So the old one is deleted before (step_of_deletion).
 # A route with a nexthop object is matched by its number (nhid), and not by its devices.
 #
 # The commands, in their order:
@@ -374,9 +377,10 @@ batch() { # COMMAND...
 #             first: the first is in use until the end, and the first again if all is taken back
 #   optional  what may fail
 #
-# The variables, by what sets them. A function that answers yes or no (is_..., can_..., has_...)
-# sets none itself. Besides route (routes), hop, part (parts), first_part, last_part, at_key,
-# count_at and fate:
+# The variables, by what sets them: for whoever adds one, because all functions share them. A test
+# compares this list with the variables that gawk finds. A function that answers yes or no (is_...,
+# can_..., has_...) sets none itself. Besides route (routes), hop, part (parts), first_part,
+# last_part, at_key, count_at and fate:
 #   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, is_refusing, wanted,
 #                    named, is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
 #                    class_of_link_type
@@ -507,10 +511,6 @@ function leads_out(dev) {
   return dev in class && class[dev] !~ /^(dead-end|dummy)$/
 }
 
-function is_tunnel(dev) {
-  return class[dev] ~ /^(tunnel|tap|line)$/
-}
-
 # Whether it can lead to the network of this host: also a bridge that has a port for more than
 # containers and virtual machines.
 function is_card(dev) {
@@ -537,9 +537,9 @@ function without_usual_words(text) {
   return text
 }
 
-# Whether this script looks for a gateway by it: in table main, and not ours, because ours may go.
-# Linux also looks in other tables, as the rules say; such a gateway is not found here. In IPv4,
-# Linux passes over routes that have a gateway themselves, and others whose scope is global.
+# Whether a gateway can be on the link of this route: it is in table main, and not ours (ours may
+# go). In IPv4, it also has no gateway itself, and its scope is link, host or nowhere. Linux also
+# looks in other tables, as the rules say; a gateway that only those lead to is not found here.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
@@ -647,7 +647,7 @@ function make_parts(r,   h) {
   last_part[r] = parts
 }
 
-# Of the next hops from the first to the last.
+# Makes the part with the next hops from number h to the last one.
 function make_part(r, h, last_hop) {
   parts++
   part[parts, "route"] = r
@@ -699,7 +699,8 @@ function addition(r, h, last_hop,   text) {
   return head_of(r) text
 }
 
-# As a list in IPv4, and with the gateway "::" in IPv6: see "Deleting" above.
+# del 10.5.0.0/16 proto 213 metric 0 nexthop via 10.0.0.1 dev eth0; in IPv6, without a gateway:
+# del 2001:db8::/32 proto 213 metric 1024 via :: dev eth0. "Deleting" above says why.
 function deletion(r, h, last_hop,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
@@ -763,8 +764,17 @@ function is_our_entry(e) {
 
 # --- Which default route ------------------------------------------------------
 #
-# The best default route is in doubt if it leads through a tunnel, or an equal one leads through
-# another device. A line or taps alone are no doubt, because then nothing else leads out.
+# The best default route may not be the one to the network of this host: if it leads through a
+# tunnel, or if another one is as good. Then an operator has to choose among devices (`doubtful`).
+# For example, if these have default routes:
+#                                   devs   equals     doubtful
+#   eth0                            eth0   eth0
+#   eth0, eth1 with a worse metric  eth0   eth0
+#   eth0, eth1 with the same one    eth0   eth0/eth1  eth0/eth1
+#   tun0, eth0 with a worse metric  tun0   tun0       tun0/eth0
+#   tun0                            tun0   tun0       tun0
+#   tap0                            tap0   tap0       tap0, if a card has an address
+#   ppp0                            ppp0   ppp0
 
 # Whether it is for all packets, and not one of ours, which may go.
 function is_default(r) {
@@ -813,7 +823,7 @@ function best_default(family, dev, only_main,   i, r, h) {
   return 0
 }
 
-# The devices by which a default route leads out, behind those that are known: "eth0/eth1".
+# The known devices, and those by which a default route leads out: "eth0/eth1".
 function devs_out(r, known,   h) {
   for (h = 1; h <= route[r, "hops"]; h++) {
     if (!is_by(r, h, "") || index("/" known "/", "/" hop[r, h, "dev"] "/")) continue
@@ -832,26 +842,23 @@ function devs_of_equals(used, devs,   family, i, r) {
   return devs
 }
 
-# If one of these devices is a tunnel: these, and those of the first default route of table main
-# that leads out by none.
-function with_card_behind_tunnel(family, devs,   i, r, others) {
-  if (!has_tunnel(devs)) return devs
+# The best default route of table main that leads out by no tunnel; 0 if there is none.
+function default_beside_tunnels(family,   i, r, devs) {
   for (i = 1; i <= defaults[family]; i++) {
     r = default_route[family, i]
-    others = devs_out(r, "")
-    if (route[r, "table"] == "" && others != "" && !has_tunnel(others)) return devs_out(r, devs)
+    devs = devs_out(r, "")
+    if (route[r, "table"] == "" && devs != "" && !has_tunnel(devs)) return r
   }
-  return devs
-}
-
-function has_tunnel(devs,   n, dev) {
-  for (n = split(devs, dev, "/"); n; n--) if (is_tunnel(dev[n])) return 1
   return 0
 }
 
-# Whether these devices can be all that leads out: only lines of a provider, or only taps where no
-# card has an address.
-# The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
+function has_tunnel(devs,   n, dev) {
+  for (n = split(devs, dev, "/"); n; n--) if (class[dev[n]] ~ /^(tunnel|tap|line)$/) return 1
+  return 0
+}
+
+# Whether these devices can be all that leads out: lines of a provider, or taps where no card has an
+# address. A VPN has its tap beside a card; a virtual machine can have a tap as its card.
 function can_be_only_uplink(family, devs,   n, dev, i, of_lines, taps, card) {
   n = split(devs, dev, "/")
   for (i = 1; i <= n; i++) {
@@ -864,37 +871,28 @@ function can_be_only_uplink(family, devs,   n, dev, i, of_lines, taps, card) {
   return 1
 }
 
-# Whether it is a tunnel, and not the only way out.
-function is_vpn(family, dev) {
-  if (!is_tunnel(dev)) return 0
-  return with_card_behind_tunnel(family, dev) != dev || !can_be_only_uplink(family, dev)
+# Whether one of these devices is a tunnel, which can be that of a VPN.
+function is_vpn(family, devs) {
+  if (!has_tunnel(devs)) return 0
+  return default_beside_tunnels(family) || !can_be_only_uplink(family, devs)
 }
 
-# Sets `doubtful` if the best default route may not be the one to the network of this host: the
-# devices among which an operator can choose, or "". Then it also sets `choice`, what a route
-# without a device needs, and `remedy`, what an operator can do for it. For example, if these have
-# default routes:
-#                                   devs   equals     behind     doubtful
-#   eth0                            eth0   eth0       eth0
-#   eth0, eth1 with a worse metric  eth0   eth0       eth0
-#   eth0, eth1 with the same one    eth0   eth0/eth1  eth0       eth0/eth1
-#   tun0, eth0 with a worse metric  tun0   tun0       tun0/eth0  tun0/eth0
-#   tun0                            tun0   tun0       tun0       tun0, if a card has an address
-function find_doubt(family,   used, devs, equals, behind) {
+# Sets `doubtful`: the devices among which an operator has to choose, or "". If there are some, it
+# also sets `choice`, what a route without a device needs, and `remedy`, what an operator can do.
+function find_doubt(family,   used, devs, equals) {
   doubtful[family] = ""
   used = best_default(family, "")
   if (!used) return
   devs = devs_out(used, "")
   equals = devs_of_equals(used, devs)
-  behind = with_card_behind_tunnel(family, devs)
   words_for["route"] = route[used, "text"]
   # Linux lists several routers that advertise themselves as one route.
   if (equals != devs || (name_for("proto", route[used, "protocol"]) == "ra" && devs ~ /\//)) {
     doubtful[family] = equals
     choice[family] = in_words("equal")
   }
-  if (behind != devs || (has_tunnel(devs) && !can_be_only_uplink(family, devs))) {
-    doubtful[family] = with_card_behind_tunnel(family, doubtful[family] == "" ? devs : equals)
+  if (is_vpn(family, devs)) {
+    doubtful[family] = devs_out(default_beside_tunnels(family), equals)
     choice[family] = in_words("tunnel")
   }
   if (doubtful[family] == "") return
@@ -947,8 +945,8 @@ function is_near(gateway, dev, family,   best) {
   return best && !has_gateway(on_link_line[best])
 }
 
-# Whether Linux does not believe that an IPv6 gateway is on the link (onlink): because a route that
-# is not a default route leads to it by another device.
+# Whether Linux refuses this IPv6 gateway with `onlink`, because a route, but not a default route,
+# leads to it by another device.
 function is_elsewhere(gateway, dev,   best, word) {
   best = best_line(gateway, "", 6)
   if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
@@ -1166,8 +1164,7 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
 }
 
 # Compares the parts of this route with the entries that have its key. An entry that is the same as
-# a part has the fate "right", whoever added it. Parts without such an entry are still needed
-# (is_needed).
+# a part is right, whoever added it. A part without such an entry is still needed (is_needed).
 function mark_right_entries(r,   key, p, i, e) {
   split("", is_needed)
   for (p = first_part[r]; p <= last_part[r]; p++) is_needed[part[p, "identity"]] = 1
@@ -1181,7 +1178,7 @@ function mark_right_entries(r,   key, p, i, e) {
   }
 }
 
-# Those of ours behind the right route stay if a request to delete them could hit the right one: see
+# Those of ours behind the right route stay if a command to delete them could hit the right one: see
 # "Deleting" above. Linux uses the right one before them.
 function keep_those_behind(key, i,   right, e, r, of_right) {
   right = at_key[key, i]
@@ -1238,8 +1235,7 @@ function add_missing(w,   p, key, verb) {
 # above. For example, of these two,
 #   10.1.0.0/16 via A
 #   10.1.0.0/16 nexthop via A nexthop via B
-# "via A" goes first, although it is in use. A request for the second would have deleted it instead,
-# and then the request for the first would have found nothing.
+# "via A" goes first, although it is in use: the command for the other one would delete it.
 function delete_others(   n, most, attributes, e) {
   for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
   for (n = 0; n <= most; n++)
@@ -1265,14 +1261,18 @@ function step_of_deletion(e,   r, is_joined) {
   # which has to be known before anything is added.
   if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
   if (is_joined && e > first_part[r]) return "before"
-  # A request to delete the new one, to take it back, could hit this one.
+  # The command that takes the new one back could hit this one.
   if (part[e, "hops"] && index(is_added[key_of(r)], "|" part[e, "to"])) return "before"
   return "after"
 }
 
 # --- Printing -----------------------------------------------------------------
 
+# `ip -batch` would take the device "a#b" for "a": it reads comments, quotes and joined lines.
 function change(step, command, undo) {
+  if (command ~ "#| [\"\047]|\\\\( |$)")
+    print "refused\tip would misread the name of the device in this command: route " command \
+      "\trename the device; then: " restart
   command_of[step, ++count[step]] = "route " command
   undo_of[step, count[step]] = "route " undo
 }

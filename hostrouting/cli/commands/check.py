@@ -11,15 +11,14 @@ import argparse
 from hostrouting.cli.check import check_lines, code_with
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import (
-    adding_typed,
     as_whom,
     bad_input,
-    find_config,
+    config_to_check,
+    config_to_repair,
     find_config_or_warn,
     require_typed_devs,
     typed_name,
     typed_options,
-    with_typed,
 )
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
@@ -32,21 +31,21 @@ ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    if arguments.cidrs:
-        known, unusable = find_config_or_warn(arguments, host)
-    else:
-        known = find_config(arguments, host)
-        unusable = ()
-    config = with_typed(known, arguments)
+    known, unusable = find_config_or_warn(arguments, host)
+    config = config_to_check(known, arguments)
     if arguments.snapshots is not None:
         return _check_nodes(arguments, config)
-    repaired = adding_typed(known, arguments)
-    options = typed_options(arguments)
-    check = check_host(config, host, arguments.snapshot, to_repair=repaired, repair_options=options)
+    check = check_host(
+        config,
+        host,
+        arguments.snapshot,
+        to_repair=config_to_repair(known, arguments),
+        repair_options=typed_options(arguments),
+    )
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None:
-        findings += with_gate_command(find_ungated(config, host), _apply(arguments, check))
+        findings += with_gate_command(find_ungated(config, host), _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
     note = ""
     if arguments.config is not None and arguments.snapshot is not None:
@@ -65,7 +64,7 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
     return check_nodes(arguments.snapshots, config, typed_options(arguments))
 
 
-def _apply(arguments: argparse.Namespace, check: HostCheck) -> str:
+def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> str:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or (check.managed and check.managed.unconfigured):
         return check.repair_command

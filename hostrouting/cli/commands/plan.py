@@ -8,7 +8,8 @@ a default route or a device is missing or has to be named. With --snapshot, only
 """
 
 import argparse
-from collections.abc import Iterable
+import shlex
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import attrs
@@ -16,15 +17,13 @@ import attrs
 from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
 from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer, way_lines
-from hostrouting.cli.running import plan_lines
+from hostrouting.cli.running import SEE_CONFLICTS, plan_lines
 from hostrouting.cli.source import (
     as_whom,
     bad_input,
     find_config,
     gating,
-    read_config,
     typed_file,
-    typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -47,28 +46,28 @@ _AWAITED = ("route-waits", "no-default-route")
 
 
 class _Judged(NamedTuple):
-    """The answer, with what follows it in the first line."""
+    """What apply would do, as the first line says it."""
 
     answer: str
     code: int
-    rest: str
+    reason: str
+    """What follows the answer: why, or what to type."""
     cause: Finding | None = None
-    """The finding whose sentence the rest ends with; its remedy follows."""
+    """The finding whose sentence ends the reason; its remedy follows."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = _read_config(arguments, host)
+    openings = _openings(arguments, config, host)
     plan = _make_plan(arguments, config, host)
-    gating = _gating(arguments, plan)
-    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, gating))
+    command = _command(arguments, plan)
+    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, command))
     check = None
     if plan.report is not None:
         check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
-    answer, code, rest, cause = _judge(arguments, plan, check)
-    first = f"{answer.upper()}: {rest}"
-    openings = _openings(arguments, config, host)
+    answer, code, reason, cause = _judge(arguments, plan, check)
     if answer == "nothing to do" and openings:
-        first += f", but {what_is_wrong(openings, None, config)}"
+        reason += f", but {what_is_wrong(openings, config)}"
         if starts_unchecked(config, openings, arguments.ignore):
             code = PROBLEM
     findings = [*plan.with_findings(openings).findings]
@@ -80,27 +79,33 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "check": check and check.document(),
     }
     who = as_whom(arguments)
-    lines = [first, *way_lines(cause and cause.remedy, who)]
+    lines = [f"{answer.upper()}: {reason}"]
+    if cause is not None:
+        lines += way_lines(cause.remedy, who)
     others = tuple(finding for finding in findings if finding != cause)
     lines += plan_lines(attrs.evolve(plan, findings=others), who)
     if check is not None:
         findings += check.findings
         lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
-        if check.report.routes and not plan.errors and arguments.snapshot is None:
-            lines += [f"To repair that, {who}:", f"  {gating}"]
+        if check.report.routes and command and arguments.snapshot is None:
+            lines += [f"To repair that, {who}:", f"  {command}"]
     return Answer(code_with(arguments, code, findings), document, lines)
 
 
 def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration to plan; without --config, the installed one, as if its file were typed."""
-    if arguments.config is not None:
-        return read_config(arguments.config, arguments.gate)
-    installed = find_config(arguments, host)
-    if installed == HostRoutingConfig():
+    """The configuration to plan: the installed one, unless a file is typed."""
+    config = find_config(arguments, host)
+    if arguments.config is None and config == HostRoutingConfig():
         rule = "no configuration is given, and none is installed here"
         raise bad_input("--config", rule, "name a file")
-    arguments.config = HostLayout.config_path
-    return gating(installed, arguments.gate)
+    return gating(config, arguments.gate)
+
+
+def _typed_path(arguments: argparse.Namespace) -> str:
+    """The file of this configuration, as it is typed for apply; - behind the same pipe."""
+    if arguments.config is None:
+        return HostLayout.config_path
+    return shlex.quote(arguments.config)
 
 
 def _openings(
@@ -119,15 +124,19 @@ def _judge(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -
     if failures:
         cause = _cause(failures)
         return _Judged("would fail", PROBLEM, _failure(plan, cause), cause)
-    is_late = bool(plan.routes.waiting)
-    if check is not None and check.report.verdict == "no-default-route":
-        is_late = check.code(arguments.ignore) != FINE
-    if is_late:
+    if plan.routes.waiting or _lacks_default_route(check, arguments.ignore):
         cause = next(iter(plan.routes.route_waits), None)
         return _Judged("not ready", CANNOT_DECIDE, _delay(plan, cause), cause)
     if plan.is_empty:
         return _Judged("nothing to do", FINE, _match(arguments))
     return _Judged("to do", PROBLEM, _what_to_type(arguments))
+
+
+def _lacks_default_route(check: HostCheck | None, ignored: Collection[str]) -> bool:
+    """Whether there is no default route, and that counts."""
+    if check is None or check.report.verdict != "no-default-route":
+        return False
+    return check.code(ignored) != FINE
 
 
 def _cause(failures: Iterable[Finding]) -> Finding | None:
@@ -148,7 +157,7 @@ def _match(arguments: argparse.Namespace) -> str:
         return "the routes of the snapshot match the configuration"
     if arguments.config == "-":
         return "this host matches the configuration"
-    return f"this host matches {typed_name(arguments.config)}"
+    return f"this host matches {_typed_path(arguments)}"
 
 
 def _what_to_type(arguments: argparse.Namespace) -> str:
@@ -156,7 +165,7 @@ def _what_to_type(arguments: argparse.Namespace) -> str:
     who = as_whom(arguments)
     if arguments.config == "-":
         return f"{who}: the same command with apply instead of plan"
-    return f"{who}: {_apply(arguments)}"
+    return f"{who}: {_apply_command(arguments)}"
 
 
 def _failure(plan: Plan, cause: Finding | None) -> str:
@@ -164,7 +173,7 @@ def _failure(plan: Plan, cause: Finding | None) -> str:
     if cause is not None:
         return f"apply would change nothing, because {cause.sentence}"
     if plan.routes.conflicts:
-        return IN_THE_WAY
+        return f"{IN_THE_WAY}: {SEE_CONFLICTS}"
     reason = "addresses escape, and the mode is STRICT"
     if plan.is_empty:
         return reason
@@ -174,7 +183,7 @@ def _failure(plan: Plan, cause: Finding | None) -> str:
 def _delay(plan: Plan, cause: Finding | None) -> str:
     """What apply would wait for, and how that would end."""
     if cause is not None:
-        is_in_vain = all(route.missing.devs for route in plan.routes.waiting)
+        is_in_vain = any(route.missing.devs for route in plan.routes.waiting)
         end = ", and then fail" if is_in_vain else ""
         return f"apply would wait{end}: {cause.sentence}"
     changes = "" if plan.is_empty else "make the changes below, "
@@ -192,28 +201,21 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
 
 
-def _apply(arguments: argparse.Namespace) -> str:
-    file = "-"  # behind the same pipe
-    if arguments.config != "-":
-        file = typed_name(arguments.config)
-    return f"hostrouting apply --config {file}{_options(arguments)}"
-
-
-def _options(arguments: argparse.Namespace) -> str:
-    options = gate_options(arguments.gate)
-    return f"{options} --allow-removal" if arguments.allow_removal else options
-
-
-def _gating(arguments: argparse.Namespace, plan: Plan) -> str:
-    """What to type to gate further units, with a repair if addresses would escape.
-
+def _command(arguments: argparse.Namespace, plan: Plan) -> str:
+    """What to type so that nothing escapes: apply, after a repair if addresses would escape.
     Nothing, if apply would refuse.
     """
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        given = ""
-        if arguments.config != HostLayout.config_path:
-            given = typed_file(arguments)
-        return repair_pipeline(given) + _options(arguments)
-    return _apply(arguments)
+        return repair_pipeline(typed_file(arguments)) + _apply_options(arguments)
+    return _apply_command(arguments)
+
+
+def _apply_command(arguments: argparse.Namespace) -> str:
+    return f"hostrouting apply --config {_typed_path(arguments)}{_apply_options(arguments)}"
+
+
+def _apply_options(arguments: argparse.Namespace) -> str:
+    options = gate_options(arguments.gate)
+    return f"{options} --allow-removal" if arguments.allow_removal else options

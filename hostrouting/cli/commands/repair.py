@@ -20,8 +20,8 @@ from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
-    adding_typed,
     as_whom,
+    config_to_repair,
     find_config,
     require_typed_devs,
     typed_options,
@@ -43,11 +43,12 @@ class _Printed(NamedTuple):
     code: int
     findings: list[Finding]
     remarks: list[str]
+    """Each for standard error."""
     lines: Iterable[str] = ()
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = adding_typed(find_config(arguments, host), arguments)
+    config = config_to_repair(find_config(arguments, host), arguments)
     who = as_whom(arguments)
     options = typed_options(arguments)
     now = check_host(config, host, arguments.snapshot, repair_options=options)
@@ -63,14 +64,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
         printed = _Printed(CANNOT_DECIDE, doubts, remarks)
     elif arguments.commands:
-        printed = _print_commands(now, who)
+        printed = _as_commands(now, who)
     else:
-        source = "installed" if arguments.config is None else "given"
-        printed = _print_configuration(now, repaired, proposal, source, who)
+        printed = _as_configuration(arguments, now, repaired, proposal)
     for remark in (*printed.remarks, *_other_verdicts(repaired.report)):
         say(remark)
     code = printed.code
-    if repaired.report.missing_defaults:
+    if repaired.report.missing_defaults:  # of one family, and the other one is repaired
         code = PROBLEM
     document = {
         "schema": "hostrouting/repair/3",
@@ -92,9 +92,9 @@ def _require_repair(check: HostCheck, who: str) -> None:
         missing = [str(each) for each in report.families if each.verdict == "no-default-route"]
         raise NotReady("; ".join((*missing, *ways)))
     if report.escapes and not report.routes:
-        reasons = first_of(_texts(check.named("unsafe"), who))
-        if not reasons:
-            reasons = ["no repair is known for packets of pods alone"]
+        reasons = first_of(_texts(check.named("unsafe"), who)) or [
+            "no repair is known for packets of pods alone"
+        ]
         raise RouteOverlapError("; ".join((*reasons, *_remedies(check, who))))
 
 
@@ -122,7 +122,7 @@ def _commands(now: HostCheck) -> list[str]:
     return list(repair_commands(now.report.resolved)) if now.managed is None else []
 
 
-def _print_commands(now: HostCheck, who: str) -> _Printed:
+def _as_commands(now: HostCheck, who: str) -> _Printed:
     """The repair until the next boot; where hostrouting is installed, the permanent one."""
     unsafe = now.named("unsafe")
     code = PROBLEM if unsafe else FINE
@@ -140,10 +140,11 @@ def _print_commands(now: HostCheck, who: str) -> _Printed:
     return _Printed(code, findings, remarks, _commands(now))
 
 
-def _print_configuration(
-    now: HostCheck, repaired: HostCheck, proposal: Proposal, source: str, who: str
+def _as_configuration(
+    arguments: argparse.Namespace, now: HostCheck, repaired: HostCheck, proposal: Proposal
 ) -> _Printed:
     """The configuration that repairs the host for good."""
+    who = as_whom(arguments)
     unsafe = repaired.named("unsafe")
     findings = [*unsafe, *now.named("repair-cost")]
     typed = proposal.unconfigured
@@ -151,7 +152,7 @@ def _print_configuration(
         typed = now.managed.unconfigured  # which say when these routes go
     unconfigured = [_repaired(finding) for finding in typed]
     remarks = [*_texts(findings, who), *_remedies(repaired, who)]
-    remarks += _of_the_configuration(now, proposal, source)
+    remarks += _of_the_configuration(arguments, now, proposal)
     remarks += _texts(unconfigured, who)
     code = FINE
     if unsafe:
@@ -161,7 +162,9 @@ def _print_configuration(
     return _Printed(code, [*findings, *proposal.left_out, *unconfigured], remarks, lines)
 
 
-def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> Iterator[str]:
+def _of_the_configuration(
+    arguments: argparse.Namespace, now: HostCheck, proposal: Proposal
+) -> Iterator[str]:
     """What there is to say about the configuration, beside its limits."""
     if proposal.taken_over:
         routes = counted(len(proposal.taken_over), "route")
@@ -170,6 +173,7 @@ def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> It
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
+        source = "installed" if arguments.config is None else "given"
         known = "already has these routes, but they are not set on this host"
         yield f"the {source} configuration {known}; applying the printed one sets them"
     for finding in proposal.left_out:

@@ -142,5 +142,4 @@ def test_the_doubts_of_both() -> None:
     """The doubts that both have are said in the same words, with the same remedy."""
     sentences = check_sentences()
     for name in ("default-routes", "two-cnis", "doubtful-route", "other-packets"):
-        sentence, remedy = DOUBTS[name]
-        assert sentences[name] == f"{sentence}; {remedy}"
+        assert sentences[name] == f"{DOUBTS[name].sentence}; {DOUBTS[name].remedy}"

@@ -7,6 +7,7 @@ from hypothesis import given
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import files_of, render_config
+from hostrouting.boot.units import DROP_IN
 from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
@@ -16,6 +17,7 @@ from hostrouting.config.settings import (
     gated_units,
 )
 from hostrouting.errors import ConfigError
+from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
@@ -106,6 +108,17 @@ def test_units_where_no_script_can_be_read() -> None:
     for step in (LAYOUT.routes_step, LAYOUT.check_step):
         host.files.texts[LAYOUT.step_path(step)] = "configuration=(\n  'mode\n)\n"
     assert read_enforced(host.files) == HostRoutingConfig(gate=GateConfig(("kubelet.service",)))
+
+
+def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
+    """It hides no other unit: without config.json, nothing else says which units wait for the gate."""
+    host = configured(WANTED._replace(gate=GateConfig(("kubelet.service",))))
+    host.files.texts[LAYOUT.drop_in_path("containerd.service")] = DROP_IN
+    host.files.texts[LAYOUT.config_path] = "{"
+    enforced = read_enforced(host.files)
+    assert enforced.gate == GateConfig(("kubelet.service",))
+    with pytest.raises(ConfigError, match=r'"gate": \{"units": \["kubelet.service"\]\}'):
+        read_installed(host)
 
 
 @pytest.mark.parametrize(

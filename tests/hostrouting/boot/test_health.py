@@ -255,6 +255,14 @@ class TestFiles:
         assert fault.sentence == f"{path} {predicate}"
         assert fault.remedy == AGAIN._replace(words="remove the link; then")
 
+    def test_a_link_that_leads_elsewhere(self, host: FakeHost) -> None:
+        """`apply` replaces it: a link has to be there."""
+        path = LAYOUT.enabled_path(LAYOUT.routes_unit)
+        host.files.links[path] = "/srv/copy"
+        [fault] = find_faults(host, WANTED)
+        assert fault.sentence == f"{path} is not what {LAYOUT.config_path} asks for"
+        assert fault.remedy == AGAIN
+
     def test_a_link_and_files_of_another_release(self, host: FakeHost) -> None:
         """No release writes a link there, so it is named, although texts are not compared."""
         config_json = host.files.texts[LAYOUT.config_path]

@@ -125,6 +125,33 @@ class TestConflicts:
         ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path, awk=awk)
         assert ran.lines == conflict_lines(planned(namespace, static("10.7.0.0/16")).conflicts)
 
+    @pytest.mark.parametrize("name", ["a#b", '"a"', "'a'", "a\\"])
+    @pytest.mark.parametrize("awk", AWKS)
+    def test_a_name_that_ip_would_misread(
+        self, namespace: Namespace, tmp_path: Path, awk: str, name: str
+    ) -> None:
+        """`ip -batch` would take these for the device a, or read no further: nothing is written."""
+        for at, dev in enumerate([name, "a"]):
+            namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"other{at}")
+            namespace.ip("link", "set", f"other{at}", "up")
+            namespace.ip("link", "set", dev, "up")
+        namespace.ip("route", "replace", "default", "dev", name)
+        for dev in (name, "a"):
+            namespace.ip("route", "append", "10.5.0.0/16", "proto", "213", "dev", dev)
+        before = listed(namespace)
+        ran = Ran(namespace, [HALF], tmp_path, awk=awk)
+        assert listed(namespace) == before
+        head = "<3>static-routes: ip would misread the name of the device in this command"
+        advice = f"<3>static-routes: rename the device; {THEN}"
+        assert ran.lines == [
+            f"{head}: route add 172.16.0.0/17 proto 213 metric 0 scope 253 dev {name}",
+            advice,
+            f"{head}: route del 10.5.0.0/16 proto 213 metric 0 scope 253 nexthop dev {name}",
+            advice,
+            f"<3>static-routes: {NOTHING_DONE}",
+        ]
+        assert ran.status == 1
+
     def test_a_unit_with_a_backslash(self, namespace: Namespace, tmp_path: Path) -> None:
         """The name of a unit is quoted, too."""
         namespace.batch(["route add 10.7.0.0/16 dev ib0"])

@@ -2,11 +2,16 @@
 the scripts what is in force, and say how to get the file back.
 """
 
+import errno
 import json
 import re
 
+import attrs
 import pytest
 
+from hostrouting.errors import HostError
+from hostrouting.host.files import Entry
+from hostrouting.testing import FakeFiles
 from tests.support.cli import say
 from tests.support.incidents import (
     BY_HAND,
@@ -129,9 +134,55 @@ def test_a_route_by_hand_beside_a_broken_file() -> None:
     assert "added by hand" not in check.out
 
 
+@attrs.define
+class PrivateFiles(FakeFiles):
+    """Only root may enter the folder of hostrouting."""
+
+    def look(self, path: str) -> Entry | None:
+        """See FakeFiles."""
+        if path.startswith(f"{LAYOUT.config_directory}/"):
+            denied = f"cannot read {path}: Permission denied"
+            raise HostError(denied, what="file", target=path, errno=errno.EACCES)
+        return super().look(path)
+
+
+@pytest.mark.parametrize("command", [f"check {CIDR}", "explain 172.16.5.9"])
+def test_a_file_that_this_user_may_not_read(command: str) -> None:
+    """Nothing is wrong with the file, so nothing but root is proposed."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    said = say(*command.split(), host=host)
+    assert "OVERLAP: " in said.lines[0]
+    page = said.out + said.err
+    assert "Permission denied; type this as root to use it" in page
+    assert "hostrouting remove" not in page
+    assert "plan" not in page
+
+
+def test_status_does_not_say_how_to_look_first_where_nothing_is_to_be_typed() -> None:
+    """It says that this user may not read the file."""
+    host = node(config(*REPAIR))
+    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    status = say("status", host=host)
+    assert status.code == 3
+    assert status.lines[0].startswith(f"BROKEN: cannot read {LAYOUT.config_path}: Permission")
+    assert "plan" not in status.out
+
+
 def test_an_empty_pipe_points_to_the_command_before_it() -> None:
     """The last line of a failed `repair | apply` does not explain how to write JSON."""
     said = apply(node(config(*REPAIR)), "")
     assert said.code == 2
     assert "the command before the pipe" in said.err
     assert "double quotes" not in said.err
+
+
+def test_explain_beside_a_broken_file_proposes_the_cidrs_of_the_scripts() -> None:
+    """The warning is that of `status`: what is typed has nothing to fill in."""
+    host = node(config(*REPAIR))
+    garble(host)
+    said = say("explain", "172.16.5.9", host=host)
+    assert said.lines[0].startswith("OK: ")
+    assert "| hostrouting repair --config - |" in said.err
+    assert say("check", host=host).code == 2

@@ -18,6 +18,7 @@ from tests.support.incidents import (
     config,
     edit_config,
     node,
+    plan,
     plan_installed,
     start_vpn,
     type_pipeline,
@@ -113,6 +114,15 @@ def test_apply_says_which_device_it_needs() -> None:
     assert candidates == [line for line in status.lines if " --dev " in line]
     assert len(candidates) == 2
     assert type_pipeline(host, candidates[0].partition("as root: ")[2]).code == 0
+
+
+def test_waiting_is_in_vain_if_one_of_the_routes_needs_a_name() -> None:
+    """What another one lacks may come meanwhile."""
+    settings = config(*REPAIR)
+    settings["staticRoutes"]["routes"].append({"destination": "fd00::/16"})
+    said = plan(beside_a_vpn(lost=True), json.dumps(settings))
+    assert "fd00::/16 needs an IPv6 default route" in said.out
+    assert said.lines[0].startswith("NOT READY: apply would wait, and then fail: 2 routes")
 
 
 def test_an_address_that_nobody_expects_to_leave_by_the_uplink_is_not_judged() -> None:

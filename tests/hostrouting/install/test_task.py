@@ -373,6 +373,25 @@ class TestUndo:
         run(phases.task("undo")(task.undo))
         assert read_installed(host) == wanted
 
+    def test_the_lock(self) -> None:
+        """An undo has it whenever it changes anything: files, routes, and those that were typed."""
+        host, mishaps = mishap_host()
+        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
+        type_routes(host, "10.7.0.0/16")
+        task = Configure(config("10.8.0.0/16"), host=host)
+        run(task)
+        unlocked: list[str] = []
+
+        def look(event: str) -> None:
+            if not event.startswith("lock") and LAYOUT.lock_path not in host.files.locked:
+                unlocked.append(event)
+
+        mishaps.watch = look
+        mishaps.disarm()
+        run(phases.task("undo")(task.undo))
+        assert {"route", "write", "reload"} <= {event.split(" ")[0] for event in mishaps.events}
+        assert unlocked == []
+
     def test_an_undo_that_is_cancelled(self) -> None:
         """The typed routes are back, also if another process holds the lock at first."""
         host, mishaps = mishap_host()

@@ -41,6 +41,7 @@ from tests.support.tasks import (
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
 OLDER = "# of an older release\n"
+CHANGES = {"write", "link", "remove", "reload", "start", "stop", "route", "nft"}
 GUARD_UNIT = LAYOUT.unit_path(LAYOUT.guard_unit)
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
@@ -120,6 +121,7 @@ class Moments:
             *self._faults_of_units(verb, thing),
             *self._faults_of_drop_ins(thing),
             *self._faults_of_steps(),
+            *self._faults_of_the_lock(verb),
         ]
         self.wrong += [f"before {event}: {fault}" for fault in faults]
 
@@ -176,6 +178,11 @@ class Moments:
             if is_there and step not in named and step not in self._required:
                 yield f"the gate would require {step}, which is only wanted"
 
+    def _faults_of_the_lock(self, verb: str) -> Iterator[str]:
+        """Whatever is changed, no unit starts meanwhile, and no other run changes it, too."""
+        if verb in CHANGES and LAYOUT.lock_path not in self._host.files.locked:
+            yield "the host is not locked"
+
 
 def scripts_of(path: str, text: str) -> list[str]:
     """The scripts that systemd runs because of this file, or that the gate requires."""
@@ -206,7 +213,7 @@ def start_installed_units(host: FakeHost) -> None:
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     """Wherever a run is killed, no marker is wrong, no unit runs a script that is missing, and no
-    step that is only wanted holds units back.
+    step that is only wanted holds units back. Nothing changes without the lock.
     """
     host, mishaps = node()
     moments = Moments(host)
@@ -280,8 +287,8 @@ def test_what_is_ours_without_a_configuration() -> None:
     host.files.links[GUARD_UNIT] = "/dev/null"
     host.files.links[LAYOUT.enabled_path(LAYOUT.guard_unit)] = GUARD_UNIT
     assert owned_paths(host.files) == (
-        half_written,
         LAYOUT.enabled_path(LAYOUT.guard_unit),
+        half_written,
         LAYOUT.opening_path,
     )
 
