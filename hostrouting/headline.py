@@ -93,10 +93,7 @@ def what_is_wrong_now(status: Status) -> str:
     """What is wrong although the host matches, and which units were refused because of it. Empty if
     the page has no sentence for it.
     """
-    findings = [*status.findings]
-    if status.check is not None:
-        findings += status.check.findings
-    wrong = what_is_wrong(findings, _config_of(status), status.report)
+    wrong = what_is_wrong(_all_findings(status), _config_of(status), status.report)
     refused = refused_units(status.units)
     if not refused or (wrong and status.to_start):
         return wrong
@@ -116,13 +113,19 @@ def cause_of(status: Status) -> Finding | None:
     """The finding whose sentence ends the headline."""
     if status.state == "failing":
         return status.plan.errors[0]
-    findings = [*status.findings]
-    if status.check is not None:  # which says when routes go, and not what apply would delete
-        findings = [*status.check.findings, *findings]
-    for finding in findings:
+    for finding in _all_findings(status):
         if finding.name == MEANINGS[status.state].cause:
             return finding
     return None
+
+
+def _all_findings(status: Status) -> tuple[Finding, ...]:
+    """The findings, first those of the check: it says when routes are deleted, and the others only
+    that apply would delete them.
+    """
+    if status.check is None:
+        return status.findings
+    return (*status.check.findings, *status.findings)
 
 
 def what_is_wrong(

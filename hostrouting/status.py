@@ -20,7 +20,7 @@ from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import HostRoutingError
+from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
@@ -253,6 +253,8 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     status = _ask(host, Status("broken", unit=unit), _with_config)
     if status.state == "nothing":
         return _ask(host, status, _with_typed_routes)
+    if any(map(is_denied, status.unanswered)):  # for root, nothing may be wrong with the file
+        status = attrs.evolve(status, state="unanswered")
     return _ask(
         host,
         status,

@@ -36,7 +36,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     if gates.held:
         name_if_shut = "gate-shut"
     # While a folder is open to others, gate.sh runs no step.
-    findings = [finding._replace(name="gate-shut") for finding in open_folders(host.files)]
+    findings = [finding._replace(name=name_if_shut) for finding in open_folders(host.files)]
     findings += _own_files(host.files, config, name_if_shut)
     if units:
         findings += [

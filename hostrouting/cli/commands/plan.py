@@ -9,7 +9,7 @@ a default route or a device is missing or has to be named. With --snapshot, only
 
 import argparse
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import attrs
@@ -124,19 +124,15 @@ def _judge(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -
     if failures:
         cause = _cause(failures)
         return _Judged("would fail", PROBLEM, _failure(plan, cause), cause)
-    if plan.routes.waiting or _lacks_default_route(check, arguments.ignore):
+    is_late = bool(plan.routes.waiting)  # then there is no check
+    if check is not None and check.report.verdict == "no-default-route":
+        is_late = check.code(arguments.ignore) != FINE
+    if is_late:
         cause = next(iter(plan.routes.route_waits), None)
         return _Judged("not ready", CANNOT_DECIDE, _delay(plan, cause), cause)
     if plan.is_empty:
         return _Judged("nothing to do", FINE, _match(arguments))
     return _Judged("to do", PROBLEM, _what_to_type(arguments))
-
-
-def _lacks_default_route(check: HostCheck | None, ignored: Collection[str]) -> bool:
-    """Whether there is no default route, and that counts."""
-    if check is None or check.report.verdict != "no-default-route":
-        return False
-    return check.code(ignored) != FINE
 
 
 def _cause(failures: Iterable[Finding]) -> Finding | None:

@@ -54,12 +54,16 @@ def dropped(host: FakeHost, folder: str, text: str, name: str = "50-x.conf") -> 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("folder", [LAYOUT.config_directory, LAYOUT.gate_directory])
-def test_a_folder_that_others_can_change(tmp_path: Path, folder: str) -> None:
-    """Then the gate runs no step: the fault names the repair."""
+def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: FakeHost) -> None:
+    """Then the gate runs no step: the fault names the repair. It shuts no gate where none holds."""
     image = Host.offline(str(tmp_path))
     phases.execute(Configure(WANTED, host=image), phases.Context(observers=[]))
     (tmp_path / folder.lstrip("/")).chmod(0o775)
-    [fault] = [each for each in find_faults(image, WANTED) if each.name == "gate-shut"]
+    [fault, opened] = find_faults(image, WANTED)
+    assert (fault.name, opened.name) == ("file", "gate-open")
+    booted = Host(backend=None, files=image.files, manager=host.manager)
+    [fault] = find_faults(booted, WANTED)
+    assert fault.name == "gate-shut"
     assert (fault.severity, fault.target) == ("error", folder)
     assert fault.sentence == (
         f"users other than root can write to {folder}, and root runs what is there"

@@ -160,14 +160,16 @@ def test_a_file_that_this_user_may_not_read(command: str) -> None:
     assert "plan" not in page
 
 
-def test_status_does_not_say_how_to_look_first_where_nothing_is_to_be_typed() -> None:
-    """It says that this user may not read the file."""
+def test_status_of_a_user_who_may_not_read_the_file() -> None:
+    """Whether the host matches is not known; that is not a broken file, and nothing is typed."""
     host = node(config(*REPAIR))
     host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
     status = say("status", host=host)
     assert status.code == 3
-    assert status.lines[0].startswith(f"BROKEN: cannot read {LAYOUT.config_path}: Permission")
+    assert status.lines[0].startswith("NO ANSWER: ")
+    assert f"FILE: cannot read {LAYOUT.config_path}: Permission denied" in status.lines
     assert "plan" not in status.out
+    assert say("status", "--json", host=host).json["state"] == "unanswered"
 
 
 def test_an_empty_pipe_points_to_the_command_before_it() -> None:

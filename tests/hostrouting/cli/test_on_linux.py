@@ -77,7 +77,8 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert answer.devs == ("eth0",)
     machine.shell("chmod 777 /etc/hostrouting && chown 4242 /etc/hostrouting/gate.d")
     status = machine.hostrouting("status").stdout
-    assert status.count("GATE-SHUT: users other than root can write to /etc/hostrouting") == 2
+    assert status.startswith("ATTENTION: systemd-nspawn@.service can start unchecked\n")
+    assert status.count("FILE: users other than root can write to /etc/hostrouting") == 2
     assert machine.hostrouting("apply", "--config", repaired).returncode == 1
     assert machine.hostrouting("remove").returncode == 0
     assert machine.routes(4) == before
