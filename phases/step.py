@@ -201,16 +201,16 @@ class Step:
             parts.append(describe_error(self.failed_with))
         if self.reason:
             parts.append(self.reason)
+        plan = ""
         if self.action != "plan":
             parts.extend(f"{key}={as_data(value)}" for key, value in self.result_fields.items())
-        plan = ""
-        if self.action == "plan" and self.result is not None:
+        elif self.result is not None:
             plan = printable(self.result)
-        if "\n" in plan:  # on lines of its own
-            return f"{printable(', '.join(parts))}\n{plan}"
-        if plan:
+        has_lines = "\n" in plan
+        if plan and not has_lines:
             parts.append(plan)
-        return printable(", ".join(parts))
+        note = printable(", ".join(parts))
+        return f"{note}\n{plan}" if has_lines else note
 
     def to_json(self) -> str:
         """The report as JSON."""

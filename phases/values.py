@@ -15,7 +15,7 @@ from phases.errors import PhasesError
 
 
 class Results(tuple[object, ...]):
-    """What a group returns: the results of its tasks, each of which is also that of a step."""
+    """What a group returns: the results of its tasks. A report has each at the task's own step."""
 
     __slots__ = ()
 
@@ -30,8 +30,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def printable(value: object) -> str:
-    """str(value), safe for any terminal: control characters, and what no encoding has, are escaped,
-    and nothing is raised.
+    """str(value), safe for any terminal: control characters and lone surrogates are escaped, and
+    nothing is raised.
     """
     try:
         return "".join(map(_escaped, str(value)))
@@ -94,14 +94,14 @@ def portable_error(error: BaseException | None) -> BaseException | None:
     """The error if another process can have it, or else a PhasesError that describes it."""
     if error is None:
         return None
-    sent = describe_error(error)
+    words = describe_error(error)
     try:
         received = describe_error(_as_received(error))
-    except Exception as refused:  # noqa: BLE001  code of others runs
-        received = describe_error(refused)
-    if received == sent:
+    except Exception as refusal:  # noqa: BLE001  code of others runs
+        received = describe_error(refusal)
+    if received == words:
         return error
-    return PhasesError(f"{sent} (this error could not be pickled: it would become {received})")
+    return PhasesError(f"{words} (this error could not be pickled: it would become {received})")
 
 
 def _as_received(value: object) -> Any:

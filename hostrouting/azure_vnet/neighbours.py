@@ -38,8 +38,8 @@ class Neighbour:
     """Empty while it is not known."""
     dev: str
     permanent: bool = True
-    """Whether only a deletion ends it. An entry that another program maintains (`extern_learn`) is
-    not permanent, whatever its state is.
+    """Whether it stays until it is deleted. False for an entry that another program maintains
+    (`extern_learn`), whatever its state is.
     """
 
     def __str__(self) -> str:

@@ -2,7 +2,8 @@
 order.
 
 Not judged: the folders of a unit's aliases, those for all units whose names begin alike
-(`a-.service.d`), and those of generators, which write no drop-ins that we know of.
+(`a-.service.d`), those of portable services, which run in an image without the gate, and those of
+generators, which write no drop-ins that we know of.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
 
 
 def drop_ins_of(files: Files, unit: str) -> list[str]:
-    """The drop-ins that systemd will read for this unit, in its order: that of their names. Of two
-    with the same name it reads the one in the first folder.
+    """The drop-ins that systemd will read for this unit, sorted by name, as it reads them. Of two
+    with the same name it reads only the one in the first folder.
     """
     by_name: dict[str, str] = {}
     for folder in _folders_of(unit):
@@ -48,10 +49,10 @@ def drop_ins_of(files: Files, unit: str) -> list[str]:
 
 def _folders_of(unit: str) -> list[str]:
     """The folders of the drop-ins of a unit, in the order in which systemd looks."""
-    kind = unit.rpartition(".")[2]
+    unit_type = unit.rpartition(".")[2]
     names = dict.fromkeys((unit, template_of(unit)))
-    folders = [f"{place}/{name}.d" for place in _UNIT_PATH for name in names]
-    folders += [f"{place}/{kind}.d" for place in _UNIT_PATH]  # for all units of this kind
+    folders = [f"{parent}/{name}.d" for parent in _UNIT_PATH for name in names]
+    folders += [f"{parent}/{unit_type}.d" for parent in _UNIT_PATH]  # for all units of this type
     return folders
 
 
@@ -69,7 +70,8 @@ def resets_after_ours(files: Files, drop_ins: Iterable[str]) -> Iterator[str]:
     come after ours. Not judged: a condition that comes after the empty one.
     """
     for path in drop_ins:
-        if path.rpartition("/")[2] <= DROP_IN:
+        name = path.rpartition("/")[2]
+        if name <= DROP_IN:  # systemd reads it before ours, or in its place
             continue
         with suppress(HostError):  # systemd cannot read it either
             if _RESET.search(files.read(path) or ""):

@@ -97,14 +97,21 @@ def _probes_of(files: Files) -> dict[str, Any]:
 
 
 def _gate_of(files: Files) -> dict[str, Any]:
-    """The section gate: the units that have a drop-in, and can be gated. Another release may have
+    """The section gate."""
+    return {
+        "gate": {"units": gateable_on_disk(files)}
+    }  # without units, it is a fault, and left out
+
+
+def gateable_on_disk(files: Files) -> list[str]:
+    """The units that have a drop-in, and that a configuration can name. Another release may have
     gated others, too.
     """
     units: list[str] = []
     for unit in gated_on_disk(files):
         with suppress(ConfigError):
             units += GateConfig((unit,)).units
-    return {"gate": {"units": units}}  # without units, it is a fault, and left out
+    return units
 
 
 def _guard_of(files: Files) -> dict[str, Any]:

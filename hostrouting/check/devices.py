@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
@@ -41,6 +42,7 @@ class Devices:
         for address in fib.snapshot.addresses:
             if address.ip.version == fib.family:
                 self.addresses.append(address)
+        self._addresses_in: dict[Prefix, list[Address]] = {}
         self._routes = fib.routes
 
     # Whose a device is.
@@ -131,16 +133,34 @@ class Devices:
 
     def are_taps_without_a_card(self, devs: Iterable[str]) -> bool:
         """Whether these devices are taps, and no network card of this host has an address."""
-        with_address = [address.dev for address in self.global_addresses]
-        others = [dev for dev in with_address if not self.cni_rows(dev)]
+        addresses = self.global_addresses
+        others = [address.dev for address in addresses if not self.cni_rows(address.dev)]
         return are_taps_without_a_card(devs, others, self.links)
 
     # Its addresses and networks.
 
-    @property
+    @cached_property
     def global_addresses(self) -> list[Address]:
         """Those of scope global: Linux may choose them as the source of packets to other hosts."""
         return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
+
+    @cached_property
+    def global_addresses_by_dev(self) -> dict[str, list[Address]]:
+        """The same by device, in the order in which the host got these."""
+        by_dev: dict[str, list[Address]] = {}
+        for link in sorted(self.links.values(), key=attrgetter("index")):
+            by_dev[link.name] = []
+        for address in self.global_addresses:
+            by_dev.setdefault(address.dev, []).append(address)
+        return {dev: addresses for dev, addresses in by_dev.items() if addresses}
+
+    def addresses_in(self, block: Prefix) -> list[Address]:
+        """Those in a block that a rule selects, of which it is asked for each range."""
+        if block not in self._addresses_in:
+            self._addresses_in[block] = [
+                address for address in self.addresses if address.ip in block
+            ]
+        return self._addresses_in[block]
 
     def devs_with_network_over(self, prefix: Prefix) -> list[str]:
         """The devices that have an address whose network contains the prefix, each once."""

@@ -132,8 +132,7 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
     then. Without this rule, OK would be wrong for connections where Linux may choose one of several
     sources; if the source is certain, `parts` judges them.
 
-    Field states: calico-wireguard-source-scoped, policy-routing-hides-pods;
-    calico-wireguard-not-for-a-source.
+    Field states: policy-routing-hides-pods; policy-routing-of-marked-packets is fine.
     """
     block = other.source
     rule = other.outcome.rule
@@ -219,8 +218,8 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
     """The devices with an address of this host in the block."""
     owners: set[str] = set()
-    for address in judge.devices.addresses:
-        if address.ip not in block or address.ip.is_loopback:
+    for address in judge.devices.addresses_in(block):
+        if address.ip.is_loopback:
             continue
         if _is_its_own(judge, address.dev, block):
             owners.add(address.dev)

@@ -55,9 +55,10 @@ class Refusals(NamedTuple):
         for cni, row in rows_for(route):
             if row.proof == "first" and not self._is_node_subnet(route, cni):
                 continue
-            if self._is_proven(cni, row, inside):
+            has_device = self.devices.has_cni(cni)
+            if has_device and self._is_proven(cni, row, inside):
                 return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
-            if self._has_trace(cni, row, route):
+            if has_device or self._has_other_routes(row, route):
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         if self._holds_pods(route.prefix, inside):
@@ -66,26 +67,21 @@ class Refusals(NamedTuple):
         return escape
 
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
-        """Whether the range is this CNI's: it has a device, and one of three things shows the rest.
+        """Whether the range is this CNI's, which has a device: one of three things shows the rest.
 
         No other program uses the protocol for such routes (calico-bgp: 80); the range is the
         network of the pods' bridge (flannel-and-a-refused-range); or a pod or an own address of
         the CNI lies inside (calico-ipip: BIRD's protocol is also that of any router).
         """
-        if not self.devices.has_cni(cni):
-            return False
         if row.proof != "inside":
             return True
         return any(self.devices.is_of(dev, cni) for dev, _ in inside)
 
-    def _has_trace(self, cni: Cni, row: Refusal, route: Route) -> bool:
-        """Whether something of the CNI is there: a device; or Calico's other routes, on a node
-        that only routes.
+    def _has_other_routes(self, row: Refusal, route: Route) -> bool:
+        """Whether other routes are a trace of the CNI: Calico's, on a node that only routes.
 
         Field states: calico-block-without-pods, bird-without-calico-pods-only.
         """
-        if self.devices.has_cni(cni):
-            return True
         alike = [other for other in self.fib.routes if other.protocol == route.protocol]
         return row.is_shown_by_protocol and len(alike) > 1  # this route is one of them
 

@@ -19,6 +19,7 @@ from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import agreeing, spoken
 
@@ -212,6 +213,8 @@ class Why(NamedTuple):
     """The routes to delete instead, in the order in which they decide."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""
+    rule: Rule | None = None
+    """The rule that comes before table main."""
 
 
 class Unrepairable(NamedTuple):

@@ -136,7 +136,7 @@ def find_doubts(
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
         words = wording.remedy.words.format(selection=opinion.selection)
-        remedy = wording.remedy._replace(words=words)
+        remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
             remedy = _remedy_by_name(snapshot, family, opinion.candidates, cidrs, {})
@@ -150,7 +150,7 @@ def _remedy_by_name(
     devs: Sequence[str],
     cidrs: Iterable[Prefix],
     costs: Mapping[str, str],
-) -> Remedy:
+) -> Remedy | None:
     """For each of these devices, the command that names it, what is known of it, and what its
     repair costs; for one alone, also for another; and that a tunnel need not have the default
     route.
@@ -170,7 +170,7 @@ def _remedy_by_name(
         if known:
             words += f" ({known})"
         remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
-    return cast("Remedy", remedy)
+    return remedy
 
 
 def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
@@ -288,8 +288,8 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     if rule is None:
         return None
     for lost in family.repair.unrepairable:
-        is_of_escape = lost.first <= escape.first <= lost.last
-        if lost.why.reason == "earlier-rule" and is_of_escape:
+        # The range may be lost for other packets by another rule.
+        if lost.why.rule == rule and lost.first <= escape.first <= lost.last:
             words = f"exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
@@ -384,7 +384,7 @@ def _claim(why: Why, where: str) -> str:
     return f"no route repairs {where}"
 
 
-def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy:
+def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy | None:
     """How to name one of the devices, and what its repair then costs."""
     costs: dict[str, str] = {}
     for dev, repair in family.repair.named:

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Address
 
 
 def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets with this decision.
 
     That of the route; else those of its device in the network of its gateway; else those of its
-    device; else, in IPv4, those of lo; else any of the host.
+    device; else, in IPv4, those of lo, or of an uplink if that is the host's first device with an
+    address; else any of the host.
 
-    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source.
+    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
+    rails-by-source-beside-calico, rail-before-the-uplink-beside-calico.
     """
     route = decision.route
     if route is None or decision.kind != "unicast":
@@ -29,14 +32,30 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     if route.prefsrc is not None:
         return (route.prefsrc,)
     gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
-    devs = decision.devs
-    of_host = judge.devices.global_addresses
-    of_device = [address for address in of_host if address.dev in devs]
+    by_dev = judge.devices.global_addresses_by_dev
+    of_device: list[Address] = []
+    for dev in decision.devs:
+        of_device += by_dev.get(dev, [])
     of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
     possible = of_network or of_device
     if not possible and judge.fib.family == IPV4:
-        possible = [address for address in of_host if judge.devices.is_loopback(address.dev)]
-    return tuple(address.ip for address in possible or of_host)
+        possible = _of_first_device(judge)
+    return tuple(address.ip for address in possible or judge.devices.global_addresses)
+
+
+def _of_first_device(judge: Judge) -> list[Address]:
+    """Those of the host's first device with an address, if it is lo or an uplink.
+
+    Linux takes the devices in the order in which this namespace got them. Another first device is
+    not certain: a rail that was in a pod comes last there, and keeps its number.
+    """
+    by_dev = judge.devices.global_addresses_by_dev
+    first = next(iter(by_dev), None)
+    if first is None:
+        return []
+    if judge.devices.is_loopback(first) or first in judge.uplinks.devs:
+        return by_dev[first]
+    return []
 
 
 def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:

@@ -145,12 +145,10 @@ def _earlier_rule(decision: Decision) -> Why:
     """That no new route is used for packets that have this decision now."""
     rule = decision.rule
     if rule is None or rule.table == TABLE_MAIN:
-        cause = "no rule is known to use routes of table main"
-    elif decision.kind == "local":
-        cause = f"[{decision.route}] makes the range this host's own"
-    else:
-        cause = f"[rule {rule}] comes before table main"
-    return Why("earlier-rule", cause)
+        return Why("earlier-rule", "no rule is known to use routes of table main")
+    if decision.kind == "local":
+        return Why("earlier-rule", f"[{decision.route}] makes the range this host's own")
+    return Why("earlier-rule", f"[rule {rule}] comes before table main", rule=rule)
 
 
 def _as_specific(present: Route | None) -> Why:

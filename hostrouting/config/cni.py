@@ -68,8 +68,8 @@ class Cni(NamedTuple):
 
 
 POD_NETWORKS = ("cilium_host",)
-"""Devices with the use `network`, but a route by one shows that this CNI has the pods of the node,
-as a route by a pod's device does.
+"""Devices with the use `network` that also show which CNI has the pods of the node: as with the
+device of a pod, it is the CNI that has routes by them.
 """
 
 BRIDGE_PLUGIN = "bridge"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.boot.enforced import gateable_on_disk
 from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import find_by_hand, propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -78,7 +78,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         installed = read_installed(host)
     except HostRoutingError as error:
         known = gated_units(config)
-        gated = tuple(unit for unit in gated_on_disk(host.files) if unit not in known)
+        gated = tuple(unit for unit in gateable_on_disk(host.files) if unit not in known)
         return Managed(is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None

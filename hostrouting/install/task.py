@@ -16,7 +16,7 @@ the error says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
@@ -217,25 +217,23 @@ class InstallTask(ABC, Generic[R]):
         """Have a part do its work on the kernel, and keep what undo needs. An error also says that
         the gate holds units back.
         """
+        outcome: object = None
         try:
             result = part.carry_out(ctx, wanted)
+            outcome = result
         except BaseException as error:
-            self._keep_changes(ctx, wanted, effects_of(error).changes)
+            outcome = error
             # If it is "busy", whoever holds the lock, or came first, goes on.
             if isinstance(error, HostRoutingError) and error.kind != "busy":
                 error.consequence = _consequence(self.host, part.step) or error.consequence
             raise
-        self._keep_changes(ctx, wanted, effects_of(result).changes)
+        finally:
+            # The plan of the run may not have had the routes that were deleted: they may have been
+            # typed while the part waited.
+            changes = effects_of(outcome).changes
+            if changes:
+                self._before_run(ctx, wanted).keep(changes)
         return result
-
-    def _keep_changes(
-        self, ctx: phases.Context, wanted: Wanted, changes: Sequence[RouteRequest]
-    ) -> None:
-        """Keep the changes of a part. The plan of the run may not have had the routes that it has
-        deleted: they may have been typed while the part waited.
-        """
-        if changes:
-            self._before_run(ctx, wanted).keep(changes)
 
     def _before_run(self, ctx: phases.Context, wanted: Wanted) -> Before:
         """What undo needs of this run, which may have several attempts."""

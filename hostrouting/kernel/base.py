@@ -30,9 +30,9 @@ class RouteRequest(NamedTuple):
 
     - `add`: refused (exists) if any route has the same key (table, prefix, metric; in IPv4 also
       tos).
-    - `append`: adds the route behind those with the same key, and Linux uses the first. In IPv6,
-      adds a next hop to them. Refused (exists) if this route is there, in IPv6 also if the next hop
-      is, whoever added it.
+    - `append`: in IPv4, adds the route behind those with the same key, of which Linux uses the
+      first; refused (exists) if this route is there. In IPv6, adds the next hop to the route with
+      the same key; refused (exists) if this next hop is there, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route)
       if there is none. A metric or a protocol of 0 matches any, so a request to delete has both. In
       IPv6, `delete` deletes one next hop for each next hop of the request. In IPv4, Linux compares

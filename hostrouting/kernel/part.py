@@ -27,7 +27,7 @@ def part_of(
     rules = [rule for rule in snapshot.rules if rule.family in families]
     routes = [route for route in snapshot.routes if route.prefix.family in families]
     tables = reached_tables(rules) if reached else None
-    if tables is not None:
+    if tables is not None:  # else any table may be reached
         routes = [route for route in routes if route.table in tables]
     routes_near = filter(Near(near).keeps, routes)
     return snapshot._replace(
@@ -38,9 +38,9 @@ def part_of(
 class Near:
     """The routes that `near` keeps; without blocks, all.
 
-    Of routes that differ only in their first address, the first one of a list is kept, and each
-    whose first address lies in one of certain ranges. The borders of these ranges are a list: where
-    the first range begins, where it ends, where the next one begins, and so on.
+    Of routes that differ only in their first address, the first one is kept, and each that overlaps
+    a block. Such a route begins in one of certain ranges. These are a list of borders: where the
+    first range begins, where it ends, where the next one begins, and so on.
     """
 
     def __init__(self, blocks: Collection[Prefix] | None) -> None:

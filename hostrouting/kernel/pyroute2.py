@@ -141,7 +141,7 @@ def _require_handle(handle: object) -> None:
 
 
 class PollingWatch(Watch):
-    """See `Watch`; it reads the host again and compares."""
+    """See `Watch`. Each wait reads the host at once, and then once a second, and compares."""
 
     def __init__(self, backend: Pyroute2Backend) -> None:
         self._backend = backend
@@ -152,7 +152,7 @@ class PollingWatch(Watch):
         self,
         timeout: float,
         *,
-        clock: Clock | None = None,  # noqa: ARG002  it uses the machine's clock
+        clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
     ) -> bool:
         deadline = time.monotonic() + timeout
         while True:
@@ -160,11 +160,11 @@ class PollingWatch(Watch):
             self._last = self._backend.snapshot()
             if self._last != before:
                 return True
-            left = deadline - time.monotonic()
-            if self._awakened.wait(max(0.0, min(left, _BETWEEN_READINGS))):
+            seconds_left = deadline - time.monotonic()
+            if self._awakened.wait(max(0.0, min(seconds_left, _BETWEEN_READINGS))):
                 self._awakened.clear()
                 return False
-            if left <= 0:
+            if seconds_left <= 0:
                 return False
 
     def wake(self) -> None:
@@ -191,9 +191,10 @@ class _Handle(Netlink):
         for body in bodies:
             try:
                 [answer] = self._answers(type_, NLM_F_ACK, body)
-                yield answer
             except KernelError as error:
                 yield error
+            else:
+                yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         errors: dict[int, KernelError] = {}
@@ -213,7 +214,7 @@ class _Handle(Netlink):
                 raise
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """Each message is a part."""
+        """See Netlink; each part is one message."""
         return self.dump(type_, body)
 
     def size_at(self, part: bytes, at: int) -> int:
@@ -229,7 +230,7 @@ class _Handle(Netlink):
             if number is None:  # it is not pyroute2's NetlinkError
                 raise
             words = str(error.args[-1])
-            if words == os.strerror(number):  # the kernel has not given any
+            if words == os.strerror(number):  # pyroute2's, because the kernel has given none
                 words = ""
             raise KernelError(number, words) from error
         answers: list[bytes] = []

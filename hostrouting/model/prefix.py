@@ -51,8 +51,8 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # mypy refuses `prefix in block`, because a tuple contains only its members. It does not ask
-        # that of a class with its own `__eq__`.
+        # mypy's strict equality refuses `prefix in block`: a tuple contains only its members. It
+        # does not check a class that has its own `__eq__`.
 
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...

@@ -36,22 +36,26 @@ class Faulty(Generic[E]):
 
     @property
     def waiting(self) -> int:
-        return len(self._errors) + len(self._happenings)
+        """The number of errors and functions whose calls have not come yet."""
+        return len(self._errors) + sum(map(len, self._happenings.values()))
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this error; with `done`, after its work, as in a
-        timeout.
+        """Make the nth call from now raise this error: before its work, or after it if that is
+        `done` all the same, as in a timeout. ValueError if that call has an error already.
         """
-        self._errors[self._call_after(nth)] = (error, done)
+        call = self._call_after(nth)
+        if call in self._errors:
+            raise ValueError(f"nth is {nth}, and that call has an error already")
+        self._errors[call] = (error, done)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
         must_be(Callable, happening, "happening", "a function")
         self._happenings.setdefault(self._call_after(nth), []).append(happening)
 
-    def meet(self) -> tuple[E | None, bool]:
-        """Count the call, and run what is due before it. Returns its error, and whether the call
-        works all the same.
+    def next_call(self) -> tuple[E | None, bool]:
+        """Count this call, and run the functions for it. Returns its error, and whether its work is
+        done all the same.
         """
         self._calls += 1
         call = self._calls
@@ -61,15 +65,16 @@ class Faulty(Generic[E]):
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count a call that does its work in the block, and raise the fault for it: before, or
-        after the work.
+        """Count a call that does its work in the block, and raise its error before or after the
+        block.
         """
-        error, is_done = self.meet()
-        if isinstance(error, Exception) and not is_done:
-            raise error
-        yield
-        if isinstance(error, Exception):
-            raise error
+        error, is_done = self.next_call()
+        if not isinstance(error, Exception):  # no error, or an errno, which only a change can have
+            yield
+            return
+        if is_done:
+            yield
+        raise error
 
     def _call_after(self, nth: int) -> int:
         """The number of the nth call from now."""
@@ -140,7 +145,7 @@ class FaultyBackend(RouteBackend):
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        if not self._moments["change"].waiting:
+        if not self._moments["change"].waiting:  # so no route needs to be counted
             return self.inner.change(requests)
         return tuple(map(self._change, tuple(requests)))
 
@@ -158,7 +163,7 @@ class FaultyBackend(RouteBackend):
         return self._moments[moment]
 
     def _change(self, request: RouteRequest) -> Outcome:
-        error, is_done = self._moments["change"].meet()
+        error, is_done = self._moments["change"].next_call()
         if error is None:
             return self._passed_on(request)
         if is_done:

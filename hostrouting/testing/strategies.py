@@ -300,7 +300,8 @@ def _route(
     if fields["table"] == TABLE_LOCAL:
         type_ = type_in_table_local
     if type_ in PATHLESS:
-        return Route(prefix, type=type_, **{**fields, "unread": ()})
+        hops = []
+        fields["unread"] = ()
     return Route(prefix, tuple(hops), type=type_, **fields)
 
 

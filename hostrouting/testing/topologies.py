@@ -1,14 +1,20 @@
 """Ready-made hosts, each a fake kernel with the routes that such a host has after boot."""
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import (
+    PROTOCOL_BOOT,
+    PROTOCOL_DHCP,
+    PROTOCOL_RA,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+)
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing.kernel import FakeKernel
 
-_RA = 9
-_DHCP = 16
-_STATIC = 4
+_PROTOCOL_STATIC = 4
+_ARPHRD_NONE = 65534
 
 
 def plain_vm() -> FakeKernel:
@@ -18,7 +24,8 @@ def plain_vm() -> FakeKernel:
     kernel.add_link(Link(name="eth0", index=2))
     kernel.add_address("eth0", "10.0.0.4/24")
     kernel.ip_route(
-        "add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=_DHCP, metric=100)
+        "add",
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_DHCP, metric=100),
     )
     return kernel
 
@@ -39,7 +46,8 @@ def h200(*, dual_stack: bool = False) -> FakeKernel:
         for number in range(8):
             kernel.add_address(f"ib{number}", f"fd16::{number + 10:x}/48")
         kernel.ip_route(
-            "add", Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=_RA, metric=1024)
+            "add",
+            Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=PROTOCOL_RA, metric=1024),
         )
     return kernel
 
@@ -47,17 +55,17 @@ def h200(*, dual_stack: bool = False) -> FakeKernel:
 def vpn_node() -> FakeKernel:
     """A plain VM that sends all packets through wg0, as wg-quick configures it.
 
-    One rule looks up table main, but ignores its default route. The next rule looks up WireGuard's
-    own table, for packets without WireGuard's mark.
+    WireGuard's own table has the route. One rule looks it up for packets without WireGuard's mark.
+    The rule before it looks up table main, but ignores the default route there.
     """
     kernel = plain_vm()
-    kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+    kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=_ARPHRD_NONE))
     kernel.add_address("wg0", "10.8.0.2/32")
-    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=_STATIC))
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=PROTOCOL_BOOT))
     kernel.add_rule(
-        Rule(family=4, priority=32764, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820)
+        Rule(family=4, priority=32765, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820)
     )
-    kernel.add_rule(Rule(family=4, priority=32763, table=254, suppress_prefixlength=0))
+    kernel.add_rule(Rule(family=4, priority=32764, table=TABLE_MAIN, suppress_prefixlength=0))
     return kernel
 
 
@@ -71,7 +79,7 @@ def ecmp_node() -> FakeKernel:
     next_hops = tuple(
         NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1)
     )
-    kernel.ip_route("add", Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=_STATIC))
+    kernel.ip_route("add", Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=_PROTOCOL_STATIC))
     return kernel
 
 

@@ -577,17 +577,17 @@ function protocol_to_ask() {
 #                          route_preference, route_unclear, route_devices, route_hops,
 #                          route_has_gateway, route_text (routes, is_kept). Lists of their numbers:
 #                          default_route (defaults), near (nears), network (networks),
-#                          refusal (refusals), for_others (routes_for_others)
+#                          refusal (refusals), for_others (routes_for_others); sourceless
 #     addresses            address_dev, address_hex (addresses), numbered
-#     devices              class, kind_of, is_up; of CNIs: cni_dev, cni_name, cni_use (cnis), uses,
-#                          cnis_of, runs, devices_of_cnis
+#     devices              class, kind_of, is_up, number_of_device; of CNIs: cni_dev, cni_name,
+#                          cni_use (cnis), uses, cnis_of, runs, devices_of_cnis
 #     the lines themselves section, are_devices
 #   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_fixed, is_lacking
 #   judge_leftovers: rival_of
 #   judge_refusals: answered, owner; cnis_inside, cnis_at_first, is_pod_inside
 #   judge_answers: grade, finding_at, reason_at, repairable; place, finding, reason, is_repairable,
 #     is_refused
-#   judge_others: is_decided, selection_of; selected_by, sources
+#   judge_others: is_decided, selection_of; selected_by, sources; has_bare_pods, number_of_uplink
 #   judge_ranges: doubt_of, doubt_name, doubt_reason, where, ranges (different_doubts);
 #     is_repair_said
 read_lists='
@@ -648,6 +648,7 @@ END {
   find_expected()
   if (!is_lacking) {
     find_leftovers()
+    find_bare_pods()
     judge_refusals()
     judge_answers()
     find_ranges()
@@ -1118,6 +1119,7 @@ judge_leftovers='
 BEGIN { devices_of_cnis = numbered = NONE }
 function note_device(   dev, i) {
   dev = read_device()
+  number_of_device[dev] = $1 + 0
   for (i = 1; i <= rows; i++)
     if (row_kind[i] == kind_of[dev] && dev ~ row_name[i]) note_cni(dev, row_cni[i], row_use[i])
 }
@@ -1184,6 +1186,7 @@ BEGIN { KNOWS_THE_LINK = "^(kernel|ra|dhcp)$" } # protocols of routes to the net
 # Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
   near[++nears] = kept()
+  if (field["src"] == "-") sourceless[devices]
   if (first == last || prefix == "default") return
   if (protocol ~ KNOWS_THE_LINK) network[++networks] = kept()
 }
@@ -1503,10 +1506,29 @@ function leads_right(r,   senders, by_mark_or_iif, n, dev, i) {
     if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1
 }
-# TCP looks up again, with the source that Linux chose. If that is the address of an expected
-# device, a table for it hides the routes to pods, which are in table main.
-function may_hide_pods(senders) {
-  return devices_of_cnis != NONE && without(senders, expected) != senders
+# TCP looks up again, with the source that Linux chose. If that is the address of one of these
+# devices, a table for it hides the routes to pods, which are in table main.
+function may_hide_pods(senders,   n, dev, i) {
+  if (devices_of_cnis == NONE) return 0
+  if (without(senders, expected) != senders) return 1
+  if (!has_bare_pods) return 0
+  n = split(senders, dev, "/")
+  for (i = 2; i < n; i++) if (number_of_device[dev[i]] < number_of_uplink) return 1
+  return 0
+}
+# Finds whether pods have devices without an address. IPv4 then writes one of the device that this
+# host got first, which may be one before lo and the expected devices. IPv6 may write any.
+function find_bare_pods(   list, n, dev, i) {
+  for (list in sourceless) {
+    n = split(list, dev, "/")
+    for (i = 2; i < n; i++)
+      if (uses[dev[i]] != "" && !has(numbered, dev[i])) has_bare_pods = 1
+  }
+  number_of_uplink = 2147483647
+  n = split(union(expected, "/lo/"), dev, "/")
+  for (i = 2; i < n && family == 4; i++)
+    if (has(numbered, dev[i]) && number_of_device[dev[i]] < number_of_uplink)
+      number_of_uplink = number_of_device[dev[i]]
 }
 '
 

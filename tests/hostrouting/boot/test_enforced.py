@@ -18,6 +18,7 @@ from hostrouting.config.settings import (
 )
 from hostrouting.errors import ConfigError
 from hostrouting.install.installed import read_installed
+from hostrouting.install.managed import find_managed
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
@@ -117,6 +118,9 @@ def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
     host.files.texts[LAYOUT.config_path] = "{"
     enforced = read_enforced(host.files)
     assert enforced.gate == GateConfig(("kubelet.service",))
+    managed = find_managed(host, HostRoutingConfig(), host.kernel.snapshot())
+    assert managed is not None
+    assert managed.gated == ("kubelet.service",)
     with pytest.raises(ConfigError, match=r'"gate": \{"units": \["kubelet.service"\]\}'):
         read_installed(host)
 

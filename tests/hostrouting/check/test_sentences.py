@@ -150,6 +150,20 @@ def test_a_rule_is_named_although_the_device_hides_pods(family: int, to: str) ->
     assert "allowedDevs" not in remedy
 
 
+def test_the_rule_for_table_main_is_never_deleted() -> None:
+    """It leads packets of pods by ib0, and a rule for the host's own ones comes before it: only
+    that one hinders a repair.
+    """
+    by_rule = Rule(family=4, priority=50, table=100, iif="lo", dst=Prefix.parse(CIDR))
+    routes = [Route.to(CIDR, dev="ib0"), Route.to(ANYWHERE, dev="ib0", table=100)]
+    host = vm_with(*routes, rules=(by_rule,), links=(IB0,))
+    said = findings(host, pod_cidrs=("10.244.0.0/24",))
+    plain, of_pods = [each for each in said if each.name == "overlap"]
+    assert "that added rule 50" in str(plain.remedy)
+    assert "of pods" in of_pods.sentence
+    assert of_pods.remedy is None
+
+
 @pytest.mark.parametrize(
     ("host", "words"),
     [

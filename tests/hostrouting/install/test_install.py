@@ -689,6 +689,22 @@ class TestLock:
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert Configure(other, host=host).plan().is_empty
 
+    def test_another_configuration_while_the_lock_is_awaited(self) -> None:
+        """What is installed counts as of the moment when the run has the lock."""
+        host, mishaps = mishap_host()
+        other = config("10.7.0.0/16")
+
+        def come(event: str) -> None:
+            if event == f"lock {LAYOUT.turn_path}" and LAYOUT.config_path in host.files.texts:
+                mishaps.watch = lambda _event: None
+                run(Configure(other, host=host))
+
+        mishaps.watch = come
+        failure_of(
+            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed"
+        )
+        assert Configure(other, host=host).plan().is_empty
+
     def test_another_section_meanwhile(self) -> None:
         """What another task has installed while this one waited belongs to the routes, too."""
         host, probe = (

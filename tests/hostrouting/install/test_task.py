@@ -373,6 +373,18 @@ class TestUndo:
         run(phases.task("undo")(task.undo))
         assert read_installed(host) == wanted
 
+    def test_a_run_that_failed_in_the_middle_of_its_files(self) -> None:
+        """What it has written is taken back."""
+        former = config("10.8.0.0/16")
+        host = configured(former)
+        task = Configure(config("10.7.0.0/16"), host=host)
+        host.files.broken[LAYOUT.step_path(LAYOUT.routes_step)] = "No space left on device"
+        failure_of(run, task, of=HostError)
+        assert read_installed(host) != former
+        host.files.broken.clear()
+        run(phases.task("undo")(task.undo))
+        assert Configure(former, host=host).plan().is_empty
+
     def test_the_lock(self) -> None:
         """An undo has it whenever it changes anything: files, routes, and those that were typed."""
         host, mishaps = mishap_host()
@@ -391,6 +403,25 @@ class TestUndo:
         run(phases.task("undo")(task.undo))
         assert {"route", "write", "reload"} <= {event.split(" ")[0] for event in mishaps.events}
         assert unlocked == []
+
+    def test_another_run_before_the_typed_routes(self) -> None:
+        """What is installed counts as of the moment when the step has the lock."""
+        host, mishaps = mishap_host()
+        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
+        type_routes(host, "10.7.0.0/16")
+        task = Configure(config("10.8.0.0/16"), host=host)
+        run(task)
+        other = Configure(config("10.6.0.0/16"), host=host)
+
+        def come(event: str) -> None:
+            is_checked = LAYOUT.ok_path in host.files.texts  # the last that undo does before
+            if event == f"lock {LAYOUT.turn_path}" and is_checked:
+                mishaps.watch = lambda _event: None
+                run(other)
+
+        mishaps.watch = come
+        run(phases.task("undo")(task.undo))
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.6.0.0/16"]
 
     def test_an_undo_that_is_cancelled(self) -> None:
         """The typed routes are back, also if another process holds the lock at first."""

@@ -377,6 +377,14 @@ class TestGuard:
         failure_of(run, Configure(GUARDED, host=host), of=HostError, match="reload")
         assert is_guard_active(host)
 
+    def test_ctrl_c_while_its_files_are_written(self) -> None:
+        """The guard that was stopped for them runs again."""
+        host, mishaps = guarded()
+        fail_at(mishaps, f"write {LAYOUT.guard_path}", lambda _event: KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(Configure(GUARDED, host=host))
+        assert is_guard_active(host)
+
     def test_a_guard_that_cannot_be_stopped(self) -> None:
         """It was not started again, and nothing says so."""
         host, mishaps = guarded()
@@ -406,6 +414,19 @@ class TestGuard:
         with suppress(phases.TaskFailed):
             run(Configure(GUARDED, host=host))
         assert is_guard_active(host)
+
+    def test_another_run_that_takes_it_away_before_the_start(self) -> None:
+        """It is not started: whether it is wanted counts when the step has the lock."""
+        host, mishaps = mishap_host()
+
+        def come(event: str) -> None:
+            if event == f"lock {LAYOUT.turn_path}" and LAYOUT.guard_path in host.files.texts:
+                mishaps.watch = lambda _event: None
+                run(Configure(WANTED, host=host))
+
+        mishaps.watch = come
+        run(Configure(GUARDED, host=host))
+        assert f"start {LAYOUT.guard_unit}" not in mishaps.events
 
     def test_a_run_that_fails_after_the_unit_of_the_guard(self) -> None:
         """Systemd reads the new unit before the guard is started again."""

@@ -17,7 +17,6 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
-from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
 
@@ -33,20 +32,6 @@ def markers(host: FakeHost) -> dict[str, str]:
         for path in LAYOUT.markers
         if path in host.files.texts
     }
-
-
-def test_the_marker_is_written_under_the_lock() -> None:
-    """No other run removes or replaces the configuration between the comparison and the marker."""
-    host, mishaps = mishap_host()
-    locked: list[bool] = []
-
-    def look(event: str) -> None:
-        if event == f"write {LAYOUT.detected_path}":
-            locked.append(LAYOUT.lock_path in host.files.locked)
-
-    mishaps.watch = look
-    checked(host, CIDR)
-    assert locked == [True]
 
 
 class TestModes:

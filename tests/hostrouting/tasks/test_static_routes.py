@@ -17,6 +17,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from tests.support.mishaps import mishap_host
 from tests.support.notes import notes_of
 from tests.support.tasks import (
     CIDR,
@@ -203,6 +204,19 @@ class TestTypedRoutes:
 
 class TestTransaction:
     """All routes or none, also if the run is stopped or another program interferes."""
+
+    def test_a_conflict_that_comes_while_the_lock_is_awaited(self) -> None:
+        """The routes count as they are when the task has the lock: the error names the conflict."""
+        host, mishaps = mishap_host()
+
+        def come(event: str) -> None:
+            if event == f"lock {LAYOUT.turn_path}" and LAYOUT.config_path in host.files.texts:
+                mishaps.watch = lambda _event: None
+                host.kernel.ip_route("add", Route.to(REPAIR[0], dev="eth0", gateway="10.0.0.2"))
+
+        mishaps.watch = come
+        failure_of(run, ConfigureStaticRoutes(config(*REPAIR), host=host), of=RouteConflict)
+        assert ours(host) == []
 
     @pytest.mark.parametrize("nth", [1, 2])
     def test_ctrl_c(self, nth: int) -> None:

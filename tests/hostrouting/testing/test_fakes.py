@@ -168,6 +168,25 @@ class TestFaults:
         with pytest.raises(TypeError, match="happening is None; it must be a function"):
             backend.meanwhile("change", None)  # type: ignore[arg-type]  # the mistake under test
 
+    def test_two_errors_of_one_call(self) -> None:
+        """The second is refused when the test sets it: one of them could not happen."""
+        backend = FaultyBackend(h200())
+        backend.fail("change", errno.ENOBUFS, nth=2)
+        backend.change(CHANGES[:1])
+        with pytest.raises(ValueError, match="nth is 1, and that call has an error already"):
+            backend.fail("change", errno.EBUSY)
+        assert backend.waiting == 1
+
+    def test_two_acts_before_one_call(self) -> None:
+        """Both happen, in their order, and both are waited for."""
+        acts: list[str] = []
+        backend = FaultyBackend(h200())
+        backend.meanwhile("lookup", lambda: acts.append("first"))
+        backend.meanwhile("lookup", lambda: acts.append("second"))
+        assert backend.waiting == 2
+        backend.lookup([])
+        assert (acts, backend.waiting) == (["first", "second"], 0)
+
     def test_the_errno_of_a_fault(self) -> None:
         """It is in the message, as the kernel would have worded it."""
         backend = FaultyBackend(h200())

@@ -20,6 +20,7 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
 from hostrouting.model.route import PATHLESS, SCOPE_HOST, SCOPE_LINK, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import vpn_node
 from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import rule_command
 from tests.support.examples import scaled
@@ -435,3 +436,24 @@ def test_a_route_of_the_host_by_a_device_that_is_down() -> None:
     with linux() as real:
         for kernel in (real, FakeKernel()):
             kernel.ip_route("add", route)
+
+
+def test_a_vpn_node_is_as_wg_quick_configures_it() -> None:
+    """The commands of wg-quick give the same rules, and the same route in its table."""
+    commands = [
+        "address add 10.8.0.2/32 dev eth0",
+        "route add 0.0.0.0/0 dev eth0 table 51820",
+        "rule add not fwmark 51820 table 51820",
+        "rule add table main suppress_prefixlength 0",
+    ]
+    fake = vpn_node().snapshot(family=4)
+    with linux() as real:
+        real.add_link("eth0")
+        real.set_up("eth0")
+        real.namespace.batch(commands, family=4)
+        snapshot = real.backend.snapshot(family=4)
+    assert fake.rules == snapshot.rules
+    [route] = [route for route in fake.routes if route.table == 51820]
+    assert [route._replace(next_hops=(NextHop("eth0"),))] == [
+        route for route in snapshot.routes if route.table == 51820
+    ]
