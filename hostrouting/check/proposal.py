@@ -166,7 +166,7 @@ def _needed_of(
     by_hand: Sequence[Route], config: HostRoutingConfig, now: CheckReport
 ) -> dict[Route, StaticRoute]:
     """The needed ones of the routes that were added by hand, each with the configured route that
-    equals it. None is needed while something escapes, because that is repaired first.
+    equals it. There are none while something escapes: that is repaired first.
 
     A route is needed if addresses escape without it and without those that are not needed.
     """
@@ -205,7 +205,7 @@ def _as_configured(
 
 
 def _deleted_for_good(plan: RoutePlan) -> list[Route]:
-    """The routes that are deleted and not replaced, each destination once."""
+    """The routes that are deleted and not replaced, each key once."""
     kept = {step.route.key for step in plan.steps if step.action != "delete"}
     deleted: dict[RouteKey, Route] = {}
     for step in plan.changes:
@@ -227,8 +227,8 @@ def _escaping_without(
 
 
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
-    """The ranges that escape afterwards and do not escape before, each once: packets of several
-    kinds may escape.
+    """The ranges that escape afterwards and do not escape before, each once, even if packets of
+    several kinds escape there.
     """
     lost: dict[_Range, None] = {}
     for old, new in zip(before.families, after.families, strict=True):

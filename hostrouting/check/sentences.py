@@ -158,6 +158,7 @@ def _remedy_by_name(
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
+    # From the last way to the first, because each holds the next one.
     remedy: Remedy | None = None
     tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -476,7 +477,7 @@ def _cost_in_words(cost: Cost, repair: Repair) -> str:
 
 
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
-    """The ranges of the network to which these routes lead."""
+    """The ranges of the network to which these routes lead; neighbouring ones are one."""
     ranges: list[tuple[int, int]] = []
     for prefix in sorted(route.prefix for route in routes):
         first = max(prefix.first, network.first)
