@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
-from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.finding import AS_ROOT, Finding
 from hostrouting.host.host import Host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
@@ -90,9 +90,7 @@ def find_config_or_warn(
 
         [finding] = error.findings
         remedy = finding.remedy
-        if is_denied(error):
-            remedy = Remedy(f"type this {AS_ROOT} to use it")
-        elif cidrs or remedy is None:
+        if not is_denied(error) and (cidrs or remedy is None):  # else the sentence has it
             remedy = remedy_without_config(host, f" {shlex.join(cidrs or ['CIDR'])}")
         sentence = f"the installed configuration was not used: {finding.sentence}"
         finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)

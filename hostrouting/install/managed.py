@@ -14,10 +14,10 @@ from hostrouting.boot.enforced import gateable_on_disk
 from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import find_by_hand, propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import HostError
+from hostrouting.errors import HostError, HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.installed import installed_or_none
+from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, TO_KEEP
 from hostrouting.text import spoken
@@ -35,7 +35,9 @@ class Managed(NamedTuple):
     """A host on which hostrouting is installed, and what a repair has to take care of there."""
 
     is_readable: bool
-    """Whether the installed configuration can be read. If not, that of a repair takes its place."""
+    """Whether the installed configuration can be read, at least by root. If not, that of a repair
+    takes its place.
+    """
     has_repair: bool = False
     """Whether the installed configuration is that of the repair."""
     losses: tuple[Fault, ...] = ()
@@ -71,12 +73,13 @@ class Managed(NamedTuple):
 
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
     """What is installed here, for a repair of this configuration; None if nothing is."""
-    installed = installed_or_none(host)
     is_guard_masked = config.guard.enabled and _is_guard_masked(host)
-    if installed is None:
+    try:
+        installed = read_installed(host)
+    except HostRoutingError as error:
         known = gated_units(config)
         gated = tuple(unit for unit in gateable_on_disk(host.files) if unit not in known)
-        return Managed(is_readable=False, gated=gated, is_guard_masked=is_guard_masked)
+        return Managed(is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None
     deleter = "apply would delete"

@@ -270,6 +270,22 @@ def test_a_rule_that_decides_first() -> None:
     assert delete.command == "ip rule del pref 5270 lookup 52"
 
 
+def test_a_second_card_for_packets_of_pods() -> None:
+    """AWS' CNI has a rule for each such pod: to delete it comes last. Plain packets should not leave
+    by another card, so there only the rule is named.
+    """
+    pod = Rule(family=4, priority=1536, src=Prefix.parse("10.0.1.7/32"), table=2)
+    route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
+    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, pod))
+    [escape, *_] = findings(node, pod_cidrs=["10.0.1.0/24"])
+    assert escape.remedy is not None
+    allow, delete = escape.remedy.ways()
+    words = 'if leaving through eth1 is intended, add to routeOverlap.allowedDevs: ["eth1"]'
+    assert allow.words == words
+    assert delete.words.startswith("if not, exclude this network in the program")
+    assert delete.command == "ip rule del pref 1536 from 10.0.1.7 lookup 2"
+
+
 def test_a_rule_that_decides_first_for_two_escapes() -> None:
     """Each of two neighbouring ranges, which leave by different tunnels, has the rule's remedy."""
     kernel = plain_vm()

@@ -141,7 +141,7 @@ class PrivateFiles(FakeFiles):
     def look(self, path: str) -> Entry | None:
         """See FakeFiles."""
         if path.startswith(f"{LAYOUT.config_directory}/"):
-            denied = f"cannot read {path}: Permission denied"
+            denied = f"cannot read {path}: Permission denied; run as root"
             raise HostError(denied, what="file", target=path, errno=errno.EACCES)
         return super().look(path)
 
@@ -155,9 +155,23 @@ def test_a_file_that_this_user_may_not_read(command: str) -> None:
     said = say(*command.split(), host=host)
     assert "OVERLAP: " in said.lines[0]
     page = said.out + said.err
-    assert "Permission denied; type this as root to use it" in page
+    assert "Permission denied; run as root\n" in page
     assert "hostrouting remove" not in page
     assert "plan" not in page
+
+
+@pytest.mark.parametrize("words", ["check", "repair --commands"])
+def test_the_repair_for_a_user_who_may_not_read_the_file(words: str) -> None:
+    """Root types the repair, and is asked then whether it may take something away."""
+    settings = json.dumps(config(*REPAIR)).encode()
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    said = say(*words.split(), "--config", "-", host=host, stdin=settings)
+    page = said.out + said.err
+    assert "as root" in page
+    assert "hostrouting repair --config FILE | hostrouting apply --config -\n" in page
+    assert "takes its place" not in page
 
 
 def test_status_of_a_user_who_may_not_read_the_file() -> None:
@@ -167,7 +181,8 @@ def test_status_of_a_user_who_may_not_read_the_file() -> None:
     status = say("status", host=host)
     assert status.code == 3
     assert status.lines[0].startswith("NO ANSWER: ")
-    assert f"FILE: cannot read {LAYOUT.config_path}: Permission denied" in status.lines
+    denied = f"FILE: cannot read {LAYOUT.config_path}: Permission denied; run as root"
+    assert denied in status.lines
     assert "plan" not in status.out
     assert say("status", "--json", host=host).json["state"] == "unanswered"
 

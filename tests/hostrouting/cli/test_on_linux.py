@@ -131,6 +131,19 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     assert (said.returncode, "run it as root" in said.stdout) == (3, True)
 
 
+def test_not_root_where_only_root_may_read(machine: Machine, repaired: str) -> None:
+    """A question that can be answered without config.json is answered, and proposes no removal of a
+    file with which nothing is wrong.
+    """
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
+    machine.shell("chmod 000 /etc/hostrouting")  # this user is the folder's owner
+    said = machine.hostrouting("check", CIDR, before=AS_ANYONE)
+    page = said.stdout
+    assert (said.returncode, "run as root" in page, "--allow-removal" in page) == (0, True, False)
+    said = machine.hostrouting("check", before=AS_ANYONE)
+    assert (said.returncode, "run as root" in said.stderr) == (3, True)
+
+
 def test_terminal_closed(machine: Machine, repaired: str) -> None:
     """A run whose terminal is closed stops with nothing half done, even without a place for its
     message.
