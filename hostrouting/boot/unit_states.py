@@ -90,8 +90,8 @@ def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     for unit in units:
         for properties in manager.show(_PROPERTIES, loaded_pattern(unit)):
             # `unit_gates` asks about this instance, and systemd then loads it.
-            is_ours = is_template(unit) and properties["Id"] == plain_instance(unit)
-            if not is_ours:
+            is_probe = is_template(unit) and properties["Id"] == plain_instance(unit)
+            if not is_probe:
                 yield _state_of(manager, properties)
 
 

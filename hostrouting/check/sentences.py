@@ -26,10 +26,12 @@ from hostrouting.check.results import (
     default_route_sentence,
     grouped,
 )
+from hostrouting.fib.engine import FROM_HOST, Decision
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
+    TABLE_LOCAL,
     Route,
     deletion_command,
     devs_of,
@@ -43,7 +45,6 @@ from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
-    from hostrouting.fib.engine import Decision
     from hostrouting.model.snapshot import Address, Snapshot
 
 T = TypeVar("T")
@@ -259,7 +260,10 @@ def finding_name(escape: Escape) -> Name:
 def _remedy_of_escape(
     escape: Escape, family: FamilyReport, hiding: Sequence[Route]
 ) -> Remedy | None:
-    """How to allow a device, unless it is hardware; or what to do about a rule, or to delete.
+    """How to allow a device; or what to do about a rule, or to delete.
+
+    Plain packets should not leave by another card, so to allow hardware is no remedy for them. But
+    a CNI may send packets of pods through a second card by a rule, as that of AWS does.
 
     About a hiding route, the finding "unsafe" says what to do. To allow the device of one would
     only silence the check: packets to the pods behind the hidden routes would still be lost.
@@ -272,26 +276,33 @@ def _remedy_of_escape(
     if not devs_of(hiding).isdisjoint(escape.devs):
         return by_rule
     kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
-    if not all(kinds.get(dev) for dev in escape.devs):
+    is_hardware = not all(kinds.get(dev) for dev in escape.devs)
+    if is_hardware and (by_rule is None or escape.packet == FROM_HOST):
         return by_rule
     if by_rule is not None:
         by_rule = by_rule._replace(words=f"if not, {by_rule.words}")
-    devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
+    devs = spoken([f"{dev} ({kinds[dev]})" if kinds.get(dev) else dev for dev in escape.devs])
     allowed = json.dumps(list(escape.devs))
     words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
     return Remedy(words, otherwise=by_rule)
 
 
 def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
-    """What to do about a rule that decides before any route that could repair the range."""
+    """What to do about a rule that decides before any route that could repair the range; or about
+    the route, if it is in table local, because no host can do without that table.
+    """
     rule = escape.decision.rule
-    if rule is None:
+    route = escape.decision.route
+    if rule is None or route is None:
         return None
     for lost in family.repair.unrepairable:
         # The range may be lost for other packets by another rule.
-        if lost.why.rule == rule and lost.first <= escape.first <= lost.last:
-            words = f"exclude this network in the program that added rule {rule.priority}"
-            return Remedy(f"{words}; until then", rule_command("del", rule))
+        if lost.why.rule != rule or not lost.first <= escape.first <= lost.last:
+            continue
+        if route.table == TABLE_LOCAL:
+            return Remedy(f"delete the route to {route.prefix}", deletion_command(route))
+        words = f"exclude this network in the program that added rule {rule.priority}"
+        return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
 
 

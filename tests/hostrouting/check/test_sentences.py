@@ -164,6 +164,16 @@ def test_the_rule_for_table_main_is_never_deleted() -> None:
     assert of_pods.remedy is None
 
 
+def test_the_rule_for_table_local_is_never_deleted() -> None:
+    """The host would no longer answer on its addresses: of a route in table local, it is the route
+    that is deleted.
+    """
+    by_ib0 = Route(Prefix.parse(CIDR), (NextHop("ib0"),), type="multicast", table=TABLE_LOCAL)
+    [escape] = [each for each in findings(vm_with(by_ib0, links=(IB0,))) if each.name == "overlap"]
+    command = f"ip route del {CIDR} table local proto 0"
+    assert str(escape.remedy) == f"delete the route to {CIDR}, as root: {command}"
+
+
 @pytest.mark.parametrize(
     ("host", "words"),
     [
@@ -258,6 +268,22 @@ def test_a_rule_that_decides_first() -> None:
     allow, delete = escape.remedy.ways()
     assert allow.words.endswith('add to routeOverlap.allowedDevs: ["tailscale0"]')
     assert delete.command == "ip rule del pref 5270 lookup 52"
+
+
+def test_a_second_card_for_packets_of_pods() -> None:
+    """AWS' CNI has a rule for each such pod: to delete it comes last. Plain packets should not leave
+    by another card, so there only the rule is named.
+    """
+    pod = Rule(family=4, priority=1536, src=Prefix.parse("10.0.1.7/32"), table=2)
+    route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
+    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, pod))
+    [escape, *_] = findings(node, pod_cidrs=["10.0.1.0/24"])
+    assert escape.remedy is not None
+    allow, delete = escape.remedy.ways()
+    words = 'if leaving through eth1 is intended, add to routeOverlap.allowedDevs: ["eth1"]'
+    assert allow.words == words
+    assert delete.words.startswith("if not, exclude this network in the program")
+    assert delete.command == "ip rule del pref 1536 from 10.0.1.7 lookup 2"
 
 
 def test_a_rule_that_decides_first_for_two_escapes() -> None:

@@ -259,6 +259,17 @@ def test_the_same_configuration_after_a_removal_that_was_killed() -> None:
     assert read_installed(host) == GATED
 
 
+def test_a_removal_that_is_killed_before_its_last_file() -> None:
+    """No file is left that would open the gate of the next configuration."""
+    host, mishaps = mishap_host()
+    run(Configure(GATED, host=host))
+    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
+    fail_at(mishaps, f"remove {LAYOUT.config_path}", killed)
+    with pytest.raises(Killed):
+        run(Remove(host=host))
+    assert LAYOUT.opening_path not in host.files.texts
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_folders_of_an_image(tmp_path: Path) -> None:
