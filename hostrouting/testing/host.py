@@ -17,9 +17,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_kind, require_path, require_target, require_text
+from hostrouting.host.files import (
+    Entry,
+    require_kind,
+    require_mode,
+    require_path,
+    require_target,
+    require_text,
+)
 from hostrouting.host.host import Host, require_connects
-from hostrouting.host.systemd import unit_failed
+from hostrouting.host.systemd import require_names, unit_failed
 from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
@@ -90,6 +97,7 @@ class FakeFiles:
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         require_text(text)
+        require_mode(mode)
         self._change("write", path, "file")
         self.texts[path] = text
         self.modes[path] = mode
@@ -204,6 +212,7 @@ class FakeManager:
         A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
         "yes" if a file of the unit has changed since.
         """
+        require_names(names)
         self._require_running()
         if not units:
             return (dict.fromkeys(names, "") | {"Version": self.version},)
@@ -312,6 +321,7 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
+        must_be(FakeFiles, self.files, "files", "FakeFiles(texts={…})")
         must_be(
             FakeKernel,
             self.kernel,
