@@ -6,14 +6,12 @@ check, repair, plan, apply and status share this. The sentences are those of `ch
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
-from hostrouting.codes import PROBLEM
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
 
@@ -139,13 +137,3 @@ def _block(lines: Iterable[str]) -> Iterator[str]:
         if number == 0:
             yield ""
         yield line
-
-
-def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:
-    """The exit code, which is 1 if there is a warning, and --fail-on asks for that."""
-    if not arguments.fail_on:
-        return code
-    for finding in findings:
-        if finding.name not in arguments.ignore and finding.severity != "note":
-            return PROBLEM
-    return code

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import attrs
 
 from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
-from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.running import SEE_CONFLICTS, plan_lines
 from hostrouting.cli.source import (
     as_whom,
     bad_input,
+    code_with,
     find_config,
     gating,
     typed_file,
