@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +26,7 @@ from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from phases.step import Observer, Step
 
@@ -227,6 +227,7 @@ class Context:
         What it raises is logged and changes nothing. The end of the block raises Cancelled if the
         task is cancelled, because this may be the only reason why the block has ended.
         """
+        must_be(Callable, callback, "on_cancel: callback", "a function")
         has_ended = threading.Event()
 
         def watch() -> None:

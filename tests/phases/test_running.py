@@ -246,6 +246,18 @@ def test_a_coroutine_that_nothing_runs() -> None:
             "run: undo_on_failure is 'no'; it must be True or False",
         ),
         (
+            lambda: phases.run(StubTask("a"), only=5),  # type: ignore[arg-type]
+            "only is 5; it must be a name, or a list of names",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), skip=phases.task("b")(print)),  # type: ignore[arg-type]
+            r"skip is FunctionTask\('b'\); it must be a name",
+        ),
+        (
+            lambda: Context().on_cancel(None).__enter__(),  # type: ignore[arg-type]
+            "on_cancel: callback is None; it must be a function",
+        ),
+        (
             lambda: phases.plan(StubTask("a"), ctx=5),  # type: ignore[arg-type]
             "plan: ctx is 5; it must be a phases.Context",
         ),

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -83,6 +83,14 @@ def test_lines_that_are_one_text() -> None:
         TypeError, match=r"^failing\['a.service'\] is 'no certificate'; it must be the"
     ):
         manager.start("a.service", timeout=1)
+
+
+def test_a_timeout_that_is_a_text() -> None:
+    """On a node, the start would fail."""
+    manager, timeout = FakeManager(), cast("Any", "60")
+    with pytest.raises(ValueError, match=r"^timeout is '60'; it must be a number"):
+        manager.start("a.service", timeout=timeout)
+    assert not manager.calls
 
 
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
