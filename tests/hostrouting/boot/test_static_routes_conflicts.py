@@ -271,22 +271,25 @@ def test_the_network_of_an_address(
 @pytest.mark.parametrize(
     ("place", "objects", "program"),
     [
-        pytest.param("172.16.0.0/17", ["id 5 via 10.0.0.9 dev eth0"], "ip", id="one"),
+        pytest.param("172.16.0.0/17", ["nexthop add id 5 via 10.0.0.9 dev eth0"], "ip", id="one"),
         pytest.param(
             "172.16.0.0/17",
-            ["id 6 via 10.0.0.8 dev eth0", "id 7 via 10.0.0.9 dev eth0", "id 5 group 6/7"],
+            [
+                "nexthop add id 6 via 10.0.0.8 dev eth0",
+                "nexthop add id 7 via 10.0.0.9 dev eth0",
+                "nexthop add id 5 group 6/7",
+            ],
             "ip",
             id="a group",
         ),
-        pytest.param("fd00:16::/64", ["id 5 via fe80::9 dev eth0"], "ip -6", id="IPv6"),
+        pytest.param("fd00:16::/64", ["nexthop add id 5 via fe80::9 dev eth0"], "ip -6", id="IPv6"),
     ],
 )
 def test_a_nexthop_object(
     namespace: Namespace, tmp_path: Path, place: str, objects: list[str], program: str
 ) -> None:
     """The printed command deletes the route, in Python as well; Linux refuses one with a dev."""
-    namespace.batch([ROUTER, *(f"nexthop add {each}" for each in objects)])
-    namespace.batch([f"route add {place} nhid 5 proto bird"])
+    namespace.batch([ROUTER, *objects, f"route add {place} nhid 5 proto bird"])
     wanted = [static(place)]
     [step] = planned(namespace, *wanted).conflicts
     [rival] = step.rivals
