@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.unit_names import template_of
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -134,14 +135,30 @@ def what_is_wrong(
     """What is wrong on a host that matches its configuration, also by this check; empty if no
     sentence fits.
     """
+    findings = tuple(findings)
     names = {finding.name for finding in findings}
     gated = _gated_by(config)
-    wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
+    subjects: dict[Name, str] = {}
+    if {"gate-open", "gate-shut"} <= names:
+        subjects = _open_and_shut(findings, config)
+    wrong: list[str] = []
+    for name, words in _WRONG.items():
+        if name in names:
+            wrong.append(words.format(gated=subjects.get(name, gated)))
     if report is not None:
         wrong += report.missing_defaults
         if report.verdict == "undecided":
             wrong.insert(0, "the verdict is undecided (units still start)")
     return spoken([*dict.fromkeys(wrong)])
+
+
+def _open_and_shut(findings: Iterable[Finding], config: HostRoutingConfig) -> dict[Name, str]:
+    """The units that start unchecked, and those that the gate refuses, where there are both."""
+    opened = dict.fromkeys(each.target for each in findings if each.name == "gate-open")
+    templates = {template_of(unit) for unit in opened}
+    held = [unit for unit in gated_units(config) if unit not in templates]
+    refused = held[0] if len(held) == 1 else "the other units"
+    return {"gate-open": spoken([*opened]), "gate-shut": refused}
 
 
 def _gated_by(config: HostRoutingConfig) -> str:

@@ -6,14 +6,12 @@ check, repair, plan, apply and status share this. The sentences are those of `ch
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
-from hostrouting.codes import PROBLEM
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
 
@@ -47,11 +45,11 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
     yield from capped([f"  {finding.sentence}" for finding in escapes])
     places = defaultdict[_Place, list[Finding]](list)
     for finding in check.findings:
-        places[_place(finding, check)].append(finding)
-    costs = places["before the repair"]
-    if GUARD_IS_MASKED in costs and _shows_repair(check):  # which begins with its remedy
-        costs[costs.index(GUARD_IS_MASKED)] = GUARD_IS_MASKED._replace(remedy=None)
-    yield from _block(finding_lines(costs, who))
+        on_page = finding
+        if finding == GUARD_IS_MASKED and _shows_repair(check):  # which begins with its remedy
+            on_page = finding._replace(remedy=None)
+        places[_place(finding, check)].append(on_page)
+    yield from _block(finding_lines(places["before the repair"], who))
     yield from _block(_repair_lines(check, who, note))
     yield from _block(finding_lines(places["rest"], who))
     yield from _block(capped(_ways_out(places["verdict"], who)))
@@ -139,13 +137,3 @@ def _block(lines: Iterable[str]) -> Iterator[str]:
         if number == 0:
             yield ""
         yield line
-
-
-def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:
-    """The exit code, which is 1 if there is a warning, and --fail-on asks for that."""
-    if not arguments.fail_on:
-        return code
-    for finding in findings:
-        if finding.name not in arguments.ignore and finding.severity != "note":
-            return PROBLEM
-    return code

@@ -1,11 +1,13 @@
 """From arguments to values: first the configuration that is known, from a file or from this host;
-then the one to check or to repair, with the CIDRs and devices that are typed.
+then the one to check or to repair, with the CIDRs and devices that are typed. And what --fail-on
+makes of an exit code.
 """
 
 import argparse
 import shlex
 from collections.abc import Iterable
 
+from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
 from hostrouting.finding import AS_ROOT, Finding
@@ -139,3 +141,13 @@ def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> Non
     if arguments.dev and not {*arguments.dev} & {*names}:
         rule = f"is not a device of this host; it has {spoken(names)}"
         raise bad_input("--dev", rule, "", show(arguments.dev[0]))
+
+
+def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:
+    """The exit code, which is 1 if there is a warning, and --fail-on asks for that."""
+    if not arguments.fail_on:
+        return code
+    for finding in findings:
+        if finding.name not in arguments.ignore and finding.severity != "note":
+            return PROBLEM
+    return code

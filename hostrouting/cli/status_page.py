@@ -17,7 +17,7 @@ from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
 from hostrouting.status import MEANINGS, Asked, Status
-from hostrouting.text import command_of, counted, spoken
+from hostrouting.text import agreeing, command_of, counted, spoken
 
 _PATH = HostLayout.config_path
 _TO_RESTORE = Remedy(
@@ -117,14 +117,15 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     if status.asked:
         log = command_of("journalctl -u", unit)
         yield _ASKED[status.asked].format(unit=unit, log=log)
-    if not status.to_start and refused_units(status.units):
+    refused = refused_units(status.units)  # of a template, its instances
+    if refused and not status.to_start:
         when = "when the cause is gone"
         if status.command:
             when = "after the command above"
         elif status.report is not None and status.report.routes:
             when = "after the command below"
-        remedy = Remedy(when, command_of("systemctl start", unit))
-        yield f"{unit} was refused; {remedy}"
+        remedy = Remedy(when, command_of("systemctl start", *refused))
+        yield f"{spoken(refused)} {agreeing('was refused', len(refused))}; {remedy}"
 
 
 def _unit_lines(status: Status) -> Iterator[str]:

@@ -8,11 +8,12 @@ firewalls, IPsec or eBPF programs. Nothing is changed.
 
 import argparse
 
-from hostrouting.cli.check import check_lines, code_with
+from hostrouting.cli.check import check_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import (
     as_whom,
     bad_input,
+    code_with,
     config_to_check,
     config_to_repair,
     find_config_or_warn,

@@ -62,6 +62,26 @@ def test_what_differs(reason: str) -> None:
     assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
 
 
+@pytest.mark.parametrize(
+    ("shut", "first"),
+    [
+        (["kubelet.service"], "pods.service can start unchecked and kubelet.service cannot start"),
+        (
+            ["kubelet.service", "systemd-nspawn@.service"],
+            "pods.service can start unchecked and the other units cannot start",
+        ),
+    ],
+)
+def test_one_of_several_units_is_open_and_the_gate_is_shut(shut: list[str], first: str) -> None:
+    """`status` says which unit starts unchecked, and which ones cannot start."""
+    host = node(config(*REPAIR, gate={"units": ["pods.service", *shut]}), plain_vm)
+    counts_as_success = {"LoadState": "loaded", "SuccessExitStatus": "255"}
+    manager_of(host).properties["pods.service"] = counts_as_success
+    host.files.remove(LAYOUT.gate_path)
+    missing = f"{LAYOUT.gate_path} is not as installed"
+    assert say("status", host=host).lines[0] == f"DIFFERENT: {first}, and {missing}"
+
+
 @pytest.mark.parametrize(("mode", "end"), [("STRICT", ", and then fail"), ("WARN", "")])
 def test_a_family_without_a_default_route(mode: str, end: str) -> None:
     """`plan` says which family has no default route, and what `apply` would do before it waits."""

@@ -98,6 +98,24 @@ def test_a_refused_unit_that_a_foreign_script_may_hold_back() -> None:
     assert f"    see: journalctl -u {KUBELET}" in status.lines
 
 
+def test_the_instances_of_a_template_that_were_refused() -> None:
+    """Systemd starts instances: the command to type has their names, and not that of the template
+    that was asked about.
+    """
+    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
+    host.files.texts[f"{LAYOUT.gate_directory}/30-site.sh"] = "exit 0\n"
+    host.files.modes[f"{LAYOUT.gate_directory}/30-site.sh"] = 0o777
+    refuse(host, "systemd-nspawn@kube0.service")
+    refuse(host, "systemd-nspawn@kube1.service")
+    page = say("status", "systemd-nspawn@.service", host=host).lines
+    kubes = "systemd-nspawn@kube0.service systemd-nspawn@kube1.service"
+    [line] = [line for line in page if "when the cause is gone" in line]
+    assert line == (
+        "systemd-nspawn@kube0.service and systemd-nspawn@kube1.service were refused; "
+        f"when the cause is gone, as root: systemctl start {kubes}"
+    )
+
+
 def test_a_refused_unit_whose_gate_is_shut() -> None:
     """The first line has the reason, and not only that the unit cannot start. One finding has the
     remedy.

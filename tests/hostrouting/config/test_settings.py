@@ -306,6 +306,14 @@ def test_text_that_is_not_json(text: str | bytes, said: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("path", [{"secret": 1}, None])
+def test_what_is_not_a_path(path: Any) -> None:
+    """It is refused by the name of its type, with what reads it."""
+    kind = type(path).__name__
+    with pytest.raises(TypeError, match=f"^path must be a str or a Path, not a {kind}: load reads"):
+        HostRoutingConfig.load(path)
+
+
 @pytest.mark.parametrize("text", [{"secret": 1}, None, Path("config.json")], ids=str)
 def test_what_is_not_a_text(text: Any) -> None:
     """What is read already, or not yet, is refused by the name of its type, with what reads it."""

@@ -649,6 +649,11 @@ class TestForeignSteps:
         assert (host.files.texts, len(ours(host))) == (before, 2)
 
 
+PROBES = HostRoutingConfig(
+    probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
+)
+
+
 class TestLock:
     """The lock keeps other runs, and units that start, apart from a change."""
 
@@ -689,8 +694,11 @@ class TestLock:
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert Configure(other, host=host).plan().is_empty
 
-    def test_another_configuration_while_the_lock_is_awaited(self) -> None:
-        """What is installed counts as of the moment when the run has the lock."""
+    @pytest.mark.parametrize("wanted", [WANTED, PROBES])
+    def test_another_configuration_while_the_lock_is_awaited(
+        self, wanted: HostRoutingConfig
+    ) -> None:
+        """What is installed counts as of the moment when the task of a section has the lock."""
         host, mishaps = mishap_host()
         other = config("10.7.0.0/16")
 
@@ -701,7 +709,7 @@ class TestLock:
 
         mishaps.watch = come
         failure_of(
-            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed"
+            run, Configure(wanted, host=host), of=NotReady, match="another run has installed"
         )
         assert Configure(other, host=host).plan().is_empty
 
