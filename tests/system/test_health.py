@@ -12,10 +12,12 @@ from hostrouting.boot.drop_ins import drop_ins_of
 from hostrouting.boot.health import find_faults
 from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.host import Host
 from hostrouting.install.difference import needs_reload
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
-from tests.support.inside_manager import InsideManager, host_of
+from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 
 pytestmark = gate_tests
@@ -31,6 +33,11 @@ def system() -> Iterator[System]:
     """A host whose gate refuses the machine: by a step of somebody else."""
     with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
         yield system
+
+
+def host_of(system: System) -> Host:
+    """The files and the systemd of this system; nothing here asks for its network."""
+    return Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
 
 
 def open_gates(system: System) -> list[str]:
