@@ -41,16 +41,18 @@ class Uplinks(NamedTuple):
     """Which devices are expected."""
 
     devs: frozenset[str]
-    doubtful: frozenset[str]
-    """Those of them that may not be the intended ones: several that compete, or a tunnel alone."""
-    card_below_tunnel: str | None
-    """The network card by which an expected tunnel sends its own packets."""
-    hidden_card: str | None
-    """The same card, if the tunnel has a default route, too: it hides that of the card."""
-    defaults: tuple[Route, ...]
+    defaults: tuple[Route, ...] = ()
     """The default routes that lead out of the host, in the order of the lookup; two halves are one.
     """
-    are_without_card: bool
+    card_below_tunnel: str | None = None
+    """The network card by which an expected tunnel sends its own packets."""
+    is_card_hidden: bool = False
+    """Whether the tunnel has a default route, too: it hides that of the card below."""
+    doubtful: frozenset[str] = _NONE
+    """The expected devices that may not be the intended ones: several that compete, or a tunnel
+    alone.
+    """
+    is_card_unknown: bool = False
     """Whether nothing says which network card is the uplink: a tunnel or a dummy has the only
     default route.
     """
@@ -72,34 +74,33 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     """
     links = devices.links
     leading = find_leading(fib, links)
-    devs = configured
-    if not configured and leading.routes:
-        devs = leading.devs & set(leading.routes[0].devs)
-    below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, links)
-    card = _card_below_tunnel(below, devs, devices)
-    hidden_card = None
-    if has_tunnel(leading.devs & devs, links):
-        hidden_card = card
-    doubtful = _NONE
-    are_without_card = False
-    if not configured and leading.routes:
-        doubtful = _doubtful_devs(fib, leading, below, devices)
-        devs |= doubtful
-        are_without_card = not below and _are_without_card(devs, doubtful, devices)
-    return Uplinks(devs, doubtful, card, hidden_card, leading.routes, are_without_card)
+    if not leading.routes:
+        return Uplinks(configured)
+    devs = configured or leading.devs & set(leading.routes[0].devs)
+    devs_below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, links)
+    card = _card_below_tunnel(devs_below, devs, devices)
+    is_card_hidden = has_tunnel(leading.devs & devs, links)
+    if configured:
+        return Uplinks(devs, leading.routes, card, is_card_hidden)
+    doubtful = _doubtful_devs(fib, leading, devs, devs_below, devices)
+    devs |= doubtful
+    is_card_unknown = not devs_below and _have_no_card(devs, doubtful, devices)
+    return Uplinks(devs, leading.routes, card, is_card_hidden, doubtful, is_card_unknown)
 
 
-def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Devices) -> str | None:
-    """The card of the first default route that is not a tunnel's, if it is one card.
+def _card_below_tunnel(
+    devs_below: frozenset[str], devs: frozenset[str], devices: Devices
+) -> str | None:
+    """The device of the first default route that is not a tunnel's, if it is one device.
 
     Where cards are expected beside the tunnel, it must be one of them: the configuration names
     eth0 and wg0, and a rail may have the better default route.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """
-    if len(below) != 1:
+    if len(devs_below) != 1:
         return None
-    [card] = below
+    [card] = devs_below
     if card not in devs and any(devices.may_be_card(dev) for dev in devs):
         return None
     return card
@@ -149,7 +150,7 @@ def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fro
     return frozenset(leading or dummies)
 
 
-def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
+def _have_no_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
     """Whether these devices are a tunnel or a dummy, and not a card.
 
     OpenVPN may have replaced the card's default route, and k3s asks for a dummy's. A tunnel that is
@@ -161,20 +162,19 @@ def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: D
 
 
 def _doubtful_devs(
-    fib: Fib, leading: Leading, below: frozenset[str], devices: Devices
+    fib: Fib, leading: Leading, devs: frozenset[str], devs_below: frozenset[str], devices: Devices
 ) -> frozenset[str]:
     """The devices of equal default routes, of a tunnel's and the one that it hides, and of all that
-    a rule may pass over.
+    a rule may pass over. `devs` are those of the first default route.
 
     A tunnel's is right if it is the only way out: a provider's line, or taps and nothing else.
 
     Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops, wg-quick-full-tunnel;
     pppoe, slirp-tap and open-vswitch-netdev are right.
     """
-    devs = leading.devs & set(leading.routes[0].devs)
-    are_only_taps = devs == leading.devs and devices.are_taps_without_a_card(devs)
     by_equal_routes = doubtful_by_equal_routes(leading.routes, leading.devs)
-    by_a_tunnel = doubtful_by_a_tunnel(devs, below, devices.links, are_only_taps=are_only_taps)
+    are_only_taps = devs == leading.devs and devices.are_taps_without_a_card(devs)
+    by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, devices.links, are_only_taps=are_only_taps)
     return by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, leading)
 
 
@@ -183,8 +183,9 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     that is not judged: they may miss the first default route then, and take another one.
     """
     devs = leading.devs & devs_of(leading.routes)
+    if len(devs) == 1:
+        return _NONE
     for applied in unjudged_rules(fib):
-        is_for_all = applied.rule.dst is None or applied.rule.invert
-        if is_for_all and len(devs) > 1:
+        if applied.rule.dst is None or applied.rule.invert:
             return devs
     return _NONE

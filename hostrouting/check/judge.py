@@ -275,7 +275,8 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
     """
-    if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
+    is_hidden = judge.uplinks.is_card_hidden and dev == judge.uplinks.card_below_tunnel
+    if is_hidden and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, OWN_SUBNET, f"{dev} (its own network)")
     return None
 
@@ -372,7 +373,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: TakenRoute) -> Opinion
 
     Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
-    if not judge.uplinks.are_without_card or not judge.devices.may_be_card(dev):
+    if not judge.uplinks.is_card_unknown or not judge.devices.may_be_card(dev):
         return None
     if not has_gateway(taken.route, dev) and not judge.devices.is_connected(dev, taken.route):
         return None

@@ -62,12 +62,15 @@ def propose_configuration(
     conflicts: tuple[Step, ...] = ()
     if report.escapes:
         conflicts = plan.conflicts
-    replaced = {route.key for route in report.routes}
-    replaced |= {step.route.key for step in conflicts}
+
+    replaced = {step.route.key for step in conflicts}
+    replaced |= {route.key for route in report.routes}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
-    taken_over = tuple(_needed_by_hand(config, report).values())
+    needed_by_hand = _needed_of(_routes_by_hand(config, report), config, report)
+    taken_over = tuple(needed_by_hand.values())
     routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
+
     left_out = tuple(step.finding for step in conflicts)
     unconfigured = find_unconfigured(plan, snapshot, config, after=report, deleter=deleter)
     return Proposal(proposed, report, left_out, tuple(unconfigured), taken_over)
@@ -106,10 +109,11 @@ def find_by_hand(
     `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
-    needed = _needed_by_hand(config, now)
+    by_hand = _routes_by_hand(config, now)
+    needed = _needed_of(by_hand, config, now)
     if needed:
         words = "routes were added by hand that hostrouting does not set at boot"
-        lost = _escaping_without(_typed(config, now), config, now)
+        lost = _escaping_without(by_hand, config, now)
         finding = _not_configured(words, needed, lost)
         yield finding._replace(remedy=Remedy("to keep them", pipeline))
 
@@ -134,8 +138,8 @@ def _not_configured(
     return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
 
 
-def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
-    """The routes that a person may have typed where a configuration would have one of ours, and
+def _routes_by_hand(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
+    """The routes that a person may have added where a configuration would have one of ours, and
     that are not configured.
 
     Many programs add routes with protocol boot, too: Flannel, for example, leads to the pods of
@@ -143,7 +147,7 @@ def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
     next hops of a default route, as ours would.
     """
     configured = {route.key for route in config.static_routes.routes}
-    typed: list[Route] = []
+    by_hand: list[Route] = []
     for family in now.families:
         ways = {route.way for route in now.snapshot.default_routes(family.family)}
         for route in now.snapshot.routes:
@@ -154,21 +158,23 @@ def _typed(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
             if route.prefix.length == 0 or route.key in configured:
                 continue
             if any(route.prefix.overlaps(cidr) for cidr in family.cidrs):
-                typed.append(route)
-    return typed
+                by_hand.append(route)
+    return by_hand
 
 
-def _needed_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
-    """The needed routes that were added by hand, each with the configured route that equals it.
+def _needed_of(
+    by_hand: Sequence[Route], config: HostRoutingConfig, now: CheckReport
+) -> dict[Route, StaticRoute]:
+    """The needed ones of the routes that were added by hand, each with the configured route that
+    equals it. There are none while something escapes: that is repaired first.
 
     A route is needed if addresses escape without it and without those that are not needed.
     """
-    typed = _typed(config, now)
-    if now.escapes or len(typed) > _MOST_BY_HAND:
+    if now.escapes or len(by_hand) > _MOST_BY_HAND:
         return {}
     needed: dict[Route, StaticRoute] = {}
     spare: list[Route] = []
-    for route in typed:
+    for route in by_hand:
         if not _escaping_without([*spare, route], config, now):
             spare.append(route)
             continue
@@ -199,11 +205,11 @@ def _as_configured(
 
 
 def _deleted_for_good(plan: RoutePlan) -> list[Route]:
-    """The routes that are deleted and not replaced, each destination once."""
-    stays = {step.route.key for step in plan.steps if step.action != "delete"}
+    """The routes that are deleted and not replaced, each key once."""
+    kept = {step.route.key for step in plan.steps if step.action != "delete"}
     deleted: dict[RouteKey, Route] = {}
     for step in plan.changes:
-        if step.action == "delete" and step.route.key not in stays:
+        if step.action == "delete" and step.route.key not in kept:
             deleted[step.route.key] = step.route
     return [*deleted.values()]
 
@@ -221,11 +227,14 @@ def _escaping_without(
 
 
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
-    """The ranges that escape afterwards and do not escape before."""
+    """The ranges that escape afterwards and do not escape before, each once, even if packets of
+    several kinds escape there.
+    """
     lost: dict[_Range, None] = {}
     for old, new in zip(before.families, after.families, strict=True):
-        borders = {known.first for known in old.escapes}
-        borders |= {known.last + 1 for known in old.escapes}
+        borders: set[int] = set()
+        for escape in old.escapes:
+            borders |= {escape.first, escape.last + 1}
         for escape in new.escapes:
             for first, last in pieces(escape.first, escape.last, sorted(borders)):
                 if not any(known.first <= first <= known.last for known in old.escapes):

@@ -158,6 +158,7 @@ def _remedy_by_name(
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
+    # From the last way to the first, because each holds the next one.
     remedy: Remedy | None = None
     tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -167,7 +168,8 @@ def _remedy_by_name(
         remedy = Remedy(f"{words}, correct the program that sets it")
     for dev in reversed(devs):
         words = f"if {dev} is intended"
-        known = "; ".join(filter(None, [_known_of(snapshot, family, dev), costs.get(dev)]))
+        details = [_known_of(snapshot, family, dev), costs.get(dev, "")]
+        known = "; ".join(filter(None, details))
         if known:
             words += f" ({known})"
         remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
@@ -181,8 +183,10 @@ def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
     if defaults:
         best = min(defaults, key=attrgetter("metric"))
         known.append(f"[{best}]")
-    addresses = [address for address in _addresses(snapshot, family) if address.dev == dev]
-    known += [f"address {address.ip}" for address in addresses[:1]]
+    for address in _addresses(snapshot, family):
+        if address.dev == dev:
+            known.append(f"address {address.ip}")
+            break
     return ", ".join(known)
 
 
@@ -260,7 +264,7 @@ def finding_name(escape: Escape) -> Name:
 def _remedy_of_escape(
     escape: Escape, family: FamilyReport, hiding: Sequence[Route]
 ) -> Remedy | None:
-    """How to allow a device; or what to do about a rule, or to delete.
+    """How to allow the devices, and what to do about a rule; or what to delete.
 
     Plain packets should not leave by another card, so to allow hardware is no remedy for them. But
     a CNI may send packets of pods through a second card by a rule, as that of AWS does.
@@ -273,15 +277,17 @@ def _remedy_of_escape(
     if escape.kind != OVERLAP:
         return _remedy_by_deletion(escape.decision)
     by_rule = _without_the_rule(escape, family)
-    if not devs_of(hiding).isdisjoint(escape.devs):
-        return by_rule
-    kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
-    is_hardware = not all(kinds.get(dev) for dev in escape.devs)
-    if is_hardware and (by_rule is None or escape.packet == FROM_HOST):
+    virtual = {
+        link.name: f"{link.name} ({link.kind})" for link in family.snapshot.links if link.kind
+    }
+    is_by_hardware = any(dev not in virtual for dev in escape.devs)
+    is_by_rule_for_pods = by_rule is not None and escape.packet != FROM_HOST
+    is_by_hiding_dev = not devs_of(hiding).isdisjoint(escape.devs)
+    if is_by_hiding_dev or (is_by_hardware and not is_by_rule_for_pods):
         return by_rule
     if by_rule is not None:
         by_rule = by_rule._replace(words=f"if not, {by_rule.words}")
-    devs = spoken([f"{dev} ({kinds[dev]})" if kinds.get(dev) else dev for dev in escape.devs])
+    devs = spoken([virtual.get(dev, dev) for dev in escape.devs])
     allowed = json.dumps(list(escape.devs))
     words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
     return Remedy(words, otherwise=by_rule)
@@ -399,9 +405,10 @@ def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy | None:
     """How to name one of the devices, and what its repair then costs."""
     costs: dict[str, str] = {}
     for dev, repair in family.repair.named:
-        in_words = [_cost_in_words(cost, repair) for cost in repair.costs]
+        in_words: list[str] = []
         if repair.lacks:
-            in_words.insert(0, _loss_in_words(repair))
+            in_words.append(_loss_in_words(repair))
+        in_words += [_cost_in_words(cost, repair) for cost in repair.costs]
         if in_words:
             costs[dev] = f"then {spoken(in_words)}"
     return _remedy_by_name(family.snapshot, family.family, why.devs, family.cidrs, costs)
@@ -453,8 +460,8 @@ def _of_costs(family: FamilyReport) -> Iterator[Finding]:
         sentence = f"with the repair, {_cost_in_words(cost, repair)}"
         if cost.dev in infiniband:
             sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
-        facts = {"dev": cost.dev}
-        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+        target = str(cost.network)
+        yield Finding("repair-cost", "warning", sentence, target, facts={"dev": cost.dev})
 
 
 def _loss_in_words(repair: Repair) -> str:
@@ -470,7 +477,7 @@ def _cost_in_words(cost: Cost, repair: Repair) -> str:
 
 
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
-    """The ranges of the network to which these routes lead."""
+    """The ranges of the network to which these routes lead; neighbouring ones are one."""
     ranges: list[tuple[int, int]] = []
     for prefix in sorted(route.prefix for route in routes):
         first = max(prefix.first, network.first)

@@ -2,7 +2,8 @@
 
 The reasons, in the order in which they are asked: a rule decides before table main; a deletion
 repairs the range; a present route is as specific as a route can be; a proposed route takes the
-range, and the proof says more; the range is reserved; a route was not made.
+range, and the proof says more; a route was not made; another program's route to the address alone
+has the key; the range is reserved.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from hostrouting.model.route import TABLE_MAIN, Route
 if TYPE_CHECKING:
     from hostrouting.check.hiding import HiddenParts
     from hostrouting.check.judge import Judge
-
-_RESERVED = Why("host-route", cause="the range is reserved")
 
 
 class Change(NamedTuple):
@@ -50,7 +49,9 @@ class Reasons(NamedTuple):
         borders = borders_of([*reserved, *self.unmade])
         reasons: list[tuple[Part, Why | None]] = []
         for before, after in changes:
-            reasons += [(piece, self._why(before, piece)) for piece in _cut(after, borders)]
+            for piece in _cut(after, borders):
+                why = self._why(before, piece)
+                reasons.append((piece, why))
         return starmap(Unrepairable, ranges_of(reasons))
 
     def _why(self, before: Part, after: Part) -> Why | None:
@@ -68,26 +69,25 @@ class Reasons(NamedTuple):
             return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
         if _is_taken(after.first, self.proposed, shortest):
             return _why_not_fine(after)
-        single = Prefix.around(self.fib.family, after.first, self.fib.width)
-        if is_reserved(self._widest(single, shortest)):
-            return _RESERVED
-        for prefix, why in self.unmade.items():
-            if single in prefix:
-                return why
-        holders = holders_of_keys(self.fib)
-        if single in holders:
-            return _as_specific(holders[single])
-        # A wider route would take other packets, too. The walk then goes down to a route for the
-        # address alone, unless that is reserved.
-        return _RESERVED
+        return self._why_not_taken(after.first, shortest)
 
-    def _widest(self, single: Prefix, shortest: int) -> Prefix:
-        """The widest prefix in what is expected by which a new route takes the address.
+    def _why_not_taken(self, address: int, shortest: int) -> Why:
+        """Why the repair has no route for an address that a route of this length would take.
 
-        The address is in exactly one of the blocks.
+        The walk looks for one from the widest prefix down to the address alone, and does not go
+        into a reserved range.
         """
-        [length] = [block.length for block in self.blocks if single in block]
-        return Prefix.around(self.fib.family, single.first, max(shortest, length))
+        alone = Prefix.around(self.fib.family, address, self.fib.width)
+        [block] = [block for block in self.blocks if alone in block]  # no block lies in another
+        widest = Prefix.around(self.fib.family, address, max(shortest, block.length))
+        if not is_reserved(widest):
+            for prefix, why in self.unmade.items():
+                if alone in prefix:
+                    return why
+            holder = holders_of_keys(self.fib).get(alone)
+            if holder is not None:
+                return _as_specific(holder)
+        return Why("host-route", cause="the range is reserved")
 
 
 def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Iterator[Unrepairable]:
@@ -134,8 +134,11 @@ def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
 
 def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
     """Whether a proposed route decides for this address, for which it needs this length."""
-    prefixes = [route.prefix for route in proposed if route.prefix.length >= shortest]
-    return any(prefix.first <= address <= prefix.last for prefix in prefixes)
+    for route in proposed:
+        prefix = route.prefix
+        if prefix.length >= shortest and prefix.first <= address <= prefix.last:
+            return True
+    return False
 
 
 # The reasons.

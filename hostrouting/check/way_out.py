@@ -75,7 +75,7 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 def _need_for_a_name(judge: Judge) -> Need:
     devs = sorted(judge.uplinks.devs)
     names = list(devs)
-    if judge.uplinks.are_without_card:
+    if judge.uplinks.is_card_unknown:
         names.append("the network card that is meant")
     phrase = f"its device to be named in routeOverlap.expectedDevs: {spoken(names, last='or')}"
     return Need(phrase, devs=tuple(devs))
