@@ -137,28 +137,18 @@ def what_is_wrong(
     """
     findings = tuple(findings)
     names = {finding.name for finding in findings}
-    gated = _gated_by(config)
-    subjects: dict[Name, str] = {}
+    subjects = dict.fromkeys(_WRONG, _gated_by(config))
     if {"gate-open", "gate-shut"} <= names:
-        subjects = _open_and_shut(findings, config)
-    wrong: list[str] = []
-    for name, words in _WRONG.items():
-        if name in names:
-            wrong.append(words.format(gated=subjects.get(name, gated)))
+        opened = {template_of(each.target) for each in findings if each.name == "gate-open"}
+        others = [unit for unit in gated_units(config) if unit not in opened]
+        subjects["gate-open"] = spoken(sorted(opened))
+        subjects["gate-shut"] = others[0] if len(others) == 1 else "the other units"
+    wrong = [words.format(gated=subjects[name]) for name, words in _WRONG.items() if name in names]
     if report is not None:
         wrong += report.missing_defaults
         if report.verdict == "undecided":
             wrong.insert(0, "the verdict is undecided (units still start)")
     return spoken([*dict.fromkeys(wrong)])
-
-
-def _open_and_shut(findings: Iterable[Finding], config: HostRoutingConfig) -> dict[Name, str]:
-    """The units that start unchecked, and those that the gate refuses, where there are both."""
-    opened = dict.fromkeys(each.target for each in findings if each.name == "gate-open")
-    templates = {template_of(unit) for unit in opened}
-    held = [unit for unit in gated_units(config) if unit not in templates]
-    refused = held[0] if len(held) == 1 else "the other units"
-    return {"gate-open": spoken([*opened]), "gate-shut": refused}
 
 
 def _gated_by(config: HostRoutingConfig) -> str:

@@ -60,14 +60,14 @@ def _metrics(status: Status) -> dict[str, Samples]:
     metrics["verdict"] = _verdicts(status)
     if status.report is not None:
         metrics["escapes"] = _escapes(status.report)
-    if status.config is not None or status.state == "broken":  # else nobody may read it here
+    if status.config is not None or status.state == "broken":  # else it may not be read
         metrics["config_usable"] = {"": status.config is not None}
     if is_installed and status.state != "unanswered":
         metrics["in_force"] = {"": status.state == "installed"}
     is_gate_known = not any(isinstance(error, HostError) for error in status.unanswered)
-    if is_installed and is_gate_known:
-        names = {finding.name for finding in status.findings}
-        metrics["gate_open"] = {"": "gate-open" in names}
+    is_open = any(finding.name == "gate-open" for finding in status.findings)
+    if is_installed and (is_open or is_gate_known):
+        metrics["gate_open"] = {"": is_open}
     if status.guard and is_gate_known:
         counts = Counter(unit.state for unit in status.units)
         metrics["gated_units"] = {

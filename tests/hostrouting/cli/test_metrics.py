@@ -26,7 +26,8 @@ from tests.hostrouting.cli.test_pages import (
     without_guard,
 )
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, document, lose_routes, manager_of
+from tests.support.incidents import KUBELET, config, node
+from tests.support.tasks import LAYOUT, REPAIR, document, lose_routes, manager_of
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
@@ -152,6 +153,15 @@ def test_a_user_who_may_not_read_the_configuration() -> None:
     assert values["hostrouting_installed"] == 1
     assert values["hostrouting_unanswered"] > 0
     assert not values.keys() & {"hostrouting_config_usable", "hostrouting_in_force"}
+    assert "hostrouting_gate_open" not in values
+
+
+def test_an_open_gate_is_told_whatever_else_is_unknown() -> None:
+    """A unit starts even if the gate refuses, and this user may not read the configuration."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET]["SuccessExitStatus"] = "255"
+    values = read(attrs.evolve(host, files=PrivateFiles(texts=host.files.texts)))
+    assert values["hostrouting_gate_open"] == 1
 
 
 def test_systemd_does_not_answer() -> None:
