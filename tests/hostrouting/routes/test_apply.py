@@ -226,6 +226,8 @@ def test_a_fault_at_any_request(
         interrupt(kernel, nth)
     elif fault in FAULTS:
         moment, error, is_done = FAULTS[fault]
+        if moment == "change":
+            nth += refusals  # the first change is refused already
         kernel.fail(moment, error, nth=nth, done=is_done)
     check = cancelling(nth) if fault == "cancelled" else nothing_to_say
 
