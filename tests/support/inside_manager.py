@@ -2,8 +2,6 @@
 run inside.
 """
 
-from hostrouting.host.files import LocalFiles
-from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.kernel.programs import Ended
 from tests.support.systemd import System
@@ -24,8 +22,3 @@ class InsideManager(SystemdManager):
     def is_running(self) -> bool:
         """See Manager. It is booted before it is asked."""
         return True
-
-
-def host_of(system: System) -> Host:
-    """The files and the systemd of this system; the network is not to be asked for."""
-    return Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))

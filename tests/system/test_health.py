@@ -3,7 +3,6 @@ unit start unchecked.
 """
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -12,10 +11,12 @@ from hostrouting.boot.drop_ins import drop_ins_of
 from hostrouting.boot.health import find_faults
 from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.host import Host
 from hostrouting.install.difference import needs_reload
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
-from tests.support.inside_manager import InsideManager, host_of
+from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 
 pytestmark = gate_tests
@@ -26,11 +27,9 @@ RESET = "[Service]\nExecCondition=\n"
 OURS = LAYOUT.drop_in_path(MACHINES)
 
 
-@pytest.fixture
-def system() -> Iterator[System]:
-    """A host whose gate refuses the machine: by a step of somebody else."""
-    with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
-        yield system
+def host_of(system: System) -> Host:
+    """The files and the systemd of this system; nothing here asks for its network."""
+    return Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
 
 
 def open_gates(system: System) -> list[str]:
@@ -68,11 +67,10 @@ DROP_INS = {
 }
 
 
-def test_drop_ins(system: System) -> None:
+def drop_ins_of_somebody_else(system: System) -> None:
     """With each of them, the unit starts although the gate refuses exactly if health says that the
     gate is open.
     """
-    assert open_gates(system) == []
     for what, drop_in in DROP_INS.items():
         path = f"{LAYOUT.unit_directory}/{drop_in.unit}.d/{drop_in.name}"
         system.lay(path, drop_in.text)
@@ -82,11 +80,9 @@ def test_drop_ins(system: System) -> None:
         assert await_start(system) is drop_in.opens_gate, what
         end(system)
         system.outside(path).unlink()
-    system.must("systemctl", "daemon-reload")
-    assert open_gates(system) == []
 
 
-def test_a_drop_in_that_was_not_read(system: System) -> None:
+def a_drop_in_that_was_not_read(system: System) -> None:
     """A unit that systemd has loaded before is unchecked until the next reload."""
     text = system.read(OURS)
     assert text is not None
@@ -104,6 +100,7 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     system.outside(OURS).unlink()
     assert needs_reload(InsideManager(system), CONFIG)
     end(system)
+    system.lay(OURS, text)
 
 
 FOLDER = "/etc/systemd/system/a-b.service.d"
@@ -124,7 +121,7 @@ IN_FORCE = [
 """Those that reset the conditions, and that no other file replaces."""
 
 
-def test_the_drop_ins_that_systemd_reads(system: System) -> None:
+def the_drop_ins_that_systemd_reads(system: System) -> None:
     """Systemd looks in the same folders, in the same order; also for the resets of a first gate.
 
     Those for all units whose names begin alike (`a-.service.d`) are not judged beforehand.
@@ -149,8 +146,30 @@ def drop_ins_that_systemd_has_read(system: System, unit: str) -> list[str]:
     return [re.sub("^/lib/", "/usr/lib/", path) for path in paths]
 
 
-def test_a_template_is_read_when_its_instance_starts(system: System) -> None:
+def a_template_is_read_when_its_instance_starts(system: System) -> None:
     """A drop-in for all machines needs no reload to open the gate, unlike that of a service."""
-    system.lay(f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf", RESET)
+    path = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
+    system.lay(path, RESET)
     assert MACHINES in open_gates(system)
     assert not needs_reload(InsideManager(system), CONFIG)
+    system.outside(path).unlink()
+
+
+STORIES = (
+    drop_ins_of_somebody_else,
+    a_drop_in_that_was_not_read,
+    a_template_is_read_when_its_instance_starts,
+    the_drop_ins_that_systemd_reads,
+)
+
+
+def test_health(subtests: pytest.Subtests) -> None:
+    """Each story begins on a host whose gate refuses the machine, by a step of somebody else, and
+    where all gates are closed; the last one leaves its files.
+    """
+    with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
+        for story in STORIES:
+            system.must("systemctl", "daemon-reload")
+            assert open_gates(system) == []
+            with subtests.test(story.__name__):
+                story(system)
