@@ -4,7 +4,7 @@ decided in `judge`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -271,9 +271,8 @@ def _operation(entry: CleanupEntry) -> Operation:
 
 
 def _error(
-    message: str, reasons: Iterable[object], *, kind: Literal["refused", "incomplete"]
+    message: str, reasons: Sequence[str], *, kind: Literal["refused", "incomplete"]
 ) -> HostError:
     """The error with these reasons: why nothing was deleted, or what is left."""
-    lines = tuple(map(str, reasons))
-    text = f"{message}: {'; '.join(first_of(lines))}"
-    return HostError(text, what="azure-vnet", kind=kind, lines=lines)
+    text = f"{message}: {'; '.join(first_of(reasons))}"
+    return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))
