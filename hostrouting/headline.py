@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.unit_names import template_of
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -134,9 +135,15 @@ def what_is_wrong(
     """What is wrong on a host that matches its configuration, also by this check; empty if no
     sentence fits.
     """
+    findings = tuple(findings)
     names = {finding.name for finding in findings}
-    gated = _gated_by(config)
-    wrong = [words.format(gated=gated) for name, words in _WRONG.items() if name in names]
+    subjects = dict.fromkeys(_WRONG, _gated_by(config))
+    if {"gate-open", "gate-shut"} <= names:
+        opened = {template_of(each.target) for each in findings if each.name == "gate-open"}
+        others = [unit for unit in gated_units(config) if unit not in opened]
+        subjects["gate-open"] = spoken(sorted(opened))
+        subjects["gate-shut"] = others[0] if len(others) == 1 else "the other units"
+    wrong = [words.format(gated=subjects[name]) for name, words in _WRONG.items() if name in names]
     if report is not None:
         wrong += report.missing_defaults
         if report.verdict == "undecided":

@@ -14,18 +14,19 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phases.arguments import in_range
+from phases.arguments import in_range, must_be
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from phases.step import Observer, Step
 
@@ -124,9 +125,11 @@ class Context:
         `logger` is a logger or its name.
         """
         self.clock = clock or Clock()
+        must_be(Clock, self.clock, "clock", "a phases.Clock, such as FakeClock()")
         self.logger = logger_of(logger)
         if observers is None:
             observers = [LogObserver(self.logger)]
+        must_be(Iterable, observers, "observers", "a list of observers")
         self.observers = tuple(observers)
         for observer in self.observers:
             if isinstance(observer, type) or not callable(observer):
@@ -197,6 +200,7 @@ class Context:
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
+        must_be((int, float), seconds, "sleep: seconds", "a number")
         end = min(self.clock.now() + seconds, self._scope.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
@@ -223,6 +227,7 @@ class Context:
         What it raises is logged and changes nothing. The end of the block raises Cancelled if the
         task is cancelled, because this may be the only reason why the block has ended.
         """
+        must_be(Callable, callback, "on_cancel: callback", "a function")
         has_ended = threading.Event()
 
         def watch() -> None:

@@ -38,6 +38,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
+    must_be(Context, ctx, "execute: ctx", "a phases.Context")
     step = new_step(valid_task(task), ctx)
     return cast("T", run_step(task, step, ctx))
 

@@ -270,6 +270,10 @@ def when(
             return wrapped(task, valid_task(task).do)
         return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)
 
+    given: object = condition  # not every author checks types
+    if not callable(given):
+        rule = "it must be True, False or a function of the context"
+        raise InvalidTask(f"when: its condition is {given!r:.80}; {rule}")
     fault = fault_of_method("condition", condition)
     if fault:
         raise InvalidTask(f"when: {fault}")

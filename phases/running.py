@@ -58,6 +58,7 @@ def run(
     With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
     `undo(task, of=report)`; the steps of the undo are in the report.
     """
+    must_be(bool, undo_on_failure, "run: undo_on_failure", "True or False")
     if ctx is None:
         ctx = Context(clock=clock, logger=logger, observers=observers)
         if observers is None:
@@ -66,6 +67,7 @@ def run(
                 ctx.observers += (tree,)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
+    must_be(Context, ctx, "run: ctx", "a phases.Context")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
         return _report(_undone_on_failure(task), ctx, method="do")
@@ -96,6 +98,7 @@ def plan(
     other tasks are still called.
     """
     ctx = ctx or Context(observers=())
+    must_be(Context, ctx, "plan: ctx", "a phases.Context")
     return _report(task, _only_selected(task, ctx, only=only, skip=skip), method="plan")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from phases.arguments import must_be
 from phases.errors import InvalidTask, UnknownTask
 
 if TYPE_CHECKING:
@@ -203,9 +204,9 @@ def selection(
     `above` is the path of the task inside which the tree runs.
     """
     paths = list(_paths(valid_tree(root), above))
-    chosen = _named(only, paths, option="only")
-    _named(skip, paths, option="skip")  # raises for an unknown name
-    dropped = _ends(skip)
+    chosen = _named(_ends(only, "only"), paths, option="only")
+    dropped = _ends(skip, "skip")
+    _named(dropped, paths, option="skip")  # raises for an unknown name
 
     def why_left_out(path: Path) -> str:
         # Also a task that another one runs without having it among its subtasks.
@@ -240,10 +241,10 @@ def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
         yield from _paths(member, path)
 
 
-def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
+def _named(ends: list[Path], paths: list[Path], *, option: str) -> list[Path]:
     """The paths that end as one of the names says."""
     matching: list[Path] = []
-    for end in _ends(names):
+    for end in ends:
         matches = [path for path in paths if path[-len(end) :] == end]
         if not matches:
             known = ", ".join(_last_names(paths))
@@ -253,12 +254,13 @@ def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
     return matching
 
 
-def _ends(names: Names) -> list[Path]:
+def _ends(names: Names, option: str) -> list[Path]:
     """The parts of each name."""
     if names is None:
         return []
     if isinstance(names, str):
         names = [names]
+    must_be(Iterable, names, option, "a name, or a list of names")
     return [tuple(name.split("/")) for name in names]
 
 

@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
+from phases.arguments import must_be
 from phases.context import Clock, Context
 from phases.step import Status, Step
 
@@ -27,6 +28,7 @@ class StubTask:
         seconds: float = 0.0,
         errors: Iterable[BaseException] = (),
     ) -> None:
+        must_be(Iterable, errors, "errors", "a list of errors")
         self.name = name
         self.result = result
         self.seconds = seconds

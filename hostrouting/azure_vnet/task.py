@@ -4,8 +4,8 @@ decided in `judge`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import count
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
@@ -196,19 +196,24 @@ class CleanStaleAzureVnet:
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete_rules(plan, undo_file)
         remaining: list[str] = []
-        # Each step adds to `deleted` at once, so an error in it has what was deleted before; and it
-        # adds to `remaining` why an entry was not deleted.
+        # An error that leaves the block has what is in `deleted` by then, so each entry is added as
+        # soon as it is gone.
         with having_changed(files=[undo_file], operations=map(_operation, deleted)):
-            self._delete_neighbours(plan, deleted, remaining)
-            self._delete_routes(plan, deleted, remaining)
-            self._find_what_came_back(deleted, remaining)
+            for entry, obstacle in chain(self._delete_neighbours(plan), self._delete_routes(plan)):
+                if obstacle:
+                    remaining.append(obstacle)
+                else:
+                    deleted.append(entry)
+            remaining += self._find_what_came_back(deleted)
             if remaining:
                 count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
                 message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
                 raise _error(message, remaining, kind="incomplete")
-        operations = tuple(map(_operation, deleted))
         return CleanupResult(
-            plan=plan, files=[undo_file], operations=operations, undo_file=undo_file
+            plan=plan,
+            files=[undo_file],
+            operations=tuple(map(_operation, deleted)),
+            undo_file=undo_file,
         )
 
     def _new_undo_file(self) -> str:
@@ -230,41 +235,35 @@ class CleanStaleAzureVnet:
                 raise
         return rules
 
-    def _delete_neighbours(
-        self, plan: CleanupPlan, deleted: list[CleanupEntry], remaining: list[str]
-    ) -> None:
+    def _delete_neighbours(self, plan: CleanupPlan) -> Iterator[tuple[CleanupEntry, str]]:
+        """Delete one after the other; each with the reason if it was not deleted."""
         for entry in plan.deletions:
             if not isinstance(entry.thing, Neighbour):
                 continue
-            if self.link_layer.delete_neighbour(entry.thing):
-                deleted.append(entry)
-            else:
-                remaining.append(
-                    f"{entry.spec} has changed since it was read, so it is not deleted"
-                )
+            obstacle = ""
+            if not self.link_layer.delete_neighbour(entry.thing):
+                obstacle = f"{entry.spec} has changed since it was read, so it is not deleted"
+            yield entry, obstacle
 
-    def _delete_routes(
-        self, plan: CleanupPlan, deleted: list[CleanupEntry], remaining: list[str]
-    ) -> None:
-        entries: dict[Route, CleanupEntry] = {}
-        for entry in plan.deletions:
-            if isinstance(entry.thing, Route):
-                entries[entry.thing] = entry
+    def _delete_routes(self, plan: CleanupPlan) -> Iterator[tuple[CleanupEntry, str]]:
+        """Delete them; each with the reason if it was not deleted, and without those that another
+        program has deleted.
+        """
+        entries = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
         with self._kernel() as backend:
             outcomes = backend.change(RouteRequest("delete", route) for route in entries)
         for outcome in outcomes:
             entry = entries[outcome.change.route]
             if outcome.error is None:
-                deleted.append(entry)
+                yield entry, ""
             elif not outcome.is_done:
-                remaining.append(f"{entry.spec}: {outcome.error}")
+                yield entry, f"{entry.spec}: {outcome.error}"
 
-    def _find_what_came_back(self, deleted: list[CleanupEntry], remaining: list[str]) -> None:
+    def _find_what_came_back(self, deleted: Iterable[CleanupEntry]) -> Iterator[str]:
         stale_again = {entry.spec for entry in self.plan().deletions}
         for entry in deleted:
             if entry.spec in stale_again:
-                came_back = "was added again: azure-vnet or another program is active"
-                remaining.append(f"{entry.spec} {came_back}")
+                yield f"{entry.spec} was added again: azure-vnet or another program is active"
 
 
 def _operation(entry: CleanupEntry) -> Operation:

@@ -45,11 +45,11 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
     yield from capped([f"  {finding.sentence}" for finding in escapes])
     places = defaultdict[_Place, list[Finding]](list)
     for finding in check.findings:
-        places[_place(finding, check)].append(finding)
-    costs = places["before the repair"]
-    if GUARD_IS_MASKED in costs and _shows_repair(check):  # which begins with its remedy
-        costs[costs.index(GUARD_IS_MASKED)] = GUARD_IS_MASKED._replace(remedy=None)
-    yield from _block(finding_lines(costs, who))
+        on_page = finding
+        if finding == GUARD_IS_MASKED and _shows_repair(check):  # which begins with its remedy
+            on_page = finding._replace(remedy=None)
+        places[_place(finding, check)].append(on_page)
+    yield from _block(finding_lines(places["before the repair"], who))
     yield from _block(_repair_lines(check, who, note))
     yield from _block(finding_lines(places["rest"], who))
     yield from _block(capped(_ways_out(places["verdict"], who)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
 from hostrouting.check.sentences import finding_name
+from hostrouting.errors import HostError
 from hostrouting.finding import ESCAPES
 
 if TYPE_CHECKING:
@@ -59,16 +60,20 @@ def _metrics(status: Status) -> dict[str, Samples]:
     metrics["verdict"] = _verdicts(status)
     if status.report is not None:
         metrics["escapes"] = _escapes(status.report)
-    if is_installed:
+    if status.config is not None or status.state == "broken":  # else it may not be read
         metrics["config_usable"] = {"": status.config is not None}
+    if is_installed and status.state != "unanswered":
         metrics["in_force"] = {"": status.state == "installed"}
-        names = {finding.name for finding in status.findings}
-        metrics["gate_open"] = {"": "gate-open" in names}
-    if status.guard:
+    is_gate_known = not any(isinstance(error, HostError) for error in status.unanswered)
+    is_open = any(finding.name == "gate-open" for finding in status.findings)
+    if is_installed and (is_open or is_gate_known):
+        metrics["gate_open"] = {"": is_open}
+    if status.guard and is_gate_known:
         counts = Counter(unit.state for unit in status.units)
         metrics["gated_units"] = {
             f'{{state="{state}"}}': counts[state] for state in get_args(State)
         }
+    if status.guard:
         metrics["guard_enabled"] = {"": status.guard != "is not enabled"}
         metrics["guard_running"] = {"": status.guard == "runs"}
     checked = max((unit.checked for unit in status.units), default=0)

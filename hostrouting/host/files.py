@@ -130,6 +130,12 @@ def require_text(text: object) -> None:
     text.encode()  # or UnicodeEncodeError, a ValueError
 
 
+def require_mode(mode: object) -> None:
+    """Raise TypeError unless this is a number, as chmod(2) takes it."""
+    if not isinstance(mode, int):
+        raise TypeError(f"mode is {mode!r:.80}; it must be a number, such as 0o644")
+
+
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
@@ -169,6 +175,7 @@ class LocalFiles:
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         require_text(text)
+        require_mode(mode)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _edge("write", place), _replaced(place):

@@ -77,6 +77,14 @@ class Manager(Protocol):
         """
 
 
+def require_names(names: object) -> None:
+    """Raise TypeError for one text: its letters would be the names of properties."""
+    if isinstance(names, str):
+        raise TypeError(
+            f"names is {names!r:.80}; it must be a tuple of properties: ({names!r:.80},)"
+        )
+
+
 class SystemdManager:
     """The systemd of this host."""
 
@@ -133,6 +141,7 @@ class SystemdManager:
                 return
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        require_names(names)
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
         for block in text.strip("\n").split("\n\n"):

@@ -104,10 +104,12 @@ def check_host(
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     snapshot = report.snapshot
-    managed = _managed_for_repair(host, to_repair or config, report, config)
-    pipeline = repair_pipeline(repair_options, managed)
-    if managed is not None and managed.has_repair:
-        pipeline = f"hostrouting apply --config {HostLayout.config_path}"
+    repaired = to_repair or config
+    known = snapshot
+    if host.may_have_ours and repaired != config:
+        known = take_snapshot(host)  # the check has not read what else is expected
+    managed = managed_here(host, repaired, known)
+    pipeline = _repair_command(repair_options, managed)
     findings = [*_findings_of(report, config, pipeline)]
     if config.static_routes.enabled or report.routes:
         findings += find_networkd(config, host.files)
@@ -123,18 +125,6 @@ def check_host(
     return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
 
 
-def _managed_for_repair(
-    host: Host, repaired: HostRoutingConfig, report: CheckReport, config: HostRoutingConfig
-) -> Managed | None:
-    """What is installed on this host, for a repair of a configuration that may have more than the
-    one of this report.
-    """
-    snapshot = report.snapshot
-    if host.may_have_ours and repaired != config:
-        snapshot = take_snapshot(host)  # the check has not read what else is expected
-    return managed_here(host, repaired, snapshot)
-
-
 def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
     """What is installed on this host, for a repair of this configuration; None if nothing is."""
     if not host.may_have_ours:
@@ -142,6 +132,13 @@ def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     from hostrouting.install.managed import find_managed  # noqa: PLC0415  see Host.may_have_ours
 
     return find_managed(host, config, snapshot)
+
+
+def _repair_command(options: str, managed: Managed | None) -> str:
+    """What to type to repair this host for good: a repair, unless it is configured already."""
+    if managed is not None and managed.has_repair:
+        return f"hostrouting apply --config {HostLayout.config_path}"
+    return repair_pipeline(options, managed)
 
 
 def _findings_of(

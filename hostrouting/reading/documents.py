@@ -20,6 +20,10 @@ def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
 
     A ConfigError names the file.
     """
+    given: object = place  # not every author checks types
+    if not isinstance(given, str | os.PathLike):
+        kind = type(given).__name__
+        raise TypeError(f"path must be a str or a Path, not a {kind}: load reads a file")
     path = os.fspath(place)
     source = _source_of(path)
     text = _text_of(path, source)

@@ -17,15 +17,22 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Entry, require_kind, require_path, require_target, require_text
+from hostrouting.host.files import (
+    Entry,
+    require_kind,
+    require_mode,
+    require_path,
+    require_target,
+    require_text,
+)
 from hostrouting.host.host import Host, require_connects
-from hostrouting.host.systemd import unit_failed
+from hostrouting.host.systemd import require_names, unit_failed
 from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
-from phases.arguments import must_be
+from phases.arguments import in_range, must_be
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,6 +97,7 @@ class FakeFiles:
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         require_text(text)
+        require_mode(mode)
         self._change("write", path, "file")
         self.texts[path] = text
         self.modes[path] = mode
@@ -175,7 +183,8 @@ class FakeManager:
         self.calls.append("reload")
         self.read = self._units()
 
-    def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
+    def start(self, unit: str, *, timeout: float) -> None:
+        in_range(timeout, "timeout", least=0)  # nothing takes time here
         self._require_running()
         if self._properties_of(unit)["ActiveState"] == "active":
             return
@@ -204,6 +213,7 @@ class FakeManager:
         A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
         "yes" if a file of the unit has changed since.
         """
+        require_names(names)
         self._require_running()
         if not units:
             return (dict.fromkeys(names, "") | {"Version": self.version},)
@@ -312,6 +322,7 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
+        must_be(FakeFiles, self.files, "files", "FakeFiles(texts={…})")
         must_be(
             FakeKernel,
             self.kernel,

@@ -33,7 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
@@ -67,6 +67,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
+from phases.arguments import must_be
 
 if TYPE_CHECKING:
     from phases import Clock
@@ -213,6 +214,9 @@ class FakeKernel(RouteBackend):
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Change a route as another program would, even after `close`."""
+        if verb not in get_args(Verb):
+            raise TypeError(f"verb is {verb!r:.80}; it must be {', '.join(get_args(Verb))}")
+        must_be(Route, route, "route", 'a Route: Route.to("10.9.0.0/16", dev="eth0")')
         error = self._apply(RouteRequest(verb, route))
         if error is not None:
             raise error
@@ -221,6 +225,7 @@ class FakeKernel(RouteBackend):
         """Call the function during a wait for a change. Each wait calls such functions until one
         changes something.
         """
+        must_be(Callable, happening, "happening", "a function")
         self._happenings.append(happening)
 
     def __str__(self) -> str:

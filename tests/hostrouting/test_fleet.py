@@ -41,25 +41,36 @@ def save(folder: Path, nodes: dict[str, Snapshot | str]) -> Path:
     return folder
 
 
+def with_other_numbers(snapshot: str) -> str:
+    """The same node, whose ib0 and ib3 have changed their names."""
+    names = {'"ib0"': '"ib3"', '"ib3"': '"ib0"'}
+    return re.sub('"ib[03]"', lambda name: names[name[0]], snapshot)
+
+
 @pytest.fixture
 def nodes(tmp_path: Path) -> Path:
     """Nodes of every kind: on two of them, another InfiniBand device has the route that captures
     the CIDR.
     """
-    sick = h200().snapshot().to_json()
-    other = sick.replace('"ib0"', '"ibX"').replace('"ib3"', '"ib0"').replace('"ibX"', '"ib3"')
-    named: dict[str, Snapshot | str] = {
-        "gpu-0": sick,
-        "gpu-1": other,
-        "gpu-2": other,
-        "broken": "{",
-    }
+    escaping = h200().snapshot().to_json()
     by_a_bridge = refusing().snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
-    named["refusing"] = by_a_bridge
-    named["bare"] = FakeKernel().snapshot()
-    named["marked"] = marked_vm().snapshot()
-    named["vm"] = plain_vm().snapshot()
-    return save(tmp_path / "nodes", named)
+    return save(
+        tmp_path / "nodes",
+        {
+            "gpu-0": escaping,
+            "gpu-1": with_other_numbers(escaping),
+            "gpu-2": with_other_numbers(escaping),
+            "broken": "{",
+            "refusing": by_a_bridge,
+            "bare": FakeKernel().snapshot(),
+            "marked": marked_vm().snapshot(),
+            "vm": plain_vm().snapshot(),
+        },
+    )
+
+
+REPAIRABLE = {"gpu-0", "gpu-1", "gpu-2"}
+"""The nodes that static routes repair whole."""
 
 
 def in_this_process() -> Any:
@@ -68,75 +79,84 @@ def in_this_process() -> Any:
     return mock.patch(name, side_effect=lambda **_: ThreadPoolExecutor(1))
 
 
+def results_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> list[fleet.NodeResult]:
+    """The result of each of these nodes."""
+    with ThreadPoolExecutor(1) as executor:
+        return list(fleet.check_snapshots([nodes], config, executor))
+
+
 def groups_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> tuple[fleet.NodeGroup, ...]:
     """The groups of these nodes."""
-    with ThreadPoolExecutor(1) as executor:
-        return fleet.group_nodes(fleet.check_snapshots([nodes], config, executor))
+    return fleet.group_nodes(results_of(nodes, config))
 
 
 def test_groups(nodes: Path, snapshot: object) -> None:
     """The worst come first; devices that differ in their numbers are one problem; a broken file is
     a row.
     """
-    assert snapshot == "\n".join(json.dumps(group.to_mapping()) for group in groups_of(nodes))
+    lines = [json.dumps(group.to_mapping()) for group in groups_of(nodes)]
+    assert "\n".join(lines) == snapshot
 
 
-@pytest.mark.parametrize(("spared", "words"), [((), CIDR), (("172.16.9.9/32",), f"part of {CIDR}")])
-def test_all_but_one_address(spared: tuple[str, ...], words: str, tmp_path: Path) -> None:
+def test_all_but_one_address(tmp_path: Path) -> None:
     """Only where every address escapes, a problem is said of the whole CIDR."""
     kernel = plain_vm()
     kernel.add_link("ib0")
     kernel.ip_route("add", Route.to(CIDR, dev="ib0"))
-    for prefix in spared:
-        kernel.ip_route("add", Route.to(prefix, dev="eth0", gateway="10.0.0.1"))
-    [group] = groups_of(save(tmp_path / "nodes", {"vm": kernel.snapshot()}))
-    assert group.problem == f"{words} leaves through ibN"
+    [group] = groups_of(save(tmp_path, {"vm": kernel.snapshot()}))
+    assert group.problem == f"{CIDR} leaves through ibN"
+
+    kernel.ip_route("add", Route.to("172.16.9.9/32", dev="eth0", gateway="10.0.0.1"))
+    [group] = groups_of(save(tmp_path, {"vm": kernel.snapshot()}))
+    assert group.problem == f"part of {CIDR} leaves through ibN"
 
 
-@pytest.mark.parametrize(("count", "more"), [(6, ""), (7, "1 more; --json shows all")])
-def test_names_of_many_nodes(count: int, more: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "end"), [(6, " and gpu-5"), (7, " and 1 more; --json shows all")]
+)
+def test_names_of_many_nodes(count: int, end: str, tmp_path: Path) -> None:
     """Six nodes with one problem are named, and the others are counted."""
     node = h200().snapshot()
     folder = save(tmp_path / "nodes", {f"gpu-{number}": node for number in range(count)})
     with in_this_process():
         page = say("check", CIDR, "--snapshots", str(folder)).out
     [names] = [line for line in page.splitlines() if line.startswith("  gpu-0, ")]
-    assert names.partition(" and ")[2] == (more or "gpu-5")
+    assert names.endswith(end)
+
+
+def configured(routes: list[dict[str, Any]]) -> dict[str, Any]:
+    """A configuration with these static routes and the expected CIDR."""
+    return {
+        "staticRoutes": {"enabled": bool(routes), "routes": routes},
+        "routeOverlap": {"expectedCidrs": [CIDR]},
+    }
 
 
 def test_each_is_as_check_says(nodes: Path) -> None:
-    """The verdict and the repair are those of `check --snapshot`."""
-    for group in groups_of(nodes):
-        for result in group.results:
-            alone = say("check", CIDR, "--snapshot", result.path, "--json").json
-            assert alone.get("verdict", "no verdict") == result.verdict
-            wanted = HostRoutingConfig.from_mapping(
-                {"staticRoutes": {"enabled": True, "routes": alone.get("repair")}}
-            )
-            assert result.repair in {(), wanted.static_routes.routes}
+    """The verdict and the repair are those of `check --snapshot`; a repair of a part is left out."""
+    for result in results_of(nodes):
+        alone = say("check", CIDR, "--snapshot", result.path, "--json").json
+        assert result.verdict == alone.get("verdict", "no verdict")
+        if result.name in REPAIRABLE:
+            repaired = HostRoutingConfig.from_mapping(configured(alone["repair"]))
+            assert result.repair == repaired.static_routes.routes
+        else:
+            assert result.repair == ()
 
 
 def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
-    """With its routes in the configuration, a plan for each node ends with OK."""
+    """With its routes in the configuration, a plan for each node ends with OK, and no repair is asked
+    for again.
+    """
     group = groups_of(nodes)[0]
-    routes = [route.to_mapping() for route in group.repair]
-    whole = {
-        "staticRoutes": {"enabled": True, "routes": routes},
-        "routeOverlap": {"expectedCidrs": [CIDR]},
-    }
+    repaired = configured([route.to_mapping() for route in group.repair])
+    stdin = json.dumps(repaired).encode()
     for result in group.results:
-        plan = say(
-            "plan",
-            "--config",
-            "-",
-            "--snapshot",
-            result.path,
-            "--json",
-            stdin=json.dumps(whole).encode(),
-        )
+        words = ("plan", "--config", "-", "--snapshot", result.path, "--json")
+        plan = say(*words, stdin=stdin)
         assert plan.json["check"]["verdict"] == "ok"
-    # What is in the configuration already is not asked for again.
-    assert groups_of(nodes, HostRoutingConfig.from_mapping(whole))[0].repair == ()
+    [worst, *_] = groups_of(nodes, HostRoutingConfig.from_mapping(repaired))
+    assert worst.repair == ()
 
 
 class TestTheCommand:
@@ -178,12 +198,11 @@ class TestTheCommand:
     @pytest.mark.parametrize(
         ("names", "code"),
         [
-            (["vm"], 0),
-            (["vm", "marked"], 3),
-            (["vm", "marked", "broken"], 2),
-            (["broken", "gpu-0"], 1),
+            pytest.param(["vm"], 0, id="ok"),
+            pytest.param(["vm", "marked"], 3, id="a doubt"),
+            pytest.param(["vm", "marked", "broken"], 2, id="a file that cannot be read"),
+            pytest.param(["broken", "gpu-0"], 1, id="an overlap"),
         ],
-        ids=str,
     )
     def test_the_exit_code(self, nodes: Path, names: list[str], code: int) -> None:
         """An overlap is worse than a file that cannot be read, and that than a doubt."""
@@ -225,10 +244,7 @@ def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
     (tmp_path / "full.json").mkdir()
     (tmp_path / "full.json" / "other.json").touch()
     os.mkfifo(tmp_path / "fifo.json")  # whoever opens it waits for a writer
-    problems: dict[str, str] = {}
-    for group in groups_of(tmp_path):
-        problems |= {result.name: result.problem for result in group.results}
-    assert problems == {
+    assert {result.name: result.problem for result in results_of(tmp_path)} == {
         "vm": "",
         "cut": "the snapshot is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
         "empty": "the snapshot is empty; save one with: hostrouting snapshot > FILE",
@@ -275,25 +291,29 @@ def kill(*_: object, **__: object) -> None:
 
 
 class Deadly(ProcessPoolExecutor):
-    """Processes of which the second batch kills its own."""
+    """A process that the second call kills."""
+
+    calls = 0
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See Executor."""
-        self.calls = getattr(self, "calls", 0) + 1
+        self.calls += 1
         return super().submit(kill if self.calls == 2 else fn, *args, **kwargs)
 
 
 @pytest.mark.linux
 def test_a_killed_worker(tmp_path: Path) -> None:
-    """The error says so, and how many were judged before."""
-    save(tmp_path, {f"{number:02}": plain_vm().snapshot() for number in range(40)})
+    """The error says so, and how many were judged before: the first of two batches."""
+    save(tmp_path, {f"{number:02}": plain_vm().snapshot() for number in range(32)})
     results: list[fleet.NodeResult] = []
     with (
         Deadly(1, mp_context=get_context("spawn")) as executor,
-        pytest.raises(HostError, match="a worker was killed"),
+        pytest.raises(
+            HostError, match="16 of 32 snapshots were judged, and then a worker was killed"
+        ),
     ):
-        results += iter(fleet.check_snapshots([tmp_path], CONFIG, executor))
-    assert not results or len(results) == 16
+        results += fleet.check_snapshots([tmp_path], CONFIG, executor)
+    assert len(results) == 16
 
 
 def test_paths_without_snapshots(tmp_path: Path) -> None:

@@ -258,6 +258,13 @@ class TestSelection:
             "left out by skip",
         }
 
+    def test_names_that_can_be_read_once(self) -> None:
+        """A generator of names means the same as a list of them."""
+        only, skip = iter(["network"]), iter(["check"])
+        report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
+        done = [step.name for step in report.walk() if step.status is Status.OK]
+        assert done == ["bootstrap", "network", "routes"]
+
     def test_all_names(self) -> None:
         """The names that only and skip take, each once, such as for the choices of an option."""
         names = phases.names(self.tree())

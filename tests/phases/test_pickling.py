@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -64,11 +65,20 @@ class Connection:
         return {"peer": "10.0.0.1"}
 
 
-def failed(*errors: Exception, result: object = None) -> Step:
-    """The report of a group of tasks, of which the last ones fail with these errors."""
-    failing = [StubTask(f"task-{number}", errors=[error]) for number, error in enumerate(errors)]
-    alone = phases.parallel(*failing, name="alone", at_once=1) if len(failing) > 1 else failing[0]
-    pipeline = phases.serial(StubTask("first", result), alone, name="all")
+class LockedExit(SystemExit):
+    """An exit with something that stays in its process; a group passes it on as it is."""
+
+    def __init__(self) -> None:
+        """Keep a lock."""
+        super().__init__("it is locked")
+        self.lock = threading.Lock()
+
+
+def failed(error: Exception, *, result: object = None) -> Step:
+    """The report of two tasks: the first has this result, and the second fails with this error."""
+    pipeline = phases.serial(
+        StubTask("first", result), StubTask("second", errors=[error]), name="all"
+    )
     return phases.run(pipeline, clock=FakeClock(), observers=[])
 
 
@@ -79,8 +89,8 @@ def test_a_failed_report(way: Callable[[Step], Step]) -> None:
     copied = way(report)
     assert str(copied) == str(report)
     assert copied.facts == report.facts
-    (failure,) = copied.failures
-    assert failure is copied.find("task-0")
+    [failure] = copied.failures
+    assert failure is copied.find("second")
     assert isinstance(failure.error, OSError)
     assert failure.error.errno == 28
     assert copied.find("first").result == {"routes": 3}
@@ -94,7 +104,7 @@ def test_the_error_of_a_run(way: Callable[[TaskFailed], TaskFailed]) -> None:
     copied = way(caught)
     assert str(copied) == str(caught)
     assert vars(copied)["__notes__"] == ["on node 7"]
-    assert [step.path for step in copied.failures] == [("all", "task-0")]
+    assert [step.path for step in copied.failures] == [("all", "second")]
     assert isinstance(copied.error, OSError)
     assert copied.__cause__ is copied.error
 
@@ -106,7 +116,7 @@ UNPICKLABLE = [NeedsTwoError("x", code=3), RewordedError("x"), LockedError()]
 def test_an_error_that_cannot_be_pickled(error: Exception) -> None:
     """In its place stands a PhasesError that describes it, and says why."""
     report = failed(error)
-    (failure,) = through_pickle(report).failures
+    [failure] = through_pickle(report).failures
     assert type(failure.error) is phases.PhasesError
     said = str(failure.error)
     assert said.startswith(f"{type(error).__name__}: {error} (this error could not be pickled: ")
@@ -114,22 +124,14 @@ def test_an_error_that_cannot_be_pickled(error: Exception) -> None:
     assert str(copied.error) == said
 
 
-class LockedExit(SystemExit):
-    """The same, and not an Exception: a group passes it on as it is."""
-
-    def __init__(self) -> None:
-        """Keep a lock."""
-        super().__init__("it is locked")
-        self.lock = threading.Lock()
-
-
 def test_an_error_that_a_group_passes_on() -> None:
     """It is still the error of the step that raised it, and of no other."""
     tree = phases.serial(StubTask("x", errors=[LockedExit()]), name="all")
     report = phases.run(phases.serial(tree, name="top"), observers=[])
     copied = through_pickle(report)
-    assert [step.path for step in copied.failures] == [("top", "all", "x")]
-    assert [str(step) for step in copied.walk()][1].count("LockedExit") == 1
+    [failure] = copied.failures
+    assert failure.path == ("top", "all", "x")
+    assert str(copied.find("all")).count("LockedExit") == 1
 
 
 def test_a_result_that_cannot_be_pickled() -> None:
@@ -137,9 +139,9 @@ def test_a_result_that_cannot_be_pickled() -> None:
     report = failed(OSError("x"), result=Connection())
     copied = through_pickle(report)
     assert copied.find("first").result == {"peer": "10.0.0.1"}
-    documents = [each.find("first").to_mapping() for each in (copied, report)]
-    assert documents[0]["result"] == documents[1]["result"]
-    assert copied.find("task-0").status is Status.FAILED
+    document, former = copied.find("first").to_mapping(), report.find("first").to_mapping()
+    assert document["result"] == former["result"]
+    assert copied.find("second").status is Status.FAILED
 
 
 def test_a_result_of_a_group_that_cannot_be_pickled() -> None:
@@ -153,27 +155,30 @@ def test_a_result_of_a_group_that_cannot_be_pickled() -> None:
 
 def test_a_cancelled_run() -> None:
     """Where the run was cancelled stays in its process; the reason goes along."""
-    with pytest.raises(phases.Cancelled) as caught:
-        cancelled_run()
-    copied = through_pickle(caught.value)
-    assert (copied.reason, copied.origin) == ("enough", None)
-
-
-def cancelled_run() -> None:
-    """A run that is cancelled before its task begins."""
     ctx = phases.Context(observers=[])
     ctx.cancel("enough")
-    phases.execute(StubTask("never"), ctx)
+    with pytest.raises(phases.Cancelled) as caught:
+        phases.execute(StubTask("never"), ctx)
+    copied = through_pickle(caught.value)
+    assert copied.reason == "enough"
+    assert copied.origin is None
 
 
-def run_in_a_worker(error: Exception) -> None:
-    """What a worker of a pool does."""
-    task = StubTask("work", errors=[error])
-    phases.execute(task, phases.Context(observers=[]))
+# What a worker of a pool does.
+
+
+def raise_in_a_worker(error: Exception) -> None:
+    """Run a task that fails."""
+    phases.execute(StubTask("work", errors=[error]), phases.Context(observers=[]))
+
+
+def raise_reworded_in_a_worker() -> None:
+    """The error is made in the worker, because this process cannot send it."""
+    raise_in_a_worker(RewordedError("x"))
 
 
 def report_of_a_worker(error: Exception) -> Step:
-    """The same, with the report as its result."""
+    """The report of a task that fails."""
     return phases.run(StubTask("work", errors=[error]), observers=[])
 
 
@@ -181,19 +186,14 @@ def report_of_a_worker(error: Exception) -> Step:
 def test_a_pool_of_processes() -> None:
     """It raises the error of a run, returns reports, and survives an error that cannot be pickled."""
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-        with pytest.raises(
-            TaskFailed, match=r"work failed: OSError: .* full \(in work\)"
-        ) as caught:
-            pool.submit(run_in_a_worker, OSError(28, "full")).result()
-        assert isinstance(caught.value.error, OSError)
-        with pytest.raises(TaskFailed, match="work failed: PhasesError: RewordedError: x failed"):
-            pool.submit(fail_with, "RewordedError").result()
+        raised = pool.submit(raise_in_a_worker, OSError(28, "full")).exception()
+        described = pool.submit(raise_reworded_in_a_worker).exception()
         report = pool.submit(report_of_a_worker, OSError(28, "full")).result()
-        assert report.exit_code == 1
-        assert isinstance(report.failures[0].error, OSError)
-
-
-def fail_with(name: str) -> None:
-    """Make the error in the worker, because this process cannot send it."""
-    assert name == "RewordedError"
-    run_in_a_worker(RewordedError("x"))
+    assert isinstance(raised, TaskFailed)
+    assert re.search(r"work failed: OSError: .* full \(in work\)", str(raised))
+    assert isinstance(raised.error, OSError)
+    assert isinstance(described, TaskFailed)
+    assert "work failed: PhasesError: RewordedError: x failed" in str(described)
+    assert report.exit_code == 1
+    [failure] = report.failures
+    assert isinstance(failure.error, OSError)

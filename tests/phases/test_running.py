@@ -226,6 +226,54 @@ def test_a_coroutine_that_nothing_runs() -> None:
             "observers has 5; an observer is a function of a step",
         ),
         (
+            lambda: phases.run(StubTask("a"), observers=Recorder()),  # type: ignore[arg-type]
+            "observers is <.*Recorder.*; it must be a list of observers",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), clock=FakeClock),  # type: ignore[arg-type]
+            r"clock is <class .*FakeClock'>; it must be a phases.Clock, such as FakeClock\(\)",
+        ),
+        (
+            lambda: Context(clock=time),  # type: ignore[arg-type]
+            "clock is <module 'time'.*; it must be a phases.Clock",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), ctx=FakeClock()),  # type: ignore[arg-type]
+            r"run: ctx is <.*FakeClock.*; it must be a phases.Context",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), undo_on_failure="no"),  # type: ignore[arg-type]
+            "run: undo_on_failure is 'no'; it must be True or False",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), only=5),  # type: ignore[arg-type]
+            "only is 5; it must be a name, or a list of names",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), skip=phases.task("b")(print)),  # type: ignore[arg-type]
+            r"skip is FunctionTask\('b'\); it must be a name",
+        ),
+        (
+            lambda: Context().on_cancel(None).__enter__(),  # type: ignore[arg-type]
+            "on_cancel: callback is None; it must be a function",
+        ),
+        (
+            lambda: phases.plan(StubTask("a"), ctx=5),  # type: ignore[arg-type]
+            "plan: ctx is 5; it must be a phases.Context",
+        ),
+        (
+            lambda: phases.execute(StubTask("a"), REPORT),  # type: ignore[arg-type]
+            r"execute: ctx is Step\(.*; it must be a phases.Context",
+        ),
+        (
+            lambda: Context().sleep("5"),  # type: ignore[arg-type]
+            "sleep: seconds is '5'; it must be a number",
+        ),
+        (
+            lambda: StubTask("a", errors=OSError("busy")),  # type: ignore[arg-type]
+            r"errors is OSError\('busy'\); it must be a list of errors",
+        ),
+        (
             lambda: Context(observers=[Recorder]),  # type: ignore[list-item]
             "observers has <class .*Recorder'>; an observer",
         ),
@@ -239,7 +287,11 @@ def test_a_coroutine_that_nothing_runs() -> None:
         ),
         (
             lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]
-            "when: its condition is 'yes'; it must be a function of the context",
+            "when: its condition is 'yes'; it must be True, False or a function of the context",
+        ),
+        (
+            lambda: phases.when(None, StubTask("a")),  # type: ignore[arg-type]
+            "when: its condition is None; it must be True, False or a function of the context",
         ),
         (
             lambda: phases.when(StubTask("b"), StubTask("a")),  # type: ignore[arg-type]

@@ -61,6 +61,22 @@ class Mishaps:
         """From now on, every effect succeeds."""
         self.arm(0)
 
+    def meanwhile(
+        self,
+        event: str,
+        happening: Callable[[], object],
+        *,
+        when: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Let this happen once, just before this effect: the first at which `when` is true."""
+
+        def watch(effect: str) -> None:
+            if effect == event and when():
+                self.watch = lambda _event: None
+                happening()
+
+        self.watch = watch
+
     def before(self, event: str) -> None:
         """The function that is called before each effect."""
         self.watch(event)

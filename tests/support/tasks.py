@@ -56,6 +56,11 @@ def run(task: phases.Task[object]) -> object:
     return phases.execute(task, context())
 
 
+def undo(task: Any) -> object:
+    """Take back what the runs of this task have done; return the result of that."""
+    return run(phases.task("undo")(task.undo))
+
+
 def configured(settings: HostRoutingConfig, *, kernel: FakeKernel | None = None) -> FakeHost:
     """A host with this kernel, or that of an H200 node, on which this configuration is applied."""
     host = FakeHost(kernel=kernel or h200())
@@ -106,3 +111,8 @@ def ours(host: FakeHost) -> list[str]:
 def our_routes(host: FakeHost) -> tuple[Route, ...]:
     """Our routes in the kernel."""
     return tuple(route for route in host.kernel.snapshot().routes if route.protocol == OURS)
+
+
+def our_destinations(host: FakeHost) -> list[str]:
+    """The destinations of our routes in the kernel."""
+    return [str(route.prefix) for route in our_routes(host)]

@@ -3,7 +3,6 @@ unit start unchecked.
 """
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -14,11 +13,10 @@ from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
-from hostrouting.host.systemd import SystemdManager
 from hostrouting.install.difference import needs_reload
-from hostrouting.kernel.programs import Ended
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
+from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 
 pytestmark = gate_tests
@@ -29,140 +27,149 @@ RESET = "[Service]\nExecCondition=\n"
 OURS = LAYOUT.drop_in_path(MACHINES)
 
 
-class InsideManager(SystemdManager):
-    """The systemd inside this system."""
-
-    def __init__(self, system: System) -> None:
-        super().__init__(run=lambda *words, **_: Ended(*self._end(system, words)))
-
-    @staticmethod
-    def _end(system: System, words: tuple[str, ...]) -> tuple[int, str, str]:
-        done = system.run(*words)
-        return done.returncode, done.stdout, done.stderr
-
-    def is_running(self) -> bool:
-        """See Manager. It is booted before it is asked."""
-        return True
+def host_of(system: System) -> Host:
+    """The files and the systemd of this system; nothing here asks for its network."""
+    return Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
 
 
-@pytest.fixture
-def system() -> Iterator[System]:
-    """A host whose gate refuses the machine: by a step of somebody else."""
-    with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
-        yield system
-
-
-def names(system: System) -> list[tuple[str, str]]:
-    """Name and target of each fault."""
-    host = Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
-    return [
-        (fault.name, fault.target)
-        for fault in find_faults(host, CONFIG)
-        if not fault.target.endswith(FOREIGN)
-    ]
+def open_gates(system: System) -> list[str]:
+    """The units whose gate is open, as health says; it says nothing else but that there is a foreign
+    step.
+    """
+    units: list[str] = []
+    for fault in find_faults(host_of(system), CONFIG):
+        if fault.target.endswith(FOREIGN):
+            continue
+        assert fault.name == "gate-open"
+        units.append(fault.target)
+    return units
 
 
 class DropIn(NamedTuple):
     """A drop-in of somebody else."""
 
-    folder: str
+    unit: str
     text: str
-    fault: str
-    """What health finds then; empty if the gate still decides."""
+    opens_gate: bool = True
     name: str = "50-x.conf"
 
 
 DROP_INS = {
-    "no condition for any machine": DropIn(MACHINES, "[Service]\nExecCondition=\n", "gate-open"),
-    "no condition for this machine": DropIn(KUBE1, "[Service]\nExecCondition=\n", "gate-open"),
-    "another file with the name of ours": DropIn(
-        KUBE1, "[Unit]\n", "gate-open", name="00-host-routing.conf"
-    ),
-    "the gate's refusal is a success": DropIn(
-        MACHINES, "[Service]\nSuccessExitStatus=3 255\n", "gate-open"
-    ),
+    "no condition for any machine": DropIn(MACHINES, RESET),
+    "no condition for this machine": DropIn(KUBE1, RESET),
+    "another file with the name of ours": DropIn(KUBE1, "[Unit]\n", name="00-host-routing.conf"),
+    "the gate's refusal is a success": DropIn(MACHINES, "[Service]\nSuccessExitStatus=3 255\n"),
     "settings that leave the gate alone": DropIn(
-        MACHINES, "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n", ""
+        MACHINES,
+        "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
+        opens_gate=False,
     ),
 }
 
 
-def test_drop_ins(system: System) -> None:
+def drop_ins_of_somebody_else(system: System) -> None:
     """With each of them, the unit starts although the gate refuses exactly if health says that the
     gate is open.
     """
-    assert names(system) == []
     for what, drop_in in DROP_INS.items():
-        path = f"{LAYOUT.unit_directory}/{drop_in.folder}.d/{drop_in.name}"
+        path = f"{LAYOUT.unit_directory}/{drop_in.unit}.d/{drop_in.name}"
         system.lay(path, drop_in.text)
         system.must("systemctl", "daemon-reload")
-        faults = [(drop_in.fault, drop_in.folder)] if drop_in.fault else []
-        assert names(system) == faults, what
+        assert open_gates(system) == ([drop_in.unit] if drop_in.opens_gate else []), what
         begin_start(system)
-        assert await_start(system) is (drop_in.fault == "gate-open"), what
+        assert await_start(system) is drop_in.opens_gate, what
         end(system)
         system.outside(path).unlink()
-    system.must("systemctl", "daemon-reload")
-    assert names(system) == []
 
 
-def test_a_drop_in_that_was_not_read(system: System) -> None:
+def a_drop_in_that_was_not_read(system: System) -> None:
     """A unit that systemd has loaded before is unchecked until the next reload."""
-    text = system.read(OURS) or ""
+    text = system.read(OURS)
+    assert text is not None
     system.outside(OURS).unlink()
     system.must("systemctl", "daemon-reload")
     begin_start(system)
     assert await_start(system)
     system.lay(OURS, text)
-    assert names(system) == [("gate-open", KUBE1)]
+    assert open_gates(system) == [KUBE1]
     system.must("systemctl", "daemon-reload")
-    assert names(system) == []
+    assert open_gates(system) == []
     # The removal waits for the reload, too: the unit would still run the gate, which is gone by
     # then.
     assert not needs_reload(InsideManager(system), CONFIG)
     system.outside(OURS).unlink()
     assert needs_reload(InsideManager(system), CONFIG)
     end(system)
+    system.lay(OURS, text)
 
 
-def test_the_drop_ins_that_systemd_reads(system: System) -> None:
+FOLDER = "/etc/systemd/system/a-b.service.d"
+FOREIGN_DROP_INS = {
+    "/usr/lib/systemd/system/a-b.service.d/50-vendor.conf": RESET,
+    f"{FOLDER}/60-own.conf": "[Service]\n",
+    "/usr/local/lib/systemd/system/a-b.service.d/60-own.conf": RESET,
+    "/etc/systemd/system.control/a-b.service.d/75-control.conf": "[Service]\n",
+    "/etc/systemd/system/service.d/80-kind.conf": RESET,
+    "/etc/systemd/system/a-b@.service.d/60-own.conf": "[Service]\n",
+    "/etc/systemd/system/a-b@1.service.d/60-own.conf": RESET,
+    "/usr/lib/systemd/system/a-b@1.service.d/90-prefix.conf": "[Service]\n",
+}
+IN_FORCE = [
+    "/etc/systemd/system/service.d/80-kind.conf",
+    "/etc/systemd/system/a-b@1.service.d/60-own.conf",
+]
+"""Those that reset the conditions, and that no other file replaces."""
+
+
+def the_drop_ins_that_systemd_reads(system: System) -> None:
     """Systemd looks in the same folders, in the same order; also for the resets of a first gate.
 
     Those for all units whose names begin alike (`a-.service.d`) are not judged beforehand.
     """
-    texts = {
-        "/usr/lib/systemd/system/a-b.service.d/50-vendor.conf": RESET,
-        "/etc/systemd/system/a-b.service.d/60-own.conf": "[Service]\n",
-        "/usr/local/lib/systemd/system/a-b.service.d/60-own.conf": RESET,
-        "/etc/systemd/system.control/a-b.service.d/75-control.conf": "[Service]\n",
-        "/etc/systemd/system/service.d/80-kind.conf": RESET,
-        "/etc/systemd/system/a-b@.service.d/60-own.conf": "[Service]\n",
-        "/etc/systemd/system/a-b@1.service.d/60-own.conf": RESET,
-        "/usr/lib/systemd/system/a-b@1.service.d/90-prefix.conf": "[Service]\n",
-    }
     for unit in ("a-b.service", "a-b@.service"):
         system.lay(f"/etc/systemd/system/{unit}", "[Service]\nExecStart=/bin/true\n")
-    for path, text in texts.items():
+    for path, text in FOREIGN_DROP_INS.items():
         system.lay(path, text)
-    system.must("ln", "-s", "/dev/null", "/etc/systemd/system/a-b.service.d/50-vendor.conf")
+    system.must("ln", "-s", "/dev/null", f"{FOLDER}/50-vendor.conf")
     system.must("systemctl", "daemon-reload")
-    files, manager = LocalFiles(str(system.outside("/"))), InsideManager(system)
+    host = host_of(system)
     for unit in ("a-b.service", "a-b@1.service", "a-b@2.service"):
-        [shown] = manager.show(("DropInPaths",), unit)
-        read = [re.sub("^/lib/", "/usr/lib/", path) for path in shown["DropInPaths"].split()]
-        assert [*drop_ins_of(files, unit)] == read
-    host = Host(files=files, manager=manager)
-    gated = ["a-b.service", "a-b@.service"]
-    findings = [*find_ineffective_gates(host, gated)]
-    assert {path for path in texts if any(path in str(finding) for finding in findings)} == {
-        "/etc/systemd/system/service.d/80-kind.conf",
-        "/etc/systemd/system/a-b@1.service.d/60-own.conf",
-    }
+        assert list(drop_ins_of(host.files, unit)) == drop_ins_that_systemd_has_read(system, unit)
+    findings = find_ineffective_gates(host, ["a-b.service", "a-b@.service"])
+    said = "\n".join(str(finding) for finding in findings)
+    assert [path for path in FOREIGN_DROP_INS if path in said] == IN_FORCE
 
 
-def test_a_template_is_read_when_its_instance_starts(system: System) -> None:
+def drop_ins_that_systemd_has_read(system: System, unit: str) -> list[str]:
+    """Their paths, in the order in which they count; /lib is a link to /usr/lib."""
+    paths = system.show(unit, "DropInPaths").split()
+    return [re.sub("^/lib/", "/usr/lib/", path) for path in paths]
+
+
+def a_template_is_read_when_its_instance_starts(system: System) -> None:
     """A drop-in for all machines needs no reload to open the gate, unlike that of a service."""
-    system.lay(f"{OURS.rpartition('/')[0]}/50-x.conf", RESET)
-    assert ("gate-open", MACHINES) in names(system)
-    manager = InsideManager(system)
-    assert not needs_reload(manager, CONFIG)
+    path = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
+    system.lay(path, RESET)
+    assert MACHINES in open_gates(system)
+    assert not needs_reload(InsideManager(system), CONFIG)
+    system.outside(path).unlink()
+
+
+STORIES = (
+    drop_ins_of_somebody_else,
+    a_drop_in_that_was_not_read,
+    a_template_is_read_when_its_instance_starts,
+    the_drop_ins_that_systemd_reads,
+)
+
+
+def test_health(subtests: pytest.Subtests) -> None:
+    """Each story begins on a host whose gate refuses the machine, by a step of somebody else, and
+    where all gates are closed; the last one leaves its files.
+    """
+    with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
+        for story in STORIES:
+            system.must("systemctl", "daemon-reload")
+            assert open_gates(system) == []
+            with subtests.test(story.__name__):
+                story(system)

@@ -22,9 +22,17 @@ from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-# Another address than the one that is there: Linux refuses to add that one while it is being
-# deleted.
-LINK = "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.5/24\nGateway=10.0.0.1\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
+LINK_PATH = "/etc/systemd/network/10-eth0.network"
+LINK = """\
+[Match]
+Name=eth0
+[Network]
+Address=10.0.0.5/24
+Gateway=10.0.0.1
+IPv6AcceptRA=no
+LinkLocalAddressing=no
+"""
+"""Not eth0's own address 10.0.0.4: Linux refuses to add that again while it is being deleted."""
 ROUTES = config(*HALVES)
 GUARDED = ROUTES._replace(guard=GuardConfig(enabled=True))
 KEEPING = ROUTES._replace(manage_foreign="keep")
@@ -39,38 +47,44 @@ def restart(system: System) -> None:
     )
 
 
-def reconfigure(system: System) -> None:
+def lose_routes(system: System) -> None:
     """Have systemd-networkd start again, and configure eth0 once more: of each release, one of the
-    two deletes most.
+    two deletes our routes.
     """
     restart(system)
     system.must("networkctl", "reconfigure", "eth0")
+    wait_for("the routes to be deleted", lambda: ours(system) == [])
 
 
 def test_what_it_takes_away() -> None:
     """By default systemd-networkd deletes our routes; the guard brings them back; with the drop-in,
     they stay.
     """
-    with host(more={"/etc/systemd/network/10-eth0.network": LINK}, machines=()) as system:
+    with host(more={LINK_PATH: LINK}, machines=()) as system:
         restart(system)
         apply(system, ROUTES)
-        reconfigure(system)
-        wait_for("the routes to be deleted", lambda: ours(system) == [])
-        apply(system, GUARDED, wait=10)
-        system.must(
-            "systemctl", "kill", "--signal=STOP", LAYOUT.guard_unit
-        )  # so that the deletion is seen
-        reconfigure(system)
-        wait_for("the routes to be deleted", lambda: ours(system) == [])
-        system.must("systemctl", "kill", "--signal=CONT", LAYOUT.guard_unit)
-        wait_for("the routes", lambda: len(ours(system)) == 2)
+        lose_routes(system)
+        guard_brings_them_back(system)
+        drop_in_keeps_them(system)
 
-        apply(system, KEEPING, wait=10)
-        for _ in range(2):
-            restart(system)
-            assert len(ours(system)) == 2
-        remove(system)
-        assert system.read(LAYOUT.networkd_path) is None
+
+def guard_brings_them_back(system: System) -> None:
+    """The guard is stopped meanwhile, so that the deletion is seen."""
+    apply(system, GUARDED, wait=10)
+    system.must("systemctl", "kill", "--signal=STOP", LAYOUT.guard_unit)
+    lose_routes(system)
+    system.must("systemctl", "kill", "--signal=CONT", LAYOUT.guard_unit)
+    wait_for("the routes", lambda: len(ours(system)) == len(HALVES))
+
+
+def drop_in_keeps_them(system: System) -> None:
+    """They stay without the guard; a removal also removes the drop-in."""
+    apply(system, KEEPING, wait=10)
+    for _ in range(2):
+        restart(system)
+        assert len(ours(system)) == len(HALVES)
+    remove(system)
+    assert system.read(LAYOUT.networkd_path) is None
 
 
 def is_noted(system: System) -> bool:
@@ -92,7 +106,7 @@ def test_a_networkd_that_manages_nothing() -> None:
         )
         assert not is_noted(system)
         system.must("systemctl", "restart", "systemd-networkd")
-        assert len(ours(system)) == 2
-        system.lay("/etc/systemd/network/10-eth0.network", LINK)
+        assert len(ours(system)) == len(HALVES)
+        system.lay(LINK_PATH, LINK)
         restart(system)
         assert is_noted(system)

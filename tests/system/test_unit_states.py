@@ -1,109 +1,156 @@
-"""What `status` says of a gated unit is what systemd and the gate have done with it."""
+"""What `status` says of a gated unit is what systemd and the gate have done with it.
+
+Each story begins on a host whose gate runs a step of the site, and on which no machine runs.
+"""
 
 import time
+from typing import NamedTuple
 
 import pytest
 
-from hostrouting.boot.unit_states import UnitState, unit_states
+from hostrouting.boot.unit_states import State, UnitState, unit_states
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
+from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
-from tests.system.test_health import InsideManager
 
 pytestmark = gate_tests
 
 STEP = f"{LAYOUT.gate_directory}/90-site.sh"
 OVERRIDE = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
 CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
+REFUSE_WITH_REASON = "echo '<3>the licence has ended' >&2; exit 1\n"
+RELOADS = ("daemon-reload", "daemon-reexec")
+"""With these, systemd forgets much of how a start went."""
 
 
 def state(system: System) -> UnitState:
     """The state of the machine; systemd forgets a machine that was stopped."""
-    states = {state.unit: state for state in unit_states(InsideManager(system), [MACHINES])}
-    return states.get(KUBE1, UnitState(KUBE1, "does not run"))
+    for state in unit_states(InsideManager(system), [MACHINES]):
+        if state.unit == KUBE1:
+            return state
+    return UnitState(KUBE1, "does not run")
 
 
-def each_state(system: System) -> None:
-    """It runs, is stopped, waits in the gate, and is refused, with the reason from the journal."""
+def reasons(system: System) -> str:
+    """Why the machine was refused."""
+    return "\n".join(state(system).reasons)
+
+
+def lay_step(system: System, text: str) -> None:
+    """Give the step of the site another text."""
+    system.lay(STEP, text, mode=0o755)
+
+
+def override(system: System, lines: str) -> None:
+    """Give every machine these settings."""
+    system.lay(OVERRIDE, f"[Service]\n{lines}")
+    system.must("systemctl", "daemon-reload")
+
+
+def a_machine_that_runs_and_is_stopped(system: System) -> None:
+    """It runs since a time, and then does not."""
     assert gate.start(system) == 0
-    assert (state(system).state, bool(state(system).since)) == ("runs", True)
+    assert state(system).state == "runs"
+    assert state(system).since
     end(system)
     assert state(system).state == "does not run"
 
-    system.lay(STEP, "until [[ -e /run/go ]]; do sleep 0.05; done\n", mode=0o755)
+
+def a_machine_in_the_gate(system: System) -> None:
+    """It is in the gate until the last step has ended."""
+    lay_step(system, "until [[ -e /run/go ]]; do sleep 0.05; done\n")
     begin_start(system)
     wait_for("the machine to be in the gate", lambda: state(system).state == "is in the gate")
     system.lay("/run/go", "")
     assert await_start(system)
-    end(system)
 
-    system.lay(STEP, "echo '<3>the licence has ended' >&2; exit 1\n", mode=0o755)
+
+def a_refusal_with_its_reason(system: System) -> None:
+    """The journal has what the step has said, and what the gate has."""
+    lay_step(system, REFUSE_WITH_REASON)
     assert gate.start(system) == 1
     assert state(system).state == "was refused"
+    wait_for(
+        "the journal to have both lines", lambda: f"{KUBE1} was not started" in reasons(system)
+    )
+    assert "the licence has ended" in reasons(system)
 
-    def reasons() -> str:
-        return "\n".join(state(system).reasons)
 
-    wait_for("the journal to have both lines", lambda: f"{KUBE1} was not started" in reasons())
-    assert "the licence has ended" in reasons()
+class Start(NamedTuple):
+    """A start that fails."""
+
+    step: int
+    """The exit status of the gate's step."""
+    settings: str
+    """Those of the machine."""
+    state: State
+    """What is said of it."""
+
+
+MAIN_FAILS = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
+# The order counts: the last refusal follows a start whose main process has failed.
+STARTS = {
+    "the gate refuses": Start(1, "", "was refused"),
+    "the gate refuses, and a later command may fail": Start(
+        1, "ExecStartPre=-/bin/false\n", "was refused"
+    ),
+    "the main process fails": Start(0, MAIN_FAILS, "failed"),
+    "a command before the main process fails": Start(
+        0, "ExecStartPre=/bin/sh -c 'exit 255'\n", "failed"
+    ),
+    "the gate refuses what would fail": Start(1, MAIN_FAILS, "was refused"),
+}
 
 
 def a_refusal_that_systemd_forgets(system: System) -> None:
     """At each daemon-reload, systemd forgets how the gate has ended: a refused machine is still told
     from one whose main process, or a command before that, has failed.
     """
-    failing = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
-    states: list[str] = []
-    for status, lines in (
-        (1, ""),
-        (1, "ExecStartPre=-/bin/false\n"),
-        (0, failing),
-        (0, "ExecStartPre=/bin/sh -c 'exit 255'\n"),
-        (1, failing),
-    ):
-        system.lay(STEP, f"exit {status}\n", mode=0o755)
-        system.lay(OVERRIDE, f"[Service]\nType=exec\n{lines}")
-        system.must("systemctl", "daemon-reload")
+    for name, start in STARTS.items():
+        lay_step(system, f"exit {start.step}\n")
+        override(system, f"Type=exec\n{start.settings}")
         gate.start(system)
         wait_for("the start to end", lambda: system.show(KUBE1, "ActiveState") == "failed")
-        shown = [state(system).state]
-        for verb in ("daemon-reload", "daemon-reexec"):
+        assert state(system).state == start.state, name
+        for verb in RELOADS:
             system.must("systemctl", verb)
-            shown.append(state(system).state)
-        [kept] = set(shown)
-        states.append(kept)
+            assert state(system).state == start.state, f"{name}, after {verb}"
         end(system)
-    assert states == ["was refused", "was refused", "failed", "failed", "was refused"]
 
 
 def a_condition_of_somebody_else(system: System) -> None:
     """A machine whose own condition has failed was not refused by the gate, whatever its status."""
-    system.lay(OVERRIDE, "[Service]\nExecCondition=/bin/sh -c 'exit 255'\n")
-    system.must("systemctl", "daemon-reload")
+    override(system, "ExecCondition=/bin/sh -c 'exit 255'\n")
     assert gate.start(system) == 1
     assert state(system).state == "failed"
-    for verb in ("daemon-reload", "daemon-reexec"):
+    for verb in RELOADS:
         system.must("systemctl", verb)
-        assert state(system).state == "failed"
-    end(system)
-    system.lay(STEP, "exit 1\n", mode=0o755)
+        assert state(system).state == "failed", verb
+
+
+def a_refusal_beside_a_condition_of_somebody_else(system: System) -> None:
+    """A machine that also has another condition is refused like any other."""
+    override(system, "ExecCondition=/bin/sh -c 'exit 255'\n")
+    lay_step(system, "exit 1\n")
     assert gate.start(system) == 1
     assert state(system).state == "was refused"
 
 
 def a_machine_that_is_not_ready(system: System) -> None:
     """Its gate has let it pass, and its main process runs, and has not said that it is ready."""
-    waiting = "Type=notify\nExecStart=\nExecStart=/bin/sleep 60\n"
-    system.lay(OVERRIDE, f"[Service]\n{waiting}")
-    system.must("systemctl", "daemon-reload")
+    override(system, "Type=notify\nExecStart=\nExecStart=/bin/sleep 60\n")
     begin_start(system)
     wait_for("the machine to start", lambda: state(system).state == "is starting")
     system.must("systemctl", "daemon-reload")
-    assert (state(system).state, state(system).unchecked) == ("is starting", False)
+    shown = state(system)
+    assert shown.state == "is starting"
+    assert not shown.unchecked
+    system.must("systemctl", "kill", "--signal=KILL", KUBE1)
 
 
 def a_masked_unit_is_not_started(system: System) -> None:
@@ -112,18 +159,17 @@ def a_masked_unit_is_not_started(system: System) -> None:
     system.must("ln", "-sf", "/dev/null", path)
     system.must("systemctl", "daemon-reload")
     fake = FakeManager(files=FakeFiles(links={path: "/dev/null"}))
-    messages: list[str] = []
-    for manager in (InsideManager(system), fake):
-        with pytest.raises(HostError) as caught:
-            manager.start(LAYOUT.guard_unit, timeout=10)
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
+    with pytest.raises(HostError) as real_error:
+        InsideManager(system).start(LAYOUT.guard_unit, timeout=10)
+    with pytest.raises(HostError) as fake_error:
+        fake.start(LAYOUT.guard_unit, timeout=10)
+    assert str(fake_error.value) == str(real_error.value)
     system.must("rm", path)
 
 
 def reasons_that_the_journal_takes_late(system: System) -> None:
     """On a busy host, the gate has ended before the journal has its first line."""
-    system.lay(STEP, "echo '<3>the licence has ended' >&2; exit 1\n", mode=0o755)
+    lay_step(system, REFUSE_WITH_REASON)
     journal = system.show("systemd-journald.service", "MainPID")
     system.must("kill", "-STOP", journal)
     try:
@@ -131,60 +177,69 @@ def reasons_that_the_journal_takes_late(system: System) -> None:
     finally:
         system.must("kill", "-CONT", journal)
     wait_for("the journal to have it", lambda: "the licence has ended" in state(system).reasons)
-    assert f"{KUBE1} was not started" in "\n".join(state(system).reasons)
+    assert f"{KUBE1} was not started" in reasons(system)
 
 
 def a_start_without_the_gate(system: System) -> None:
-    """A machine that has started while a drop-in cancelled the gate is told from one that the gate
-    has let pass, also when systemd has read its files again, or itself.
+    """A machine that has started while a drop-in cancelled the gate is named, also when systemd has
+    read its files again, or itself.
     """
-    for is_cancelled in (True, False):
-        if is_cancelled:
-            system.lay(OVERRIDE, "[Service]\nExecCondition=\n")
-            system.must("systemctl", "daemon-reload")
-        assert gate.start(system) == 0
-        if is_cancelled:
-            assert not state(system).unchecked  # systemd would not run the gate now either
-            system.outside(OVERRIDE).unlink()
-        for verb in ("daemon-reload", "daemon-reexec"):
-            system.must("systemctl", verb)
-            shown = state(system)
-            assert shown.state == "runs"
-            assert (shown.unchecked, shown.checked == 0) == (is_cancelled, is_cancelled)
-        end(system)
+    override(system, "ExecCondition=\n")
+    assert gate.start(system) == 0
+    assert not state(system).unchecked  # systemd would not run the gate now either
+    system.outside(OVERRIDE).unlink()
+    for verb in RELOADS:
+        system.must("systemctl", verb)
+        shown = state(system)
+        assert shown.state == "runs", verb
+        assert shown.unchecked, verb
+        assert shown.checked == 0, verb
 
 
-def when_the_gate_last_ran(system: System) -> None:
-    """The time of the last start of a machine, whether the gate has let it pass or not."""
+def a_start_through_the_gate(system: System) -> None:
+    """It has the time of the start, also when systemd has read its files again, or itself."""
     before = time.time()
     assert gate.start(system) == 0
-    ran = state(system).checked
-    assert before - 1 <= ran <= time.time()
-    end(system)
-    system.lay(STEP, "exit 1\n", mode=0o755)
+    assert before <= state(system).checked <= time.time()
+    for verb in RELOADS:
+        system.must("systemctl", verb)
+        shown = state(system)
+        assert shown.state == "runs", verb
+        assert not shown.unchecked, verb
+        assert before <= shown.checked <= time.time(), verb
+
+
+def when_the_gate_has_refused(system: System) -> None:
+    """A refused start has its time, too."""
+    lay_step(system, "exit 1\n")
+    before = time.time()
     assert gate.start(system) == 1
-    assert ran < state(system).checked <= time.time()
+    assert before <= state(system).checked <= time.time()
 
 
 STORIES = (
-    each_state,
+    a_machine_that_runs_and_is_stopped,
+    a_machine_in_the_gate,
+    a_refusal_with_its_reason,
     a_refusal_that_systemd_forgets,
     a_condition_of_somebody_else,
+    a_refusal_beside_a_condition_of_somebody_else,
     a_machine_that_is_not_ready,
     a_masked_unit_is_not_started,
     reasons_that_the_journal_takes_late,
     a_start_without_the_gate,
-    when_the_gate_last_ran,
+    a_start_through_the_gate,
+    when_the_gate_has_refused,
 )
 
 
 def test_states(subtests: pytest.Subtests) -> None:
-    """Each story begins on a host whose gate runs a step of the site, and on which no machine runs."""
+    """Each story is true; what it leaves is cleared away before the next."""
     with gate.host(CONFIG, scripts={STEP: "exit 0\n"}) as system:
         for story in STORIES:
             with subtests.test(story.__name__):
                 story(system)
             end(system)
             system.must("rm", "-f", OVERRIDE, "/run/go")
-            system.lay(STEP, "exit 0\n", mode=0o755)
+            lay_step(system, "exit 0\n")
             system.must("systemctl", "daemon-reload")

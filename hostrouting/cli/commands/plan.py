@@ -9,7 +9,7 @@ a default route or a device is missing or has to be named. With --snapshot, only
 
 import argparse
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -65,31 +65,33 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = None
     if plan.report is not None:
         check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
-    answer, code, reason, cause = _judge(arguments, plan, check)
-    if answer == "nothing to do" and openings:
-        reason += f", but {what_is_wrong(openings, config)}"
-        if starts_unchecked(config, openings, arguments.ignore):
-            code = PROBLEM
-    findings = [*plan.with_findings(openings).findings]
+    judged = _judge(arguments, plan, check, config, openings)
+    findings = [*plan.findings, *openings]
     document = {
         "schema": "hostrouting/plan/4",
-        "answer": answer,
+        "answer": judged.answer,
         **plan.to_mapping(),
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
     }
     who = as_whom(arguments)
-    lines = [f"{answer.upper()}: {reason}"]
-    if cause is not None:
-        lines += way_lines(cause.remedy, who)
-    others = tuple(finding for finding in findings if finding != cause)
-    lines += plan_lines(attrs.evolve(plan, findings=others), who)
+    lines = [*_answer_lines(judged, plan.with_findings(openings), who)]
     if check is not None:
         findings += check.findings
         lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
         if check.report.routes and command and arguments.snapshot is None:
             lines += [f"To repair that, {who}:", f"  {command}"]
-    return Answer(code_with(arguments, code, findings), document, lines)
+    return Answer(code_with(arguments, judged.code, findings), document, lines)
+
+
+def _answer_lines(judged: _Judged, plan: Plan, who: str) -> Iterator[str]:
+    """What apply would do, first in one sentence, and what there is to tell about it."""
+    answer, _, reason, cause = judged
+    yield f"{answer.upper()}: {reason}"
+    if cause is not None:
+        yield from way_lines(cause.remedy, who)
+    others = tuple(finding for finding in plan.findings if finding != cause)
+    yield from plan_lines(attrs.evolve(plan, findings=others), who)
 
 
 def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -117,7 +119,13 @@ def _openings(
     return judge_gates(host, gated_units(config)).lasting
 
 
-def _judge(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> _Judged:
+def _judge(
+    arguments: argparse.Namespace,
+    plan: Plan,
+    check: HostCheck | None,
+    config: HostRoutingConfig,
+    openings: Sequence[Finding],
+) -> _Judged:
     """What apply would do: fail, wait, change something, or nothing."""
     passed_over = (*arguments.ignore, *_AWAITED)
     failures = [finding for finding in plan.failures if finding.name not in passed_over]
@@ -130,9 +138,13 @@ def _judge(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -
     if is_late:
         cause = next(iter(plan.routes.route_waits), None)
         return _Judged("not ready", CANNOT_DECIDE, _delay(plan, cause), cause)
-    if plan.is_empty:
-        return _Judged("nothing to do", FINE, _match(arguments))
-    return _Judged("to do", PROBLEM, _what_to_type(arguments))
+    if not plan.is_empty:
+        return _Judged("to do", PROBLEM, _what_to_type(arguments))
+    match = _match(arguments)
+    if openings:
+        match += f", but {what_is_wrong(openings, config)}"
+    code = PROBLEM if starts_unchecked(config, openings, arguments.ignore) else FINE
+    return _Judged("nothing to do", code, match)
 
 
 def _cause(failures: Iterable[Finding]) -> Finding | None:

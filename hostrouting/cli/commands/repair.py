@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     now = check_host(config, host, arguments.snapshot, repair_options=options)
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
-    # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
-    repaired = now
-    if not arguments.commands:
+    if arguments.commands:
+        repaired = now
+    else:  # a configuration repairs the host as it will be after apply
         repaired = HostCheck.of(proposal.report, config, repair_options=options)
     _require_repair(repaired, who)
     doubts = _doubts(now, repaired)
@@ -125,19 +125,18 @@ def _commands(now: HostCheck) -> list[str]:
 def _as_commands(now: HostCheck, who: str) -> _Printed:
     """The repair until the next boot; where hostrouting is installed, the permanent one."""
     unsafe = now.named("unsafe")
-    code = PROBLEM if unsafe else FINE
     findings = [*unsafe, *now.named("repair-cost"), *now.named("requirement")]
     remarks = [*_texts(findings, who), *_remedies(now, who)]
     managed = now.managed
     if managed is not None and (now.report.resolved or managed.unconfigured):
-        code = PROBLEM
         part = " (repairs only a part)" if unsafe else ""
         remarks = [MANAGED, *(finding.sentence for finding in managed.unconfigured), *remarks]
         remarks += consent_lines(managed)
         remarks.append(f"permanently, {who}{part}: {now.repair_command}")
-    elif now.report.verdict == "ok":
+        return _Printed(PROBLEM, findings, remarks)
+    if now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
-    return _Printed(code, findings, remarks, _commands(now))
+    return _Printed(PROBLEM if unsafe else FINE, findings, remarks, _commands(now))
 
 
 def _as_configuration(
@@ -147,10 +146,7 @@ def _as_configuration(
     who = as_whom(arguments)
     unsafe = repaired.named("unsafe")
     findings = [*unsafe, *now.named("repair-cost")]
-    typed = proposal.unconfigured
-    if now.managed is not None:
-        typed = now.managed.unconfigured  # which say when these routes go
-    unconfigured = [_repaired(finding) for finding in typed]
+    unconfigured = [*_unconfigured(now, proposal)]
     remarks = [*_texts(findings, who), *_remedies(repaired, who)]
     remarks += _of_the_configuration(arguments, now, proposal)
     remarks += _texts(unconfigured, who)
@@ -181,11 +177,16 @@ def _of_the_configuration(
         yield f"{finding.target} is left out: {reason}"
 
 
-def _repaired(finding: Finding) -> Finding:
-    """The finding about routes that were typed; its remedy, to configure them, is carried out."""
-    if finding.remedy is None:
-        return finding
-    return finding._replace(remedy=Remedy("the printed configuration repairs that"))
+def _unconfigured(now: HostCheck, proposal: Proposal) -> Iterator[Finding]:
+    """The routes that were typed; the remedy, to configure them, is carried out."""
+    findings = proposal.unconfigured
+    if now.managed is not None:
+        findings = now.managed.unconfigured  # which say when these routes go
+    for finding in findings:
+        if finding.remedy is None:
+            yield finding
+        else:
+            yield finding._replace(remedy=Remedy("the printed configuration repairs that"))
 
 
 def _texts(findings: Iterable[Finding], who: str) -> list[str]:

@@ -1,6 +1,7 @@
 """CleanStaleAzureVnet, on hosts in memory."""
 
 import errno
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import phases
 from hostrouting.azure_vnet.neighbours import Neighbour
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import HostError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel.programs import Rights
@@ -256,3 +257,35 @@ def test_what_other_processes_did() -> None:
     assert incomplete(host, done=13)[0].startswith(
         f"{azure.STALE_RULES[0]} was added again: azure-vnet or another"
     )
+
+
+def silence(moment: str, host: azure.AzureHost) -> None:
+    """The kernel does not answer at this moment."""
+    error = BackendError("no answer", kind="timeout")
+    if moment == "the second neighbour":
+        host.link_layer.fail(error, nth=4)  # after two plans and the first neighbour
+    elif moment == "the routes":
+        host.faults.fail("change", error)
+    else:
+        host.faults.fail("snapshot", error, nth=3)  # after two plans
+
+
+@pytest.mark.parametrize(
+    ("moment", "deleted"),
+    [
+        ("the second neighbour", {"rule": 10, "neighbour": 1}),
+        ("the routes", {"rule": 10, "neighbour": 2}),
+        ("the look at what came back", {"rule": 10, "neighbour": 2, "route": 2}),
+    ],
+)
+def test_an_error_halfway(moment: str, deleted: dict[str, int]) -> None:
+    """The error has what was deleted before it, and the undo file stays."""
+    host = azure.host()
+    host.link_layer.neighbours.append(Neighbour("10.1.0.7", azure.DEAD, "azure0"))
+    silence(moment, host)
+    error = failure_of(clean, host)
+    operations = effects_of(error).operations
+    assert kind_of(error) == "timeout"
+    assert Counter(operation.object.split()[0] for operation in operations) == deleted
+    assert effects_of(error).files == (UNDO,)
+    assert UNDO in host.files.texts

@@ -1,4 +1,4 @@
-"""read_enforced: the installed scripts say what the configuration did that they were made from."""
+"""read_enforced: which configuration the installed scripts and drop-ins were made from."""
 
 import re
 
@@ -20,7 +20,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.install.installed import read_installed
 from hostrouting.install.managed import find_managed
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles
+from hostrouting.testing import FakeFiles, FakeHost
 from hostrouting.testing.strategies import configs
 from tests.support.tasks import GUARDED, LAYOUT, WANTED, configured, failure_of, run
 
@@ -33,6 +33,39 @@ PROBES = HostRoutingConfig.from_mapping(
 )
 
 
+def edit(host: FakeHost, step: str, old: str, new: str) -> None:
+    """Somebody edits the first such line in the script of this step."""
+    path = LAYOUT.step_path(step)
+    text = host.files.texts[path]
+    assert old in text
+    host.files.texts[path] = text.replace(old, new, 1)
+
+
+def edit_config(host: FakeHost, config: HostRoutingConfig) -> None:
+    """Somebody writes another config.json."""
+    host.files.texts[LAYOUT.config_path] = render_config(config)
+
+
+def routes_in_force(config: HostRoutingConfig) -> list[tuple[object, ...]]:
+    """What a script has of each static route."""
+    return [(route.key, route.gateway, route.dev) for route in config.static_routes.routes]
+
+
+def check_in_force(config: HostRoutingConfig) -> tuple[object, ...]:
+    """What a script has of the check; without CIDRs there is no script, so no other setting counts."""
+    check = config.route_overlap
+    if not check.cidrs:
+        return ()
+    return (
+        list(check.cidrs),
+        list(check.service_cidrs),
+        check.mode,
+        list(check.expected_devs),
+        list(check.allowed_devs),
+        list(check.intended_rules),
+    )
+
+
 @given(configs())
 def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
     """Without config.json, all that `apply`, `status` and the errors need is known."""
@@ -42,62 +75,57 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
     enforced = read_enforced(files)
     assert set(gated_units(enforced)) == set(gated_units(config))
     assert enforced.guard == config.guard
+    assert routes_in_force(enforced) == routes_in_force(config)
+    assert check_in_force(enforced) == check_in_force(config)
     if config.probe_rewrite.enabled:
         assert enforced.probe_rewrite == config.probe_rewrite
-    for route, wanted_route in zip(
-        enforced.static_routes.routes, config.static_routes.routes, strict=True
-    ):
-        assert (route.key, route.gateway) == (wanted_route.key, wanted_route.gateway)
-        assert route.dev == wanted_route.dev
-    check, wanted = enforced.route_overlap, config.route_overlap
-    assert check.cidrs == wanted.cidrs
-    if wanted.cidrs:
-        assert check.service_cidrs == (*wanted.service_cidrs,)
-        assert check.mode == wanted.mode
-        assert check.expected_devs == (*wanted.expected_devs,)
-        assert check.allowed_devs == (*wanted.allowed_devs,)
-        assert check.intended_rules == (*wanted.intended_rules,)
 
 
 @pytest.mark.parametrize(
-    ("line", "edited"),
+    ("old", "new"),
     [
-        ("  'mode STRICT'\n", "  'mode STRICT'\n  'mode WARN'\n"),
-        ("  'route 172.16.0.0/17 metric 0", "  'route 172.16.0.0/17 metric low"),
-        ("  'route 172.16.0.0/17", "  'route '\n  'was 172.16.0.0/17"),
-        ("  'cidr 172.16.0.0/16", "  'cidr 172.16.0.0/x"),
+        pytest.param("/17 metric 0", "/17 metric low", id="a metric in words"),
+        pytest.param("'route 172", "'route '\n  'was 172", id="a route without a destination"),
     ],
 )
-def test_edited_scripts(line: str, edited: str) -> None:
-    """What cannot be a setting of ours ends nothing: only the section of that script is unknown."""
+def test_an_edited_script_of_routes(old: str, new: str) -> None:
+    """What cannot be a setting of ours ends nothing: only the static routes are unknown."""
     host = configured(GUARDED)
     whole = read_enforced(host.files)
-    for step in (LAYOUT.routes_step, LAYOUT.check_step):
-        path = LAYOUT.step_path(step)
-        host.files.texts[path] = host.files.texts[path].replace(line, edited, 1)
-    enforced = read_enforced(host.files)
-    known = (enforced.static_routes, enforced.route_overlap)
-    of_one_script = (
-        (whole.static_routes, RouteOverlapConfig()),
-        (StaticRoutesConfig(), whole.route_overlap),
-    )
-    assert known in of_one_script
-    assert (enforced.guard, gated_units(enforced)) == (whole.guard, gated_units(whole))
+    edit(host, LAYOUT.routes_step, old, new)
+    assert read_enforced(host.files) == whole._replace(static_routes=StaticRoutesConfig())
     assert Configure(GUARDED, host=host, allow_removal=False).plan().losses == ()
 
 
-@pytest.mark.parametrize("step", [LAYOUT.routes_step, LAYOUT.check_step])
-def test_an_edited_script_and_an_edited_configuration(step: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("'mode STRICT'", "'mode STRICT'\n  'mode WARN'", id="two modes"),
+        pytest.param("'cidr 172.16.0.0/16", "'cidr 172.16.0.0/x", id="a CIDR without a length"),
+    ],
+)
+def test_an_edited_script_of_the_check(old: str, new: str) -> None:
+    """Only the check is unknown."""
+    host = configured(GUARDED)
+    whole = read_enforced(host.files)
+    edit(host, LAYOUT.check_step, old, new)
+    assert read_enforced(host.files) == whole._replace(route_overlap=RouteOverlapConfig())
+    assert Configure(GUARDED, host=host, allow_removal=False).plan().losses == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "word"),
+    [(LAYOUT.routes_step, "route"), (LAYOUT.check_step, "cidr")],
+    ids=["routes", "check"],
+)
+def test_an_edited_script_and_an_edited_configuration(step: str, word: str) -> None:
     """The protection that config.json does not name any more is not taken away in silence, although
     one of the scripts cannot be read.
     """
-    units = GateConfig(("kubelet.service",))
-    host = configured(GUARDED._replace(gate=units))
-    path = LAYOUT.step_path(step)
-    text = host.files.texts[path]
-    host.files.texts[path] = re.sub("'(route|cidr) 172", r"'\1 x172", text)
+    host = configured(GUARDED._replace(gate=GateConfig(("kubelet.service",))))
+    edit(host, step, f"'{word} 172", f"'{word} x172")
     edited = WANTED._replace(gate=GateConfig(("other.service",)))
-    host.files.texts[LAYOUT.config_path] = render_config(edited)
+    edit_config(host, edited)
     task = Configure(edited, host=host, allow_removal=False)
     error = failure_of(run, task, of=ConfigError)
     assert [fault.path for fault in error.faults] == ["gate.units", "guard.enabled"]
@@ -112,7 +140,9 @@ def test_units_where_no_script_can_be_read() -> None:
 
 
 def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
-    """It hides no other unit: without config.json, nothing else says which units wait for the gate."""
+    """It hides no other unit, although only the drop-ins say which units wait for the gate if
+    config.json cannot be read.
+    """
     host = configured(WANTED._replace(gate=GateConfig(("kubelet.service",))))
     host.files.texts[LAYOUT.drop_in_path("containerd.service")] = DROP_IN
     host.files.texts[LAYOUT.config_path] = "{"
@@ -132,14 +162,15 @@ def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
         "'route 172.16.0.0/17 metric 0'\n",
         "  route\\ 172.16.0.0/17\\ metric\\ 0\n",
     ],
+    ids=["double quotes and a comment", "no indent", "backslashes"],
 )
 def test_a_setting_in_other_quotes(edited: str) -> None:
     """A setting counts as bash reads it; a comment does not."""
     host = configured(WANTED)
-    path = LAYOUT.step_path(LAYOUT.routes_step)
-    text = host.files.texts[path]
-    text = re.sub(r"(?m)^  'route 172\.16\.0\.0/17.*\n", lambda _: edited, text)
-    host.files.texts[path] = text.replace("  'route 172.16.128.0/17", "  # 'route 172.16.128.0/17")
+    text = host.files.texts[LAYOUT.step_path(LAYOUT.routes_step)]
+    [line] = re.findall(r"(?m)^  'route 172\.16\.0\.0/17.*\n", text)
+    edit(host, LAYOUT.routes_step, line, edited)
+    edit(host, LAYOUT.routes_step, "  'route 172.16.128.0/17", "  # 'route 172.16.128.0/17")
     routes = read_enforced(host.files).static_routes.routes
     assert [str(route.destination) for route in routes] == ["172.16.0.0/17"]
 
@@ -150,7 +181,7 @@ def test_a_guard_of_probes() -> None:
     """
     host = configured(PROBES)
     alone = PROBES._replace(guard=GuardConfig(), gate=None)
-    host.files.texts[LAYOUT.config_path] = render_config(alone)
+    edit_config(host, alone)
     task = Configure(alone, host=host, allow_removal=False)
     error = failure_of(run, task, of=ConfigError)
     assert [fault.path for fault in error.faults] == ["gate.units", "guard.enabled"]

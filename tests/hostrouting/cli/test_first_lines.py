@@ -62,28 +62,66 @@ def test_what_differs(reason: str) -> None:
     assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
 
 
+@pytest.mark.parametrize(
+    ("shut", "first"),
+    [
+        (["kubelet.service"], "pods.service can start unchecked and kubelet.service cannot start"),
+        (
+            ["kubelet.service", "systemd-nspawn@.service"],
+            "pods.service can start unchecked and the other units cannot start",
+        ),
+    ],
+)
+def test_one_of_several_units_is_open_and_the_gate_is_shut(shut: list[str], first: str) -> None:
+    """`status` says which unit starts unchecked, and which ones cannot start."""
+    host = node(config(*REPAIR, gate={"units": ["pods.service", *shut]}), plain_vm)
+    counts_as_success = {"LoadState": "loaded", "SuccessExitStatus": "255"}
+    manager_of(host).properties["pods.service"] = counts_as_success
+    host.files.remove(LAYOUT.gate_path)
+    missing = f"{LAYOUT.gate_path} is not as installed"
+    assert say("status", host=host).lines[0] == f"DIFFERENT: {first}, and {missing}"
+
+
+NO_IPV6_ROUTE = "there is no IPv6 default route"
+
+
+def of_both_families(mode: str) -> str:
+    """A configuration that expects CIDRs of IPv4 and IPv6; the node has no default route for IPv6."""
+    both = {"expectedCidrs": [CIDR, "fd00::/64"], "mode": mode}
+    return json.dumps(config(*REPAIR, routeOverlap=both))
+
+
 @pytest.mark.parametrize(("mode", "end"), [("STRICT", ", and then fail"), ("WARN", "")])
-def test_a_family_without_a_default_route(mode: str, end: str) -> None:
+def test_a_plan_without_a_default_route(mode: str, end: str) -> None:
     """`plan` says which family has no default route, and what `apply` would do before it waits."""
     host = node(config(mode=mode), plain_vm)
-    both = {"expectedCidrs": [CIDR, "fd00::/64"], "mode": mode}
-    text = json.dumps(config(*REPAIR, routeOverlap=both))
-    missing = "there is no IPv6 default route"
-
-    planned = plan(host, text)
+    planned = plan(host, of_both_families(mode))
     would = f"so apply would make the changes below, wait for one{end}"
     assert planned.code == 3
-    assert planned.lines[0] == f"NOT READY: {missing}, {would}"
+    assert planned.lines[0] == f"NOT READY: {NO_IPV6_ROUTE}, {would}"
 
-    first = apply(host, text).lines[0]
-    if mode == "STRICT":
-        assert first.startswith(f"FAILED: {missing}, and the mode is STRICT")
-    else:
-        assert first.endswith(f", but {missing}")
 
-    again = say("plan", host=host).lines[0]
-    assert again == f"NOT READY: {missing}, so apply would wait for one{end}"
-    assert say("status", host=host).lines[0] == f"ATTENTION: {missing}"
+def require_attention(host: FakeHost, end: str) -> None:
+    """Fail unless `plan` and `status` say what is missing after `apply`, too."""
+    planned = say("plan", host=host).lines[0]
+    assert planned == f"NOT READY: {NO_IPV6_ROUTE}, so apply would wait for one{end}"
+    assert say("status", host=host).lines[0] == f"ATTENTION: {NO_IPV6_ROUTE}"
+
+
+def test_an_apply_without_a_default_route() -> None:
+    """In mode STRICT, `apply` fails because of the family that has no default route."""
+    host = node(config(mode="STRICT"), plain_vm)
+    first = apply(host, of_both_families("STRICT")).lines[0]
+    assert first.startswith(f"FAILED: {NO_IPV6_ROUTE}, and the mode is STRICT")
+    require_attention(host, ", and then fail")
+
+
+def test_an_apply_that_only_warns() -> None:
+    """In mode WARN, `apply` is done, and names the family that has no default route."""
+    host = node(config(mode="WARN"), plain_vm)
+    first = apply(host, of_both_families("WARN")).lines[0]
+    assert first.endswith(f", but {NO_IPV6_ROUTE}")
+    require_attention(host, "")
 
 
 def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
@@ -116,24 +154,40 @@ def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
 
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
 def test_apply_ends_with_what_status_says(mode: str) -> None:
-    """The page of `apply` ends with that of `status`: after a failure with its first line, too, which
-    the first line of `apply` has otherwise.
-    """
+    """After its own first line, the page of `apply` is that of `status`."""
     host = node(config(mode=mode), plain_vm)
     assert apply_installed(host).lines[1:] == say("status", host=host).lines[1:]
-    add_ib0(host)
-    text = json.dumps(config(mode=mode))
-    applied = apply(host, text)
-    headline, *page = say("status", host=host).lines
-    if mode == "STRICT":
-        assert applied.code == 1
-        assert applied.lines[-len(page) - 1 :] == [headline, *page]
-    else:
-        assert applied.code == 0
-        assert applied.lines[-len(page) :] == page
-        assert headline not in applied.lines
 
-    document = apply(host, text, "--json").json
+
+def test_a_failed_apply_ends_with_what_status_says() -> None:
+    """In mode STRICT, an apply fails where addresses escape: its page ends with that of `status`, with
+    the first line.
+    """
+    host = escaping_node()
+    applied = apply_installed(host)
+    page = say("status", host=host).lines
+    assert applied.code == 1
+    assert applied.lines[-len(page) :] == page
+
+
+def test_an_apply_that_only_warns_ends_with_what_status_says() -> None:
+    """In mode WARN, it has a first line of its own, and not that of `status`."""
+    host = node(config(mode="WARN"), plain_vm)
+    add_ib0(host)
+    applied = apply_installed(host)
+    headline, *page = say("status", host=host).lines
+    assert applied.code == 0
+    assert applied.lines[-len(page) :] == page
+    assert headline not in applied.lines
+
+
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+def test_the_document_of_apply_has_what_status_finds(mode: str) -> None:
+    """The findings and the check are those of `status --json`."""
+    host = node(config(mode=mode), plain_vm)
+    add_ib0(host)
+    document = apply_installed(host, "--json").json
     now = say("status", "--json", host=host).json
     assert document["findings"] == now["findings"]
     assert document["check"] == now["check"]
+    assert document["check"]["verdict"] == "overlap"

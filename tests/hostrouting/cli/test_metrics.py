@@ -6,12 +6,14 @@ import re
 import time
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost
+from tests.hostrouting.cli.test_broken_configuration import PrivateFiles
 from tests.hostrouting.cli.test_pages import (
     GARBLED,
     OPENED,
@@ -20,10 +22,12 @@ from tests.hostrouting.cli.test_pages import (
     deaf,
     fresh_with_kubelet,
     refused,
+    silent,
     without_guard,
 )
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, document, lose_routes, manager_of
+from tests.support.incidents import KUBELET, config, node
+from tests.support.tasks import LAYOUT, REPAIR, document, lose_routes, manager_of
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
@@ -138,6 +142,36 @@ def test_a_part_that_does_not_answer() -> None:
     values = read(host)
     assert values["hostrouting_unanswered"] == 1
     assert "hostrouting_guard_running" in values
+
+
+def test_a_user_who_may_not_read_the_configuration() -> None:
+    """Whether it can be used, and whether the host matches it, is not known: an alert about a file
+    that cannot be used stays silent.
+    """
+    host = applied()()
+    values = read(attrs.evolve(host, files=PrivateFiles(texts=host.files.texts)))
+    assert values["hostrouting_installed"] == 1
+    assert values["hostrouting_unanswered"] > 0
+    assert not values.keys() & {"hostrouting_config_usable", "hostrouting_in_force"}
+    assert "hostrouting_gate_open" not in values
+
+
+def test_an_open_gate_is_told_whatever_else_is_unknown() -> None:
+    """A unit starts even if the gate refuses, and this user may not read the configuration."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET]["SuccessExitStatus"] = "255"
+    values = read(attrs.evolve(host, files=PrivateFiles(texts=host.files.texts)))
+    assert values["hostrouting_gate_open"] == 1
+
+
+def test_systemd_does_not_answer() -> None:
+    """The configuration can be used; whether it is in force, whether the gate is open, and how the
+    units are is not known.
+    """
+    values = read(silent())
+    assert values["hostrouting_config_usable"] == 1
+    assert not values.keys() & {"hostrouting_in_force", "hostrouting_gate_open"}
+    assert not any(name.startswith("hostrouting_gated_units") for name in values)
 
 
 def test_metrics_are_no_document() -> None:

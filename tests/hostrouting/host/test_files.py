@@ -116,6 +116,11 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             "text must be a str, not a bytes; write a binary file with pathlib",
         ),
         (
+            lambda files, path: files.write(path, "text", mode="0644"),
+            TypeError,
+            "mode is '0644'; it must be a number, such as 0o644",
+        ),
+        (
             lambda files, path: files.write(path, "secret \udce9"),
             ValueError,
             "position 7: surrogates not allowed",
@@ -131,7 +136,7 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             "target is ''; it must be a str, not empty",
         ),
     ],
-    ids=["bytes", "surrogate", "target", "no target"],
+    ids=["bytes", "mode", "surrogate", "target", "no target"],
 )
 def test_what_cannot_be_written(
     tmp_path: Path, step: Callable[[Files, Any], None], kind: type[Exception], said: str

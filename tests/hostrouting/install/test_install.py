@@ -701,13 +701,11 @@ class TestLock:
         """What is installed counts as of the moment when the task of a section has the lock."""
         host, mishaps = mishap_host()
         other = config("10.7.0.0/16")
-
-        def come(event: str) -> None:
-            if event == f"lock {LAYOUT.turn_path}" and LAYOUT.config_path in host.files.texts:
-                mishaps.watch = lambda _event: None
-                run(Configure(other, host=host))
-
-        mishaps.watch = come
+        mishaps.meanwhile(
+            f"lock {LAYOUT.turn_path}",
+            lambda: run(Configure(other, host=host)),
+            when=lambda: LAYOUT.config_path in host.files.texts,
+        )
         failure_of(
             run, Configure(wanted, host=host), of=NotReady, match="another run has installed"
         )

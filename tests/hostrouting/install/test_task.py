@@ -32,12 +32,16 @@ from tests.support.tasks import (
     context,
     failure_of,
     manager_of,
+    our_destinations,
     ours,
     run,
     type_routes,
+    undo,
 )
 
 CONFLICTING = config("172.16.0.0/16")
+LOCK = f"lock {LAYOUT.turn_path}"
+"""The effect of a run that waits for its turn."""
 
 
 class TestHeldUnits:
@@ -194,7 +198,7 @@ class TestUndo:
         run(task)
         other = config("10.7.0.0/16")
         run(Configure(other, host=host))
-        assert isinstance(run(phases.task("undo")(task.undo)), phases.Skip)
+        assert isinstance(undo(task), phases.Skip)
         assert read_installed(host) == other
 
     def test_what_another_run_has_installed_since(self) -> None:
@@ -204,7 +208,7 @@ class TestUndo:
         run(task)
         other = config("10.7.0.0/16")
         run(Configure(other, host=host))
-        failure_of(run, phases.task("undo")(task.undo), of=HostRoutingError, match="another run")
+        failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == other
 
     def test_what_another_run_installs_meanwhile(self) -> None:
@@ -214,16 +218,10 @@ class TestUndo:
         task = Configure(WANTED, host=host)
         run(task)
         other = config("10.7.0.0/16")
-
-        def install(event: str) -> None:
-            if event == f"lock {LAYOUT.turn_path}":
-                mishaps.watch = lambda _event: None
-                run(Configure(other, host=host))
-
-        mishaps.watch = install
-        failure_of(run, phases.task("undo")(task.undo), of=HostRoutingError, match="another run")
+        mishaps.meanwhile(LOCK, lambda: run(Configure(other, host=host)))
+        failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == other
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+        assert our_destinations(host) == ["10.7.0.0/16"]
 
     def test_another_section(self) -> None:
         """A task about one section takes that one back."""
@@ -231,7 +229,7 @@ class TestUndo:
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
         run(task)
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert (ours(host), read_installed(host)) == ([], config(cidrs=("10.9.0.0/16",)))
 
     def test_a_guard_with_nothing_left_to_guard(self) -> None:
@@ -241,7 +239,7 @@ class TestUndo:
         task = ConfigureStaticRoutes(HostRoutingConfig(), host=host)
         run(task)
         assert LAYOUT.guard_path not in host.files.texts
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert read_installed(host) == wanted
         assert manager_of(host).states[LAYOUT.guard_unit] == "active"
 
@@ -252,7 +250,7 @@ class TestUndo:
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
         run(task)
         run(Remove(host=host))
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert read_installed(host) == HostRoutingConfig()
 
     def test_routes_that_were_typed(self) -> None:
@@ -278,7 +276,7 @@ class TestUndo:
         task = Configure(WANTED, host=host)
         run(task)
         assert len(ours(host)) == len(before) - 2
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert ours(host) == before
 
     @pytest.mark.parametrize("wanted", [WANTED, config("10.8.0.0/16")])
@@ -300,8 +298,8 @@ class TestUndo:
         run(task)
         type_routes(host, "10.9.0.0/16")
         run(task)
-        run(phases.task("undo")(task.undo))
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.9.0.0/16"]
+        undo(task)
+        assert our_destinations(host) == ["10.9.0.0/16"]
 
     def test_a_route_that_is_typed_meanwhile(self) -> None:
         """A route that the plan did not have, and the run has deleted, is back, too."""
@@ -309,9 +307,9 @@ class TestUndo:
         task = Configure(config("10.8.0.0/16"), host=host)
         host.faults.meanwhile("snapshot", lambda: type_routes(host, "10.7.0.0/16"), nth=3)
         run(task)
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.8.0.0/16"]
-        run(phases.task("undo")(task.undo))
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+        assert our_destinations(host) == ["10.8.0.0/16"]
+        undo(task)
+        assert our_destinations(host) == ["10.7.0.0/16"]
 
     def test_a_route_that_is_typed_meanwhile_and_a_run_that_fails(self) -> None:
         """The run adds the route again, its undo deletes it, and adds it once more."""
@@ -324,9 +322,9 @@ class TestUndo:
             phases.execute(task, ctx)
         verbs = [change.verb for change in effects_of(caught.value).changes]
         assert "delete" in verbs[:-1]
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
-        run(phases.task("undo")(task.undo))
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
+        assert our_destinations(host) == ["10.7.0.0/16"]
+        undo(task)
+        assert our_destinations(host) == ["10.7.0.0/16"]
 
     def test_a_typed_route_with_the_key_of_a_former_one(self) -> None:
         """The former configuration brings its own route back."""
@@ -338,7 +336,7 @@ class TestUndo:
         typed = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.2", protocol=OURS)
         host.kernel.ip_route("add", typed)
         run(task)
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert ours(host) == before
 
     def test_routes_that_another_run_had_installed(self) -> None:
@@ -349,7 +347,7 @@ class TestUndo:
         run(task)
         run(Configure(config("10.6.0.0/16"), host=host))
         run(task)
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert ours(host) == before
 
     def test_a_configuration_that_cannot_be_read_any_more(self) -> None:
@@ -359,7 +357,7 @@ class TestUndo:
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
         host.files.texts[LAYOUT.config_path] = "{"
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert read_installed(host) == former
 
     def test_a_guard_that_another_run_has_turned_off(self) -> None:
@@ -370,7 +368,7 @@ class TestUndo:
         task = ConfigureStaticRoutes(config("10.7.0.0/16"), host=host)
         run(task)
         run(Configure(config("10.7.0.0/16", cidrs=("10.9.0.0/16",)), host=host))
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert read_installed(host) == wanted
 
     def test_a_run_that_failed_in_the_middle_of_its_files(self) -> None:
@@ -382,7 +380,7 @@ class TestUndo:
         failure_of(run, task, of=HostError)
         assert read_installed(host) != former
         host.files.broken.clear()
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert Configure(former, host=host).plan().is_empty
 
     def test_the_lock(self) -> None:
@@ -400,8 +398,9 @@ class TestUndo:
 
         mishaps.watch = look
         mishaps.disarm()
-        run(phases.task("undo")(task.undo))
-        assert {"route", "write", "reload"} <= {event.split(" ")[0] for event in mishaps.events}
+        undo(task)
+        verbs = {event.split(" ")[0] for event in mishaps.events}
+        assert verbs >= {"route", "write", "reload"}
         assert unlocked == []
 
     def test_another_run_before_the_typed_routes(self) -> None:
@@ -413,15 +412,12 @@ class TestUndo:
         run(task)
         other = Configure(config("10.6.0.0/16"), host=host)
 
-        def come(event: str) -> None:
-            is_checked = LAYOUT.ok_path in host.files.texts  # the last that undo does before
-            if event == f"lock {LAYOUT.turn_path}" and is_checked:
-                mishaps.watch = lambda _event: None
-                run(other)
+        def is_checked() -> bool:
+            return LAYOUT.ok_path in host.files.texts  # the last that undo does before
 
-        mishaps.watch = come
-        run(phases.task("undo")(task.undo))
-        assert [route.split(" ")[0] for route in ours(host)] == ["10.6.0.0/16"]
+        mishaps.meanwhile(LOCK, lambda: run(other), when=is_checked)
+        undo(task)
+        assert our_destinations(host) == ["10.6.0.0/16"]
 
     def test_an_undo_that_is_cancelled(self) -> None:
         """The typed routes are back, also if another process holds the lock at first."""
@@ -475,7 +471,7 @@ class TestIdleSettings:
         task = Configure(HostRoutingConfig.from_mapping(idle), host=host)
         run(task)
         assert (ours(host), host.nftables.tables, host.files.texts) == ([], {}, {})
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert (ours(host), read_installed(host)) == (before, former)
 
     def test_the_only_section(self, idle: dict[str, Any]) -> None:
@@ -485,7 +481,7 @@ class TestIdleSettings:
         task = ConfigureStaticRoutes(HostRoutingConfig.from_mapping(idle), host=host)
         run(task)
         assert (ours(host), host.files.texts) == ([], {})
-        run(phases.task("undo")(task.undo))
+        undo(task)
         assert read_installed(host) == former
 
 

@@ -429,13 +429,11 @@ class TestGuard:
     def test_another_run_that_takes_it_away_before_the_start(self) -> None:
         """It is not started: whether it is wanted counts when the step has the lock."""
         host, mishaps = mishap_host()
-
-        def come(event: str) -> None:
-            if event == f"lock {LAYOUT.turn_path}" and LAYOUT.guard_path in host.files.texts:
-                mishaps.watch = lambda _event: None
-                run(Configure(WANTED, host=host))
-
-        mishaps.watch = come
+        mishaps.meanwhile(
+            f"lock {LAYOUT.turn_path}",
+            lambda: run(Configure(WANTED, host=host)),
+            when=lambda: LAYOUT.guard_path in host.files.texts,
+        )
         run(Configure(GUARDED, host=host))
         assert f"start {LAYOUT.guard_unit}" not in mishaps.events
 

@@ -28,6 +28,7 @@ from tests.support.tasks import (
     configured,
     context,
     failure_of,
+    our_destinations,
     ours,
     run,
     type_routes,
@@ -182,7 +183,7 @@ class TestTypedRoutes:
         task = Configure(wanted, host=host, allow_removal=allow_removal)
         if allow_removal:
             failure_of(run, task, of=RouteOverlapError)
-            assert [route.split(" ")[0] for route in ours(host)] == ["198.51.100.0/24"]
+            assert our_destinations(host) == ["198.51.100.0/24"]
             return
         error = failure_of(run, task, of=RequirementError)
         assert (error.findings[0].name, error.can_retry) == ("route-not-configured", True)
@@ -208,13 +209,12 @@ class TestTransaction:
     def test_a_conflict_that_comes_while_the_lock_is_awaited(self) -> None:
         """The routes count as they are when the task has the lock: the error names the conflict."""
         host, mishaps = mishap_host()
-
-        def come(event: str) -> None:
-            if event == f"lock {LAYOUT.turn_path}" and LAYOUT.config_path in host.files.texts:
-                mishaps.watch = lambda _event: None
-                host.kernel.ip_route("add", Route.to(REPAIR[0], dev="eth0", gateway="10.0.0.2"))
-
-        mishaps.watch = come
+        theirs = Route.to(REPAIR[0], dev="eth0", gateway="10.0.0.2")
+        mishaps.meanwhile(
+            f"lock {LAYOUT.turn_path}",
+            lambda: host.kernel.ip_route("add", theirs),
+            when=lambda: LAYOUT.config_path in host.files.texts,
+        )
         failure_of(run, ConfigureStaticRoutes(config(*REPAIR), host=host), of=RouteConflict)
         assert ours(host) == []
 

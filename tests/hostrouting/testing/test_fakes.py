@@ -168,6 +168,23 @@ class TestFaults:
         with pytest.raises(TypeError, match="happening is None; it must be a function"):
             backend.meanwhile("change", None)  # type: ignore[arg-type]  # the mistake under test
 
+    def test_a_late_event_that_has_happened(self) -> None:
+        """What a call returned, in the place of the function."""
+        with pytest.raises(TypeError, match="happening is None; it must be a function"):
+            h200().later(None)  # type: ignore[arg-type]  # the mistake under test
+
+    @pytest.mark.parametrize(
+        ("verb", "route", "said"),
+        [
+            ("replace", Route.to("10.9.0.0/16", dev="eth0"), "verb is 'replace'; it must be add, "),
+            ("add", "10.9.0.0/16 dev eth0", r"route is '10.9.*; it must be a Route: Route.to\("),
+        ],
+    )
+    def test_a_route_as_ip_writes_it(self, verb: Any, route: Any, said: str) -> None:
+        """It is refused with what the fake kernel takes."""
+        with pytest.raises(TypeError, match=said):
+            h200().ip_route(verb, route)
+
     def test_two_errors_of_one_call(self) -> None:
         """The second is refused when the test sets it: one of them could not happen."""
         backend = FaultyBackend(h200())

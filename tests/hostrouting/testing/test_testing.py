@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -56,6 +56,24 @@ def test_a_kernel_that_is_none(kernel: Any) -> None:
         FakeHost(kernel=kernel)
 
 
+def test_files_that_are_a_dict() -> None:
+    """The texts are what a test sets; a dict in the place of the files is refused at once."""
+    files: Any = {"/etc/a": ""}
+    with pytest.raises(
+        TypeError, match=r"^files is {'/etc/a': ''}; it must be FakeFiles\(texts={…}\)$"
+    ):
+        FakeHost(files=files)
+
+
+def test_properties_that_are_one_text() -> None:
+    """Its letters would be the properties, and none of them is set."""
+    for manager in (FakeManager(), SystemdManager()):
+        with pytest.raises(
+            TypeError, match=r"^names is 'ActiveState'; it must be a tuple of properties: \('Act"
+        ):
+            manager.show("ActiveState", "kubelet.service")
+
+
 def test_lines_that_are_one_text() -> None:
     """Its letters would be the lines."""
     manager = FakeManager()
@@ -65,6 +83,14 @@ def test_lines_that_are_one_text() -> None:
         TypeError, match=r"^failing\['a.service'\] is 'no certificate'; it must be the"
     ):
         manager.start("a.service", timeout=1)
+
+
+def test_a_timeout_that_is_a_text() -> None:
+    """On a node, the start would fail."""
+    manager, timeout = FakeManager(), cast("Any", "60")
+    with pytest.raises(ValueError, match=r"^timeout is '60'; it must be a number"):
+        manager.start("a.service", timeout=timeout)
+    assert not manager.calls
 
 
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
