@@ -113,6 +113,7 @@ def find_by_hand(
     needed = _needed_of(by_hand, config, now)
     if needed:
         words = "routes were added by hand that hostrouting does not set at boot"
+        # All of them, because the next boot also lacks those that stand in for the needed ones.
         lost = _escaping_without(by_hand, config, now)
         finding = _not_configured(words, needed, lost)
         yield finding._replace(remedy=Remedy("to keep them", pipeline))

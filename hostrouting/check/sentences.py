@@ -277,6 +277,7 @@ def _remedy_of_escape(
     if escape.kind != OVERLAP:
         return _remedy_by_deletion(escape.decision)
     by_rule = _without_the_rule(escape, family)
+    # By name: the devices that have a kind, which hardware does not have.
     virtual = {
         link.name: f"{link.name} ({link.kind})" for link in family.snapshot.links if link.kind
     }

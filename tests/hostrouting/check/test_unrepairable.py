@@ -306,6 +306,12 @@ class TestReserved:
         assert destinations(report) == []
         assert set(reasons(report)) == {"no-gateway"}
 
+    def test_what_is_expected_is_reserved(self) -> None:
+        """A wider route, which could take it, would not be in what is expected."""
+        host = node(Route.to("0.0.0.0/1", dev="ib0"))
+        report = checked(host, "0.0.0.0/8", expected_devs=["eth1"])
+        assert causes(report) == ["the range is reserved"]
+
     def test_only_a_route_inside_could_take_it(self) -> None:
         """Such a route is refused."""
         report = checked(node(Route.to("0.0.0.0/8", dev="ib0")), "0.0.0.0/4")
