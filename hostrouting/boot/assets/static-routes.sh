@@ -364,8 +364,8 @@ batch() { # COMMAND...
 #   no proto          any; so does no metric          it has both
 # `deletion` and head_of make these commands; delete_others has them in that order. Two cases are
 # left, in which a command could hit another of our routes with the same key in IPv4:
-#   - The right route is there, and one behind it begins with the same next hops. That one stays
-#     (keep_those_behind).
+#   - The right route is there, and one behind it begins with the same next hops, and has no
+#     attribute that the right one lacks. That one stays (keep_those_behind).
 #   - A new route is added beside one that begins with the same next hops, and the command that
 #     takes it back could hit the old one. So the old one is deleted before (step_of_deletion).
 # A route with a nexthop object is matched by its number (nhid), and not by its devices.
@@ -1187,9 +1187,21 @@ function keep_those_behind(key, i,   right, e, r, of_right) {
     e = at_key[key, i]
     r = part[e, "route"]
     if (!is_ours(r) || route[r, "type"] != route[of_right, "type"]) continue
-    if (lasting_words(r) != lasting_words(of_right)) continue
+    if (!has_words_of(of_right, r)) continue
     if (index(part[e, "to"], part[right, "to"]) == 1 && fate[e] == "") fate[e] = "stays"
   }
+}
+
+# Whether a route has the words of another one, beside which it may have attributes of its own.
+function has_words_of(r, other,   words, left) {
+  words = lasting_words(r) " "
+  left = lasting_words(other)
+  while (match(left, / (src|mtu|advmss) [^ ]+/)) {
+    if (!index(words, substr(left, RSTART, RLENGTH) " ")) return 0
+    left = substr(left, 1, RSTART - 1) substr(left, RSTART + RLENGTH)
+  }
+  gsub(/ (src|mtu|advmss) [^ ]+/, "", words)
+  return words == left " "
 }
 
 # Whether another program has a route in the place of this one. What counts is the route that Linux

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings, strategies as st
+from hypothesis import HealthCheck, example, given, reject, settings, strategies as st
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
@@ -238,6 +238,24 @@ def situations(draw: st.DrawFn) -> Given:
     )
 
 
+EQUAL_DEFAULTS = [
+    "route append default via 10.0.0.1 dev eth0 onlink",
+    "route append default via 10.0.0.7 dev eth1 onlink",
+]
+IN_USE = "route append 172.16.0.0/29 proto 213 via 10.0.0.1 dev eth0 mtu 1400"
+BEHIND_IT = "route append 172.16.0.0/29 proto 213 via 10.0.0.1 dev eth0"
+STAYS_BESIDE_ANOTHER = Given(
+    [static("172.16.0.0/29")],
+    (),
+    {4: ["rule add pref 50 lookup 100", *EQUAL_DEFAULTS, IN_USE, BEHIND_IT]},
+    set(),
+    {},
+    AWKS[0],
+    TREES[0],
+)
+"""The command that deletes the second of these two routes of ours would delete the first."""
+
+
 class Outcome(NamedTuple):
     """What the script did: the host before and after it, and a second run if it succeeded."""
 
@@ -273,6 +291,7 @@ _NO_CHANGES = '[[ "$*" == *" -o "* ]] || { echo "a second run writes" >&2; exit 
     max_examples=scaled(30), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 @given(given=situations())
+@example(given=STAYS_BESIDE_ANOTHER)
 def test_the_table_is_the_planned_one(
     given: Given, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
