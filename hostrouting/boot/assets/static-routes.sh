@@ -470,6 +470,8 @@ function read_wanted(   name, i) {
   route[wanted, "text"] = name
   route[wanted, "family"] = $2 ~ /:/ ? 6 : 4
   route[wanted, "prefix"] = $2
+  # gawk 5.2.1 crashes if a function gets an element that was never set.
+  named[wanted, "via"] = named[wanted, "dev"] = named[wanted, "left"] = named[wanted, "right"] = ""
   for (i = 3; i < NF; i += 2) named[wanted, $i] = $(i + 1)
   route[wanted, "metric"] = named[wanted, "metric"]
   is_wanted_key[key_of(wanted)]
@@ -565,7 +567,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
   route[r, "family"] = family_of(word[at], text)
   route[r, "prefix"] = whole(word[at], route[r, "family"])
   route[r, "metric"] = h = 0
-  route[r, "words"] = "" # gawk 5.2.1 crashes if a function gets an element that was never set
+  route[r, "words"] = "" # see read_wanted
   for (i = at + 1; i <= words; i++) {
     item = word[i]
     if (item == "nexthop" || (!h && (item == "via" || item == "dev"))) h = add_hop(r, "", "")
@@ -627,6 +629,7 @@ function add_hop(r, gateway, dev,   h) {
   hop[r, h, "via"] = gateway
   hop[r, h, "dev"] = dev
   hop[r, h, "weight"] = 1
+  hop[r, h, "onlink"] = ""
   return h
 }
 

@@ -119,6 +119,17 @@ def test_named(namespace: Namespace, tmp_path: Path, awk: str) -> None:
     assert (ran.status, ran.lines) == (0, [])
 
 
+@pytest.mark.parametrize("awk", AWKS)
+def test_single_addresses(namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    """They have no halves: gawk 5.2.1 must not be asked for what was never set."""
+    places = ["10.7.0.1/32", "10.8.0.0/16", "10.9.0.1/32"]
+    namespace.batch([f"route add {place} dev ib0" for place in places])
+    ran = Ran(namespace, map(static, places), tmp_path, awk=awk)
+    conflicts = [line for line in ran.lines if "ROUTE-CONFLICT: " in line]
+    assert [line.split()[2] for line in conflicts] == places
+    assert ran.lines[-1].endswith(NOTHING_DONE)
+
+
 @pytest.mark.parametrize("half", ["10.7.0.0/17", "10.7.128.0/17"])
 def test_a_half_that_is_held(namespace: Namespace, tmp_path: Path, half: str) -> None:
     """Halves are proposed only if both can be installed: no option leads to the next conflict."""
