@@ -62,8 +62,8 @@ class NetlinkWatch(Watch):
                 return False
 
     def wake(self) -> None:
-        """End the present or the next wait; may be called in any thread or signal handler, also after
-        `close`.
+        """End the present or the next wait; may be called in any thread, also after `close`, and by
+        a signal handler.
         """
         with self._lock:
             if not self._is_closed:
