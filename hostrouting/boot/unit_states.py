@@ -114,7 +114,7 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     shown = UnitState(unit, state, since, _reasons_for(state, manager, properties))
     if not _is_gated(properties):
         return shown
-    if _has_passed_over_gate(state, properties):
+    if _has_passed_over_gate(properties):
         return shown._replace(unchecked=state in {"runs", "is starting"})
     return shown._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
 
@@ -169,15 +169,13 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     return main_ended < start_began
 
 
-def _has_passed_over_gate(state: State, properties: Mapping[str, str]) -> bool:
+def _has_passed_over_gate(properties: Mapping[str, str]) -> bool:
     """Whether the last start began with the main process, without the gate before it.
 
     A unit leaves the state "inactive" when the first command of a start has begun: the gate, if the
-    main process began later. systemd also shows when the condition ran, but forgets that at each
-    daemon-reload.
+    main process began later, or not at all: before the gate, systemd forgets the main process of
+    the start before. It also shows when the condition ran, but forgets that at each daemon-reload.
     """
-    if state in {"is in the gate", "was refused"}:  # the main process is that of an earlier start
-        return False
     left_inactive = _microseconds(properties["InactiveExitTimestampMonotonic"])
     main_began = _microseconds(properties["ExecMainStartTimestampMonotonic"])
     return 0 < main_began <= left_inactive

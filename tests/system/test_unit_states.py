@@ -36,6 +36,11 @@ def state(system: System) -> UnitState:
     return UnitState(KUBE1, "does not run")
 
 
+def await_state(system: System, expected: State) -> None:
+    """Wait until this is the state of the machine."""
+    wait_for(f"the machine: it {expected}", lambda: state(system).state == expected)
+
+
 def reasons(system: System) -> str:
     """Why the machine was refused."""
     return "\n".join(state(system).reasons)
@@ -65,7 +70,7 @@ def a_machine_in_the_gate(system: System) -> None:
     """It is in the gate until the last step has ended."""
     lay_step(system, "until [[ -e /run/go ]]; do sleep 0.05; done\n")
     begin_start(system)
-    wait_for("the machine to be in the gate", lambda: state(system).state == "is in the gate")
+    await_state(system, "is in the gate")
     system.lay("/run/go", "")
     assert await_start(system)
 
@@ -145,7 +150,7 @@ def a_machine_that_is_not_ready(system: System) -> None:
     """Its gate has let it pass, and its main process runs, and has not said that it is ready."""
     override(system, "Type=notify\nExecStart=\nExecStart=/bin/sleep 60\n")
     begin_start(system)
-    wait_for("the machine to start", lambda: state(system).state == "is starting")
+    await_state(system, "is starting")
     system.must("systemctl", "daemon-reload")
     shown = state(system)
     assert shown.state == "is starting"
@@ -217,6 +222,24 @@ def when_the_gate_has_refused(system: System) -> None:
     assert before <= state(system).checked <= time.time()
 
 
+def when_the_gate_has_refused_a_restart(system: System) -> None:
+    """So has that of a machine that ran before, in the gate and after it: systemd has forgotten the
+    main process that ran.
+    """
+    assert gate.start(system) == 0
+    lay_step(system, "until [[ -e /run/go ]]; do sleep 0.05; done; exit 1\n")
+    before = time.time()
+    system.must("systemctl", "restart", "--no-block", KUBE1)
+    states: tuple[State, ...] = ("is in the gate", "was refused")
+    for name in states:
+        await_state(system, name)
+        assert before <= state(system).checked <= time.time(), name
+        for verb in RELOADS:
+            system.must("systemctl", verb)
+            assert before <= state(system).checked <= time.time(), f"{name}, after {verb}"
+        system.lay("/run/go", "")
+
+
 STORIES = (
     a_machine_that_runs_and_is_stopped,
     a_machine_in_the_gate,
@@ -230,6 +253,7 @@ STORIES = (
     a_start_without_the_gate,
     a_start_through_the_gate,
     when_the_gate_has_refused,
+    when_the_gate_has_refused_a_restart,
 )
 
 

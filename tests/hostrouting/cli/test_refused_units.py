@@ -192,16 +192,6 @@ def test_a_unit_that_runs_and_was_checked(main_process: str) -> None:
     assert unit["checked"] > 0
 
 
-def test_a_refused_unit_that_ran_before_was_checked() -> None:
-    """Its main process is older than the last start, which the gate has refused."""
-    host = node(config(*REPAIR))
-    refuse(host)
-    began(host, start="50", main_process="40")
-    unit = state_of_kubelet(host)
-    assert unit["state"] == "was refused"
-    assert unit["checked"] > 0
-
-
 # A unit that has no state here.
 
 WITHOUT_STATE = {
