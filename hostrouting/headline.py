@@ -131,9 +131,7 @@ def _all_findings(status: Status) -> tuple[Finding, ...]:
 def what_is_wrong(
     findings: Iterable[Finding], config: HostRoutingConfig, report: CheckReport | None = None
 ) -> str:
-    """What is wrong on a host that matches its configuration, also by this check; empty if no
-    sentence fits.
-    """
+    """What is wrong by these findings and this check; empty if no sentence fits."""
     findings = tuple(findings)
     names = {finding.name for finding in findings}
     subjects = dict.fromkeys(_WRONG, _gated_by(config))

@@ -1,7 +1,7 @@
 """A check as lines: the verdict first, what escapes, the repair now and permanently, its limits,
 how to allow it last.
 
-check, repair, plan, apply and status share this. The sentences are those of `check.sentences`.
+check, repair, apply and status share this. The sentences are those of `check.sentences`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Before:
     config: HostRoutingConfig | None
     """What was installed; None if it could not be read."""
     first_verbs: dict[Route, str] = attrs.field(factory=dict)
-    """By route, in order: what the run has done with it first, or is about to do."""
+    """By route, as the run came to them: what it has done with it first, or is about to do."""
 
     def keep(self, changes: Iterable[RouteRequest]) -> None:
         """Keep what undo needs of these changes."""
@@ -46,7 +46,7 @@ class Before:
 
     @property
     def deleted(self) -> list[Route]:
-        """The routes that were there before the run, and that it deletes, in order.
+        """The routes that were there before the run, and that it deletes, as it came to them.
 
         A rollback may have added such a route again: it counts, too, because undo would delete it.
         """
@@ -64,8 +64,9 @@ class Undo:
     before. Anything else is another run's, and stays.
     """
     typed_routes: tuple[Route, ...]
-    """The routes to add again; of each run, the one that was deleted last comes first: a route
-    through a gateway was deleted before the route that reaches the gateway.
+    """The routes to add again: those without a gateway first, because one of them may reach the
+    gateway of another. Routes with one key count as one; of them, the one that was deleted last
+    comes first.
     """
 
     @classmethod
@@ -83,6 +84,8 @@ class Undo:
         for before in runs:
             configured = configured_keys(former) | configured_keys(before.config)
             typed += [route for route in reversed(before.deleted) if route.key not in configured]
+        on_link = {route.key for route in typed if not route.has_gateway}
+        typed.sort(key=lambda route: route.key not in on_link)
         # `wanted` has the configuration as its run has installed it, without idle settings.
         replaceable = (task.own_part(task.wanted().config), task.own_part(former))
         restoring = attrs.evolve(task, config=former, wait=0, allow_removal=True)

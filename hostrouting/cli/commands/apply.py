@@ -39,10 +39,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         outcome = run_task(task, host)
     else:
         outcome = _run_confirmed(task, host, arguments.confirm)
-    document = {"schema": "hostrouting/apply/4", **outcome.document()}
-    if outcome.is_taken_back:
-        return Answer(outcome.code, document, outcome.lines())
     with told_anyway(outcome):
+        document = {"schema": "hostrouting/apply/4", **outcome.document()}
+        if outcome.is_taken_back:
+            return Answer(outcome.code, document, outcome.lines())
         status = find_status(host)
         document["findings"] = [finding.to_mapping() for finding in status.findings]
         document["check"] = status.check and status.check.document()

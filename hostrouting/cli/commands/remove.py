@@ -41,17 +41,17 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.dry_run:
         return _show(former, host)
     outcome = run_task(Remove(host=host), host)
-    lines = [*outcome.lines("nothing that hostrouting installed is left", _NOTHING)]
-    document = {"schema": "hostrouting/remove/4", **outcome.document()}
-    if not outcome.report.ok:
-        lines.append("To see what is left: hostrouting status")
-    elif outcome.has_changed:
-        with told_anyway(outcome):
+    with told_anyway(outcome):
+        lines = [*outcome.lines("nothing that hostrouting installed is left", _NOTHING)]
+        document = {"schema": "hostrouting/remove/4", **outcome.document()}
+        if not outcome.report.ok:
+            lines.append("To see what is left: hostrouting status")
+        elif outcome.has_changed:
             report = _judge(former, host, RoutePlan())
             lines += _verdict_lines("The verdict now:", report)
-        if report is not None and report.escapes:
-            cidrs = dict.fromkeys(str(escape.cidr) for escape in report.escapes)
-            lines.append(f"To see what repairs that: hostrouting check {' '.join(cidrs)}")
+            if report is not None and report.escapes:
+                cidrs = dict.fromkeys(str(escape.cidr) for escape in report.escapes)
+                lines.append(f"To see what repairs that: hostrouting check {' '.join(cidrs)}")
     return Answer(outcome.code, document, lines)
 
 

@@ -31,8 +31,9 @@ class NetlinkWatch(Watch):
         """Begin to listen; OSError if that is not possible."""
         self._socket = NetlinkSocket(groups=groups_of())
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Once the waker is closed, its number may be that of another file.
-        self._lock = threading.Lock()
+        # Once the waker is closed, its number may be that of another file. A signal handler may
+        # call `wake` while its thread has the lock.
+        self._lock = threading.RLock()
         self._is_closed = False
 
     def wait(
@@ -61,7 +62,9 @@ class NetlinkWatch(Watch):
                 return False
 
     def wake(self) -> None:
-        """End the present or the next wait; may be called in any thread, also after `close`."""
+        """End the present or the next wait; may be called in any thread, also after `close`, and by
+        a signal handler.
+        """
         with self._lock:
             if not self._is_closed:
                 os.eventfd_write(self._waker, 1)

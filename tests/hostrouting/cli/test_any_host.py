@@ -196,7 +196,12 @@ def test_apply_does_what_plan_says(*, story: Story, options: tuple[str, ...]) ->
 @pytest.mark.parametrize("options", [(), ("--json",)])
 @pytest.mark.parametrize(
     ("command", "maker", "verb"),
-    [("apply", "find_status", "wrote"), ("remove", "check_snapshot", "removed")],
+    [
+        ("apply", "commands.apply.find_status", "wrote"),
+        ("apply", "running.Run.document", "wrote"),
+        ("remove", "commands.remove.check_snapshot", "removed"),
+        ("remove", "running.Run.document", "removed"),
+    ],
 )
 def test_a_bug_in_an_answer_hides_no_change(
     command: str, maker: str, verb: str, options: tuple[str, ...]
@@ -208,7 +213,7 @@ def test_a_bug_in_an_answer_hides_no_change(
         say(*words, host=host, stdin=as_stdin(CHECKED))
         words = ["remove"]
     bug = mock.Mock(side_effect=ValueError)
-    with mock.patch(f"hostrouting.cli.commands.{command}.{maker}", bug):
+    with mock.patch(f"hostrouting.cli.{maker}", bug):
         said = say(*words, *options, host=host, stdin=as_stdin(CHECKED))
     assert said.code == 3
     assert f"  {verb} /etc/hostrouting/config.json" in said.err

@@ -265,11 +265,14 @@ class TestUndo:
         phases.undo(task, phases.Context(observers=[]))
         assert ours(host) == before
 
-    def test_a_route_through_another_one(self) -> None:
-        """The route that reaches the gateway is added first."""
+    @pytest.mark.parametrize("destination", ["10.8.0.0/16", "192.0.2.0/24"])
+    def test_a_route_through_another_one(self, destination: str) -> None:
+        """The route that reaches the gateway is added first, whichever of the two Linux lists
+        first.
+        """
         host = configured(WANTED)
-        to_gateway = Route.to("10.9.0.1/32", dev="eth0", protocol=OURS)
-        through_it = Route.to("10.8.0.0/16", dev="eth0", gateway="10.9.0.1", protocol=OURS)
+        to_gateway = Route.to("10.9.0.0/24", dev="eth0", protocol=OURS)
+        through_it = Route.to(destination, dev="eth0", gateway="10.9.0.1", protocol=OURS)
         for route in (to_gateway, through_it):
             host.kernel.ip_route("add", route)
         before = ours(host)
@@ -278,6 +281,34 @@ class TestUndo:
         assert len(ours(host)) == len(before) - 2
         undo(task)
         assert ours(host) == before
+
+    @pytest.mark.parametrize("gateways", [("10.0.0.1", None), (None, "10.0.0.1")])
+    def test_typed_routes_with_one_key(self, gateways: tuple[str | None, ...]) -> None:
+        """Linux lists them as before: the first one is used."""
+        host = configured(WANTED)
+        for gateway in gateways:
+            typed = Route.to("192.0.2.0/24", dev="eth0", gateway=gateway, protocol=OURS)
+            host.kernel.ip_route("append", typed)
+        before = ours(host)
+        task = Configure(WANTED, host=host)
+        run(task)
+        undo(task)
+        assert ours(host) == before
+
+    def test_a_route_that_is_typed_meanwhile_through_another_one(self) -> None:
+        """The route that reaches the gateway is in the plan, the one through it is not; and both
+        are back.
+        """
+        host = configured(config(cidrs=("10.9.0.0/16",)))
+        to_gateway = Route.to("10.7.0.0/24", dev="eth0", protocol=OURS)
+        through_it = Route.to("192.0.2.0/24", dev="eth0", gateway="10.7.0.1", protocol=OURS)
+        host.kernel.ip_route("add", to_gateway)
+        task = Configure(config("10.8.0.0/16"), host=host)
+        host.faults.meanwhile("snapshot", lambda: host.kernel.ip_route("add", through_it), nth=3)
+        run(task)
+        assert our_destinations(host) == ["10.8.0.0/16"]
+        undo(task)
+        assert ours(host) == [str(to_gateway), str(through_it)]
 
     @pytest.mark.parametrize("wanted", [WANTED, config("10.8.0.0/16")])
     def test_only_a_route_that_was_typed(self, wanted: HostRoutingConfig) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import threading
 from typing import Any
 from unittest import mock
 
@@ -340,3 +341,22 @@ def test_the_end_of_a_watch(backend: NetlinkBackend) -> None:
         os.close(descriptor)
     with raises(BackendError, "unusable"):
         watch.wait(0)
+
+
+def test_a_wake_within_a_wake(backend: NetlinkBackend) -> None:
+    """A signal handler may wake a watch that its thread wakes just then."""
+    written: list[int] = []
+    watch = backend.watch()
+
+    def write(_: int, value: int) -> None:
+        written.append(value)
+        if len(written) == 1:
+            watch.wake()
+
+    waking = threading.Thread(target=watch.wake, daemon=True)
+    with mock.patch.object(os, "eventfd_write", write):
+        waking.start()
+        waking.join(5)
+        assert not waking.is_alive()
+    assert written == [1, 1]
+    watch.close()
