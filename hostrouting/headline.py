@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.unit_names import template_of
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -137,7 +136,7 @@ def what_is_wrong(
     names = {finding.name for finding in findings}
     subjects = dict.fromkeys(_WRONG, _gated_by(config))
     if {"gate-open", "gate-shut"} <= names:
-        opened = {template_of(each.target) for each in findings if each.name == "gate-open"}
+        opened = {each.target for each in findings if each.name == "gate-open"}
         others = [unit for unit in gated_units(config) if unit not in opened]
         subjects["gate-open"] = spoken(sorted(opened))
         subjects["gate-shut"] = others[0] if len(others) == 1 else "the other units"

@@ -214,9 +214,9 @@ class Status:
         """The exit code: the worst of what differs, of the verdict, and of what did not answer; but
         that of a config.json that cannot be used comes before all of them.
         """
-        codes = [code_of(error) for error in self.unanswered]
-        if BAD_INPUT in codes:
+        if self.state == "broken":
             return BAD_INPUT
+        codes = [code_of(error) for error in self.unanswered]
         findings = [*self.faults, *self.plan.findings]
         if self.check is not None:
             codes.append(self.check.code())

@@ -26,7 +26,6 @@ from hostrouting.check.results import (
     default_route_sentence,
     grouped,
 )
-from hostrouting.fib.engine import FROM_HOST, Decision
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
@@ -45,6 +44,7 @@ from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
+    from hostrouting.fib.engine import Decision
     from hostrouting.model.snapshot import Address, Snapshot
 
 T = TypeVar("T")
@@ -266,8 +266,7 @@ def _remedy_of_escape(
 ) -> Remedy | None:
     """How to allow the devices, and what to do about a rule; or what to delete.
 
-    Plain packets should not leave by another card, so to allow hardware is no remedy for them. But
-    a CNI may send packets of pods through a second card by a rule, as that of AWS does.
+    To allow hardware is no remedy: packets of this host should not leave by another card.
 
     About a hiding route, the finding "unsafe" says what to do. To allow the device of one would
     only silence the check: packets to the pods behind the hidden routes would still be lost.
@@ -282,13 +281,12 @@ def _remedy_of_escape(
         link.name: f"{link.name} ({link.kind})" for link in family.snapshot.links if link.kind
     }
     is_by_hardware = any(dev not in virtual for dev in escape.devs)
-    is_by_rule_for_pods = by_rule is not None and escape.packet != FROM_HOST
     is_by_hiding_dev = not devs_of(hiding).isdisjoint(escape.devs)
-    if is_by_hiding_dev or (is_by_hardware and not is_by_rule_for_pods):
+    if is_by_hardware or is_by_hiding_dev:
         return by_rule
-    if by_rule is not None:
+    if by_rule is not None and by_rule.otherwise is None:
         by_rule = by_rule._replace(words=f"if not, {by_rule.words}")
-    devs = spoken([virtual.get(dev, dev) for dev in escape.devs])
+    devs = spoken([virtual[dev] for dev in escape.devs])
     allowed = json.dumps(list(escape.devs))
     words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
     return Remedy(words, otherwise=by_rule)
@@ -308,8 +306,14 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
             continue
         if route.table == TABLE_LOCAL:
             return Remedy(f"delete the route to {route.prefix}", deletion_command(route))
-        words = f"exclude this network in the program that added rule {rule.priority}"
-        return Remedy(f"{words}; until then", rule_command("del", rule))
+        words = f"exclude this network in the program that added rule {rule.priority}; until then"
+        command = rule_command("del", rule)
+        if escape.packet.iif == "lo":
+            return Remedy(words, command)
+        # The CNI of AWS has such a rule for each pod of a second card.
+        intend = f"if rule {rule.priority} is intended, add to routeOverlap.intendedRules"
+        excluded = Remedy(f"if not, {words}", command)
+        return Remedy(f"{intend}: {json.dumps([rule.selection])}", otherwise=excluded)
     return None
 
 

@@ -31,6 +31,11 @@ def lose_a_file(host: FakeHost) -> None:
     host.files.remove(LAYOUT.gate_path)
 
 
+def config_is_a_folder(host: FakeHost) -> None:
+    """A folder is in the place of config.json."""
+    host.files.texts[f"{LAYOUT.config_path}/inside"] = host.files.texts.pop(LAYOUT.config_path)
+
+
 HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
     "nothing": (of(h200), ""),
     "installed": (applied(), ""),
@@ -63,9 +68,10 @@ def test_each_state_and_what_to_type(state: State) -> None:
         (applied(change=OPENED), 1),
         (applied(change=broken), 2),
         (applied(change=GARBLED), 2),
+        (applied(change=config_is_a_folder), 2),
         (silent, 3),
     ],
-    ids=["nothing", "right", "open", "broken and open", "broken", "silent"],
+    ids=["nothing", "right", "open", "broken and open", "broken", "a folder", "silent"],
 )
 def test_exit_codes(host: Callable[[], FakeHost], code: int) -> None:
     """A problem is worse than a bad file, and that worse than no answer."""

@@ -1453,7 +1453,7 @@ function judge_rule(low, high,   c) {
   }
 }
 # Adds to `sources` the devices whose packets can have a source in this block: those with an address
-# in it; those of routes to a part of it, unless it is a single address; and those of routes that
+# in it; those of routes that lead into it, unless it is a single address; and those of routes that
 # name such a source (src). If there are any, expected devices without an address are added: for
 # their packets, Linux takes the address of another device.
 function find_sources(block,   i, hex) {
@@ -1462,11 +1462,18 @@ function find_sources(block,   i, hex) {
     if (first <= address_hex[i] && address_hex[i] <= last)
       sources = union(sources, "/" address_dev[i] "/")
   for (i = 1; i <= nears && first != last; i++)
-    if (route_prefix[near[i]] != "default" && is_for_some(near[i], first, last))
-      sources = union(sources, route_devices[near[i]])
+    if (leads_into(near[i], first, last)) sources = union(sources, route_devices[near[i]])
   for (hex in devices_from)
     if (first <= hex && hex <= last) sources = union(sources, devices_from[hex])
   if (sources != NONE) sources = union(sources, without(expected, numbered))
+}
+# Whether a route without a gateway leads to a part of the block, or to all of it; or to more, if
+# all its devices are of CNIs. The wider network of a NIC does not count: there, the addresses of
+# this host are known, and the others are of other hosts. A broadcast address is not a source.
+function leads_into(r, low, high) {
+  if (route_prefix[r] == "default" || route_type[r] != "unicast") return 0
+  if (low <= route_first[r] && route_last[r] <= high) return 1
+  return is_around(r, low, high) && without(route_devices[r], devices_of_cnis) == NONE
 }
 # Whether such packets are of this host, or of pods: with "from", if a device has such a source.
 function are_of_the_cluster() {

@@ -271,19 +271,33 @@ def test_a_rule_that_decides_first() -> None:
 
 
 def test_a_second_card_for_packets_of_pods() -> None:
-    """AWS' CNI has a rule for each such pod: to delete it comes last. Plain packets should not leave
-    by another card, so there only the rule is named.
+    """AWS' CNI has a rule for each such pod, so to delete it comes last. To allow the card would
+    allow it for the packets of this host, too.
     """
     pod = Rule(family=4, priority=1536, src=Prefix.parse("10.0.1.7/32"), table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
     node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, pod))
     [escape, *_] = findings(node, pod_cidrs=["10.0.1.0/24"])
     assert escape.remedy is not None
-    allow, delete = escape.remedy.ways()
-    words = 'if leaving through eth1 is intended, add to routeOverlap.allowedDevs: ["eth1"]'
-    assert allow.words == words
-    assert delete.words.startswith("if not, exclude this network in the program")
+    intend, delete = escape.remedy.ways()
+    words = 'if rule 1536 is intended, add to routeOverlap.intendedRules: ["from 10.0.1.7"]'
+    assert intend.words == words
     assert delete.command == "ip rule del pref 1536 from 10.0.1.7 lookup 2"
+    intended = findings(node, pod_cidrs=["10.0.1.0/24"], intended_rules=["from 10.0.1.7"])
+    assert "overlap" not in {finding.name for finding in intended}
+
+
+def test_a_second_card_for_connections_of_this_host() -> None:
+    """Neither the card nor the rule is to be allowed: it is this host that would lose packets."""
+    own = Rule(family=4, priority=50, src=Prefix.parse("10.0.0.4/32"), table=2)
+    route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
+    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, own))
+    escapes = [row for row in findings(node) if row.name == "overlap"]
+    assert escapes
+    for escape in escapes:
+        assert escape.remedy is not None
+        [exclude] = escape.remedy.ways()
+        assert exclude.command == "ip rule del pref 50 from 10.0.0.4 lookup 2"
 
 
 def test_a_rule_that_decides_first_for_two_escapes() -> None:

@@ -82,6 +82,17 @@ def test_one_of_several_units_is_open_and_the_gate_is_shut(shut: list[str], firs
     assert say("status", host=host).lines[0] == f"DIFFERENT: {first}, and {missing}"
 
 
+def test_an_instance_is_open_and_the_gate_is_shut() -> None:
+    """The configuration names the instance: no other unit of its template is gated."""
+    instance = "machine@a.service"
+    host = node(config(*REPAIR, gate={"units": [KUBELET, instance]}), plain_vm)
+    counts_as_success = {"LoadState": "loaded", "SuccessExitStatus": "255"}
+    manager_of(host).properties[instance] = counts_as_success
+    host.files.remove(LAYOUT.gate_path)
+    first = f"{instance} can start unchecked and {KUBELET} cannot start"
+    assert say("status", host=host).lines[0].startswith(f"DIFFERENT: {first}")
+
+
 NO_IPV6_ROUTE = "there is no IPv6 default route"
 
 
