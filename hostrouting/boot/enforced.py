@@ -97,10 +97,8 @@ def _probes_of(files: Files) -> dict[str, Any]:
 
 
 def _gate_of(files: Files) -> dict[str, Any]:
-    """The section gate."""
-    return {
-        "gate": {"units": gateable_on_disk(files)}
-    }  # without units, it is a fault, and left out
+    """The section gate. Without a unit, its reading fails, so it is left out."""
+    return {"gate": {"units": gateable_on_disk(files)}}
 
 
 def gateable_on_disk(files: Files) -> list[str]:
