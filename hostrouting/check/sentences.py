@@ -308,7 +308,7 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
             return Remedy(f"delete the route to {route.prefix}", deletion_command(route))
         words = f"exclude this network in the program that added rule {rule.priority}; until then"
         command = rule_command("del", rule)
-        if escape.packet.iif == "lo":
+        if escape.packet.iif == "lo" or not rule.selection:
             return Remedy(words, command)
         # The CNI of AWS has such a rule for each pod of a second card.
         intend = f"if rule {rule.priority} is intended, add to routeOverlap.intendedRules"

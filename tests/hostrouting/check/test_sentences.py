@@ -9,7 +9,7 @@ import pytest
 from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_LOCAL, NextHop, Refusing, Route
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
@@ -285,6 +285,19 @@ def test_a_second_card_for_packets_of_pods() -> None:
     assert delete.command == "ip rule del pref 1536 from 10.0.1.7 lookup 2"
     intended = findings(node, pod_cidrs=["10.0.1.0/24"], intended_rules=["from 10.0.1.7"])
     assert "overlap" not in {finding.name for finding in intended}
+
+
+def test_a_rule_for_all_packets_that_leads_those_of_pods_away() -> None:
+    """It has no selectors, which `intendedRules` would have to name."""
+    own = Rule(family=4, priority=50, iif="lo", table=TABLE_MAIN)
+    all_packets = Rule(family=4, priority=60, table=2)
+    route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
+    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, own, all_packets))
+    [escape] = [row for row in findings(node, pod_cidrs=["10.0.1.0/24"]) if row.name == "overlap"]
+    assert "of pods" in escape.sentence
+    assert escape.remedy is not None
+    [exclude] = escape.remedy.ways()
+    assert exclude.command == "ip rule del pref 60 lookup 2"
 
 
 def test_a_second_card_for_connections_of_this_host() -> None:
