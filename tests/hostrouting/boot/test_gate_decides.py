@@ -55,7 +55,7 @@ class Gate:
         """The script of this step."""
         return self.paths / f"etc/gate.d/{name}.sh"
 
-    def start(self, *arguments: str, **environment: str) -> tuple[int, str]:
+    def start(self, /, *arguments: str, **environment: str) -> tuple[int, str]:
         """Run it for a unit, or with these arguments; the exit status, and what it logged."""
         done = subprocess.run(
             [*ALONE, *self.command(*arguments)],
@@ -561,8 +561,8 @@ def test_a_folder_that_others_can_change(gate: Gate, folder: str, change: str) -
     assert gate.start() == (0, "")
 
 
-# What bash takes from its environment, or its manual calls special, and every name that gate.sh
-# itself uses: each variable with the values that it is given, one after the other.
+# What bash takes from its environment, or its manual calls special: each variable with the values
+# that it is given, one after the other.
 EVIL = "/evil"
 """Stands for the path of a script that succeeds."""
 NUMBERS = ["-99999", "99999", "x", "0.000001"]
@@ -592,12 +592,6 @@ ENVIRONMENT = {
 }
 for _function in ("exit", "trap", "main", "flock", "timeout", "env"):
     ENVIRONMENT[f"BASH_FUNC_{_function}%%"] = ["() { builtin exit 0; }"]
-NAMES_OF_GATE = """
-required wanted only_step mode now began activity has_failed owner_of permissions_of
-enter_host_network steps reason fault time_limit time_left step_limit work_time kill_after signal
-"""
-for _name in NAMES_OF_GATE.split():
-    ENVIRONMENT[_name] = ["a"]
 
 
 @pytest.mark.parametrize(
@@ -608,6 +602,7 @@ def test_no_environment_opens_it(gate: Gate, step: str, status: str) -> None:
     """Whatever the environment of the manager or of the unit has in it, a refusal stays one, and a
     success, too.
     """
+    gate.write("a", "", a=step)
     evil = gate.paths / "evil"
     evil.write_text("exit 0\n")
     command = shlex.join(gate.command())
@@ -619,11 +614,24 @@ def test_no_environment_opens_it(gate: Gate, step: str, status: str) -> None:
             assignment = f"{name}={value.replace(EVIL, str(evil))}"
             given.append(assignment)
             runs.append(f"env -i {path} {shlex.quote(assignment)} {command} 2>/dev/null; echo $?")
-    gate.write("a", "", a=step)
     words = [*ALONE, "bash", "-c", "\n".join(runs)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=200)
     for assignment, ended in zip(given, done.stdout.split(), strict=True):
         assert ended == status, assignment
+
+
+@pytest.mark.parametrize(("step", "status"), [(SUCCEEDS, 0), (FAILS, 255)], ids=["ok", "refused"])
+def test_no_name_of_its_own_is_taken_from_the_environment(
+    gate: Gate, step: str, status: int
+) -> None:
+    """Its variables have the values that it gives them: with a value for each of its words, it
+    decides the same.
+    """
+    gate.write("a", "", a=step)
+    words = re.findall(r"\b[a-z_]+\b", (gate.paths / "etc/gate.sh").read_text())
+    assert {"required", "only_step", "has_failed", "mode", "fault"} <= set(words)
+    ended, log = gate.start(**dict.fromkeys(words, "a"))
+    assert ended == status, log
 
 
 def test_no_damage_opens_it(gate: Gate) -> None:
