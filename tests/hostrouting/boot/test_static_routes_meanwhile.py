@@ -296,7 +296,7 @@ class TestWhichDefaultRoute:
     def test_the_only_one_of_the_named_device_is_for_some_sources(
         self, namespace: Namespace, tmp_path: Path
     ) -> None:
-        """The route waits, in the same words as in Python. Nothing is said of that default route."""
+        """The route waits, in the words of Python. Nothing is said of that default route."""
         usual = f"route append ::/0 {IPV6_BY_ETH0} metric 90"
         namespace.batch([usual, f"{self.FOR_SOME_SOURCES} via fe80::7 dev eth1 metric 50"])
         wish = static(IN_IPV6.destination, dev="eth1")

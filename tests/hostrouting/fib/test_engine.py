@@ -170,7 +170,7 @@ def test_a_rule_for_users() -> None:
 
 
 def vm_with_table_7(rule: Rule) -> Snapshot:
-    """A plain VM with this rule before its own, and with table 7, which leads everything to eth1."""
+    """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
     vm = plain_vm().snapshot()
     host = vm.with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
     return host._replace(rules=(rule, *host.rules))
