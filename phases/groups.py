@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import in_range
+from phases.arguments import must_be_count, must_be_number
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
@@ -62,7 +62,7 @@ def parallel(
     caller's contextvars.
     """
     if at_once is not None:
-        in_range(at_once, "parallel: at_once", least=1, whole=True)
+        must_be_count(at_once, "parallel: at_once")
 
     def do(ctx: Context) -> tuple[object, ...]:
         return _ParallelRun(tasks, ctx, at_once or len(tasks)).run()
@@ -170,12 +170,12 @@ def retry(
     """
     limit = ""
     if attempts is not None:
-        in_range(attempts, "retry: attempts", least=1, whole=True)
+        must_be_count(attempts, "retry: attempts")
         limit = f" of {attempts}"
-    in_range(delay, "retry: delay", least=0)
-    in_range(factor, "retry: factor", least=0)
-    in_range(longest, "retry: longest", least=0)
-    in_range(jitter, "retry: jitter", least=0, most=1)
+    must_be_number(delay, "retry: delay")
+    must_be_number(factor, "retry: factor")
+    must_be_number(longest, "retry: longest")
+    must_be_number(jitter, "retry: jitter", most=1)
     try:
         isinstance(None, on)
     except TypeError as error:
@@ -250,7 +250,7 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
     task that never calls ctx.check() or ctx.sleep() runs to its end.
     """
-    in_range(seconds, "deadline: seconds", least=0)
+    must_be_number(seconds, "deadline: seconds")
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:

@@ -62,16 +62,20 @@ def as_data(value: object) -> object:
     `log_fields()`, or its text.
     """
     try:
-        for name in ("to_mapping", "log_fields"):
-            describe = getattr(value, name, None)
-            if callable(describe) and not isinstance(value, type):
-                return as_data(describe())
-        if isinstance(value, Mapping):
-            return {str(key): as_data(member) for key, member in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [as_data(member) for member in value]
+        return _as_data(value)
     except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
         return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
+
+
+def _as_data(value: object) -> object:
+    for name in ("to_mapping", "log_fields"):
+        describe = getattr(value, name, None)
+        if callable(describe) and not isinstance(value, type):
+            return as_data(describe())
+    if isinstance(value, Mapping):
+        return {str(key): as_data(member) for key, member in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_data(member) for member in value]
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float) and math.isfinite(value):
