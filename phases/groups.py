@@ -14,7 +14,7 @@ from phases.arguments import must_be_count, must_be_number
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
-from phases.step import TaskFailed
+from phases.step import Step, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
 from phases.values import Results, describe_error, seconds_in_words
 
@@ -84,9 +84,10 @@ class _ParallelRun:
         self._at_once = at_once
         self._variables = contextvars.copy_context()
         self._count = len(tasks)
-        self._untaken = deque(
-            (index, task, new_step(task, self._ctx)) for index, task in enumerate(tasks)
-        )
+        self._untaken: deque[tuple[int, AnyTask, Step]] = deque()
+        for index, task in enumerate(tasks):
+            step = new_step(task, self._ctx)
+            self._untaken.append((index, task, step))
         self._results: dict[int, object] = {}
         """Of the tasks that have ended; None for one that raised."""
         self._errors: list[BaseException] = []

@@ -137,12 +137,18 @@ def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
     """
     ran: set[Path] = set()
     for step in report.walk():
-        # An attempt that failed may have left something, even if the next one had nothing to do.
-        had_nothing_to_do = step.status is Status.SKIPPED and step.attempts == 1
-        if step.action == "do" and step.start is not None and not had_nothing_to_do:
-            path = step.path[len(report.path) - 1 :]
-            ran.update((*above, *path[:end]) for end in range(1, len(path) + 1))
+        if _may_have_changed_something(step):
+            path = (*above, *step.path[len(report.path) - 1 :])
+            for length in range(len(above) + 1, len(path) + 1):
+                ran.add(path[:length])
     return ctx.derive(ran=frozenset(ran))
+
+
+def _may_have_changed_something(step: Step) -> bool:
+    if step.action != "do" or step.start is None:
+        return False
+    # An attempt that failed may have left something, even if the next one had nothing to do.
+    return step.status is not Status.SKIPPED or step.attempts > 1
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
