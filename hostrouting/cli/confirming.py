@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import termios
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.cli.source import bad_input
@@ -78,7 +78,7 @@ class ControllingTerminal:
         """See Terminal."""
         try:
             readable, _, _ = select.select([self._number], [], [], 0)
-            if not readable:
+            if not readable or self._is_in_background():
                 return False
             typed = os.read(self._number, 4096)
         except OSError as error:
@@ -86,6 +86,14 @@ class ControllingTerminal:
         if not typed:
             raise EOFError
         return b"\n" in typed
+
+    def _is_in_background(self) -> bool:
+        """Whether what is typed is for another job of the shell: to read it would suspend this
+        one.
+        """
+        with suppress(OSError):  # it is closed, which the read says
+            return os.tcgetpgrp(self._number) != os.getpgrp()
+        return False
 
 
 @contextmanager
