@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import termios
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
@@ -98,12 +99,18 @@ class ControllingTerminal:
 
 @contextmanager
 def controlling_terminal() -> Iterator[Terminal]:
-    """The terminal, open during the block. Raises ConfigError if there is none."""
+    """The terminal, open during the block. Raises ConfigError if there is none.
+
+    From then on, neither Ctrl-Z nor a word from the background suspends this process: the change
+    would stay in place.
+    """
     try:
         number = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         remedy = "run it from a terminal, or leave it out"
         raise bad_input("--confirm", "there is no terminal to press Enter on", remedy) from error
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         yield ControllingTerminal(number)
     finally:

@@ -176,7 +176,7 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
     """
     _log_to_standard_error()
-    _handle_terminal_signals()
+    _stop_with_the_terminal()
     tree = live_tree(LOGGER)
     observers = [] if tree is None else [tree]
     report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
@@ -199,12 +199,8 @@ def _log_to_standard_error() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
 
 
-def _handle_terminal_signals() -> None:
-    """Stop as after SIGTERM when the terminal is closed, except under nohup. In the background, do
-    not stop half way: Linux would suspend the process when it writes to its terminal.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+def _stop_with_the_terminal() -> None:
+    """Stop as after SIGTERM when the terminal is closed, except under nohup."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))

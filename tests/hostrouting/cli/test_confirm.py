@@ -322,16 +322,17 @@ from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.running import run_task
 from hostrouting.testing import FakeHost
 with controlling_terminal() as terminal:
+    os.kill(os.getpid(), signal.SIGTSTP)
     run = run_task(AwaitConfirmation(terminal, 0.5), FakeHost())
 print(*run.errors)
 """
-"""The shell of a terminal, and a job that it has started with &."""
+"""The shell of a terminal, and a job that it has started with &, or suspended by Ctrl-Z."""
 
 
 @pytest.mark.linux
 def test_in_the_background() -> None:
-    """A job in the background is not stopped with the change in place, and what is typed for the
-    shell is not for the job.
+    """A job in the background is not suspended with the change in place, nor by Ctrl-Z, and what is
+    typed for the shell is not for the job.
     """
     ours, theirs = pty.openpty()
     words = [sys.executable, "-c", IN_THE_BACKGROUND]
