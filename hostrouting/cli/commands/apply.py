@@ -29,7 +29,8 @@ from hostrouting.install.installed import installed_or_none
 from hostrouting.status import Status, find_status
 from hostrouting.tasks.configure import Configure
 
-ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate", "--confirm")
+ARGUMENTS = ("--config", "--wait", "--allow-removal", "--gate", "--confirm")
+REQUIRED = ("--config",)
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
