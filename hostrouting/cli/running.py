@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import phases
 from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
 from hostrouting.codes import exit_code
-from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
@@ -187,9 +187,19 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
             undone = undone or step  # the others are inside it
         elif not step.children:  # the result of a group repeats theirs
             effects += effects_of(step.result) + effects_of(step.error)
-    wrote = tuple(path for path in effects.files if host.files.look(path))
+    wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
     return Run(report, effects, wrote, removed, undone)
+
+
+def _is_there(path: str, host: Host) -> bool:
+    """Whether the host has this path; true if it does not say so: what was changed is said in any
+    case.
+    """
+    try:
+        return host.files.look(path) is not None
+    except HostError:
+        return True
 
 
 def _log_to_standard_error() -> None:
