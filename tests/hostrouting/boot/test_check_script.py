@@ -805,9 +805,9 @@ def test_no_local_variable_hides_another(
 
 @pytest.mark.needs("gawk")
 @pytest.mark.parametrize(("render", "program"), PROGRAMS[1:])
-def test_the_list_of_variables(render: Callable[[HostRoutingConfig], str], program: str) -> None:
-    """A comment names each variable that the functions of a program share, and no function that
-    answers yes or no assigns to one.
+def test_the_lists_of_variables(render: Callable[[HostRoutingConfig], str], program: str) -> None:
+    """The lists in the comments name each variable that the functions of a program share, and no
+    function that answers yes or no assigns to one.
     """
     script = render(check(FABRIC)).rpartition("\nmain ")[0]
     dump = f'gawk --dump-variables=/dev/stderr -v family=4 "{program}"'
@@ -815,10 +815,9 @@ def test_the_list_of_variables(render: Callable[[HostRoutingConfig], str], progr
         ["bash", "-c", f"{script}\n{dump} </dev/null"], capture_output=True, text=True, check=False
     )
     variables = set(re.findall("^([a-z]\\w*): ", done.stderr, re.MULTILINE))
-    comment = re.search(r"^# The variables, by what sets them(.*\n#)+.*", script, re.MULTILINE)
-    assert comment
+    lists = re.findall(r"^# Variables:.*(?:\n#   .*)*", script, re.MULTILINE)
     assert len(variables) > 50
-    assert variables - {"family"} - set(re.findall(r"\w+", comment[0])) == set()
+    assert variables - {"family"} - set(re.findall(r"\w+", " ".join(lists))) == set()
     questions = re.findall(
         r"^function ((?:is|are|can|may|has|needs)_\w+)\((.*?)\) \{(.*?)^(?:\}|(?=function))",
         script,
