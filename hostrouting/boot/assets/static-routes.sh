@@ -317,12 +317,11 @@ run_each() { # LEVEL TEXT COMMAND...
   done
 }
 
-# Runs these commands until one fails; a signal does not cut that short.
+# Runs these commands until one fails; a signal does not cut that short. For $() alone: the trap is
+# for its process, too, of which the caller gets the status.
 batch() { # COMMAND...
-  (
-    trap '' TERM INT HUP
-    printf '%s\n' "$@" | ip -batch - 2>&1
-  )
+  trap '' TERM INT HUP
+  printf '%s\n' "$@" | ip -batch - 2>&1
 }
 
 # --- The plan -------------------------------------------------------------------------------------

@@ -223,6 +223,7 @@ FOLDERS = {
         "touch /run/aks-flex-node/route-overlap.{ok,detected} && mount -o remount,ro /run"
     ),
     "a file": "touch /run/aks-flex-node",
+    "a folder in the place of another marker": f"mkdir -p /run/aks-flex-node/{MADE_UNDECIDED}",
 }
 
 
@@ -361,6 +362,13 @@ class TestWaiting:
         first, *rest = checked.said.splitlines()
         assert re.fullmatch(rf"<6>check-route-overlap: waiting \(\d+ of 60 s\) for {words}", first)
         assert rest == ["<6>check-route-overlap: ok"]
+
+    def test_nothing_is_wrong(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Then nothing is awaited, not even a named device that is down."""
+        namespace.batch(["link set eth1 down"])
+        config = check(HEALTHY, expected_devs=["eth0", "eth1"])
+        checked = Checked(namespace, config, tmp_path, wait=1)
+        assert checked.said == "<6>check-route-overlap: ok\n"
 
     @pytest.mark.parametrize("marker", ["ok", "detected"])
     def test_markers_meanwhile(self, namespace: Namespace, tmp_path: Path, marker: str) -> None:
@@ -763,6 +771,13 @@ exit $status"""
         checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
         assert checked.verdict == ("overlap" if escape else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
+
+    def test_changes_that_end(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The third look still counts."""
+        changes = f"{tmp_path}/changes"
+        more = f"echo >>{changes}; (($(wc -l <{changes}) > 2)) || ip rule add to 10.8.0.0/16 table $$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
+        assert checked.verdict == "ok", checked.said
 
     def test_what_counts_down(self, namespace: Namespace, tmp_path: Path) -> None:
         """The timers of a bridge, and the seconds until a route expires, are not a change; a family
