@@ -68,7 +68,6 @@ from hostrouting.check.results import (
     Grade,
     Opinion,
     Packets,
-    first_opinion,
     grouped,
 )
 from hostrouting.config.cni import BRIDGE_PLUGIN
@@ -86,6 +85,7 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
@@ -164,6 +164,15 @@ class Judge:
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     """The CIDRs of this family."""
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
+
+
+def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
+    """The opinion of the first rule that has one about this subject."""
+    for rule in rules:
+        opinion = rule(*subject)
+        if opinion is not None:
+            return opinion
+    raise AssertionError("the last rule of each list always has an opinion")
 
 
 # The rules for a route, by what it does with packets.
