@@ -60,6 +60,7 @@ def check_kernel(
     The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs
     are expected.
     """
+    require_cidrs(config)
     if ctx is None:
         return _check_settled(backend, config, name_servers)
     from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
@@ -233,14 +234,11 @@ def _check_once(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
-    require_cidrs(config)
     near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
     # A repair of the configuration asks what holds the keys of its routes.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
-    only_family = None
-    if len(families) == 1:
-        [only_family] = families
+    only_family = families.pop() if len(families) == 1 else None
     snapshot = backend.snapshot(family=only_family, reached=True, near=near)
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []

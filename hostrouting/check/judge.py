@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
@@ -67,7 +67,6 @@ from hostrouting.check.results import (
     TWO_CNIS,
     Grade,
     Opinion,
-    Packets,
     grouped,
 )
 from hostrouting.config.cni import BRIDGE_PLUGIN
@@ -100,7 +99,10 @@ hand.
 NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 
-
+Packets: TypeAlias = Literal["plain", "marked", "of pods"]
+"""What is known of the packets whose route is judged. Of plain ones, nothing is. A rule has
+selected marked ones by their mark, and those of pods by the CNI's device on which they arrive.
+"""
 CniRows: TypeAlias = "list[tuple[Cni, Device]]"
 """Rows of the table of CNIs, each with its CNI."""
 

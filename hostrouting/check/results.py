@@ -42,12 +42,6 @@ class Grade(IntEnum):
     ESCAPE = 2
 
 
-Packets: TypeAlias = Literal["plain", "marked", "of pods"]
-"""What is known of the packets whose route is judged. Of plain ones, nothing is. A rule has
-selected marked ones by their mark, and those of pods by the CNI's device on which they arrive.
-"""
-
-
 # The names of opinions. What makes packets fine:
 EXPECTED = "expected"
 OWN = "own"
