@@ -260,9 +260,7 @@ def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> 
     doubts: list[tuple[Opinion, int, int]] = []
     for part, answer in zip(asked, answers, strict=True):
         if not _agrees(judge, part.decision, answer):
-            answered: str = answer.kind
-            if answer.route is not None:
-                answered = f"[{answer.route}]"
+            answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
     yield from find_doubts(judge.fib.snapshot, family, doubts)

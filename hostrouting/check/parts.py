@@ -62,11 +62,10 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, li
         packet = PacketKind(Prefix.of(source))
         decision, _ = judge.fib.outcomes(part.first, packet)
         opinion = judge.opinion(decision)
-        if opinion.grade <= part.plain_grade:
-            continue
-        if judge.is_intended(part.decision.rule) or judge.is_intended(decision.rule):
-            continue
-        worse.setdefault(packet, []).append(Part(part.first, part.last, decision, opinion))
+        rules = (part.decision.rule, decision.rule)
+        if opinion.grade > part.plain_grade and not any(map(judge.is_intended, rules)):
+            connection = Part(part.first, part.last, decision, opinion)
+            worse.setdefault(packet, []).append(connection)
     own = [part for part in parts if part.is_own]
     for connections in worse.values():
         connections.extend(own)
