@@ -356,6 +356,17 @@ class CheckReport(NamedTuple):
         """The routes that repair it, with device and gateway, as they are added on this host."""
         return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
+    @property
+    def hiding(self) -> list[Route]:
+        """The routes to delete, because they hide others: in both families, because a device that
+        is allowed is allowed in both.
+        """
+        hiding: list[Route] = []
+        for family in self.families:
+            for unrepairable in family.repair.unrepairable:
+                hiding += unrepairable.why.hiding
+        return hiding
+
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"
 
