@@ -397,9 +397,8 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
     """The present routes with these keys, and our other routes, as the kernel lists them."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     for route in snapshot.routes:
-        key = route.key
-        if key in present or route.protocol == OURS:
-            present.setdefault(key, []).append(route)
+        if route.protocol == OURS or route.key in present:
+            present.setdefault(route.key, []).append(route)
     return present
 
 
@@ -440,7 +439,8 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
     - A of ours, C of another program: keep A.
     """
     needed = {_in_effect(entry): entry for entry in wanted}
-    stale = _stale_entries(needed, present)
+    entries = [*_entries_of(present)]
+    stale = _stale_entries(needed, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:
@@ -448,7 +448,7 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
 
     first_with: dict[Route, Route] = {}
     """By what is in effect, the first entry that is there: whose it is makes no difference."""
-    for entry in _entries_of(present):
+    for entry in entries:
         first_with.setdefault(_in_effect(entry), entry)
     steps: list[Step] = []
     for effect, entry in needed.items():
@@ -470,7 +470,7 @@ def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
         yield from as_stored(bare(route))
 
 
-def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
+def _stale_entries(needed: Container[Route], entries: Iterable[Route]) -> list[Route]:
     """Our entries that are not needed, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
@@ -480,7 +480,9 @@ def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[R
     """
     kept: list[Route] = []
     stale: list[Route] = []
-    for entry in _entries_of(route for route in present if route.protocol == OURS):
+    for entry in entries:
+        if entry.protocol != OURS:
+            continue
         if _in_effect(entry) in needed:
             kept.append(entry)
         elif not any(deletion_could_take(entry, before) for before in kept):
