@@ -134,12 +134,12 @@ class Run(NamedTuple):
 
 @contextmanager
 def told_anyway(run: Run) -> Iterator[None]:
-    """If the block, which makes the answer about the run, fails, then what the run has changed is
-    on standard error: the host may not answer any more, or this is a bug.
+    """If the block, which makes the answer about the run, fails or is interrupted, then what the
+    run has changed is on standard error. The host may not answer any more, or this is a bug.
     """
     try:
         yield
-    except Exception:  # whatever it is: nothing else says what was changed
+    except BaseException:  # whatever it is: nothing else says what was changed
         say("\n".join(run.lines("the answer is not complete, see below")))
         raise
 

@@ -222,6 +222,17 @@ def test_a_bug_in_an_answer_hides_no_change(
     assert said.err.index("config.json") < said.err.index("this is a bug in hostrouting")
 
 
+def test_ctrl_c_in_an_answer_hides_no_change() -> None:
+    """The run has ended, and the status that follows may take long."""
+    host = FakeHost(kernel=h200())
+    interrupt = mock.Mock(side_effect=KeyboardInterrupt)
+    with mock.patch("hostrouting.cli.commands.apply.find_status", interrupt):
+        said = say("apply", "--config", "-", host=host, stdin=as_stdin(CHECKED))
+    assert said.code == 130
+    assert "  wrote /etc/hostrouting/config.json" in said.err
+    assert said.err.endswith("hostrouting: interrupted\n")
+
+
 @pytest.mark.parametrize("command", ["apply", "remove"])
 def test_a_disk_that_fails_after_the_run_hides_no_change(command: str) -> None:
     """What the run has changed is said, and what cannot be read."""
