@@ -114,7 +114,7 @@ def _first_line(explained: Explanation) -> str:
 
 def _other_line(other: Outcome) -> str:
     matches = "matches"
-    if bool(other.met) is other.rule.invert:
+    if bool(other.met) is other.rule.invert:  # `not` matches the packets that meet no selector
         matches = "does not match"
     way = _way(other.decision)
     return f"OTHERS: a packet that {matches} rule {other.rule.priority} {way} [{other.rule}]"
