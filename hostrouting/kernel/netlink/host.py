@@ -22,6 +22,7 @@ from hostrouting.kernel.netlink.numbers import (
     number_in,
     number_of,
     prefix_of,
+    text_of,
 )
 from hostrouting.kernel.netlink.socket import HEADER, NUMBER, Netlink, attribute, attributes_of
 from hostrouting.model.prefix import IPV6, Prefix
@@ -34,11 +35,6 @@ def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dic
     """The fields of the fixed part of a message, and its attributes."""
     fields = fixed.unpack_from(message, HEADER.size)
     return fields, attributes_of(message, HEADER.size + fixed.size)
-
-
-def text_of(packed: bytes) -> str:
-    """A name; bytes that are not text are escaped, so that they match no device."""
-    return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 
 
 # Devices.

@@ -14,6 +14,7 @@ numbers of their own (RTAX_…).
 """
 
 import errno
+import os
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -31,6 +32,7 @@ from hostrouting.kernel.netlink.numbers import (
     number_in,
     number_of,
     prefix_of,
+    text_of,
 )
 from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
@@ -136,9 +138,10 @@ class NamesHere(Names):
 
     def __missing__(self, index: int) -> str:
         try:
-            self[index] = if_indextoname(index)
+            name = if_indextoname(index)
         except OSError:  # the device is gone
             return super().__missing__(index)
+        self[index] = text_of(os.fsencode(name))
         return self[index]
 
 

@@ -402,6 +402,20 @@ def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
     return [(answer.kind, answer.route and answer.route.key) for answer in answers]
 
 
+def test_a_device_whose_name_is_not_text(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """A lookup gives it the name that a snapshot gives it, and that can be printed."""
+    name = os.fsdecode(b"eth\xff")
+    for command in (
+        "link add {} type veth peer name far",
+        "link set {} up",
+        "route add 192.0.2.0/24 dev {}",
+    ):
+        namespace.run("ip", *command.format(name).split())
+    routes = [route for route in backend.snapshot().routes if route.devs == ("eth\\xff",)]
+    [answer] = backend.lookup([as_ip("192.0.2.1")])
+    assert answer.route in routes
+
+
 def test_inside_a_running_event_loop(namespace: Namespace) -> None:
     """Both backends work where an event loop runs, which pyroute2 alone does not."""
     expected = namespace.routes(4)
