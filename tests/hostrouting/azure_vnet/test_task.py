@@ -17,7 +17,7 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel.programs import Rights
-from hostrouting.testing import FakeFiles
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
 from tests.support import azure_leftovers as azure
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
@@ -153,6 +153,16 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     run(azure.task(HostRoutingConfig(), host=host))
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
     assert "this is an image" in str(failure_of(run, task, of=HostError))
+
+
+def test_a_host_with_another_kernel() -> None:
+    """It is refused without its rules and MAC addresses: those of this machine are another host's."""
+    with pytest.raises(
+        TypeError, match=r"^this host has a kernel of its own, so name its ebtables= "
+    ):
+        CleanStaleAzureVnet(azure.config(), host=FakeHost())
+    with pytest.raises(TypeError, match="link_layer= as well"):
+        CleanStaleAzureVnet(azure.config(), host=FakeHost(), ebtables=FakeEbtables())
 
 
 def test_a_plan_that_deletes_nothing() -> None:
