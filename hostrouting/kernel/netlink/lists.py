@@ -113,10 +113,7 @@ class RouteReader:
         route = decode(before + destination + after, self._names)
         has_table = before.startswith(_TABLE_HEADER, ROUTE_ATTRIBUTES_AT)
         if has_table and before.endswith(_DST_HEADERS[route.prefix.family]):
-            borders = self._near.borders_for(route)
-            if borders is None:
-                borders = [0]  # wanted from the first address on
-            self._templates[before + after] = _Template(route, borders)
+            self._templates[before + after] = _Template(route, self._near.borders_for(route))
         return route
 
 
