@@ -29,8 +29,8 @@ from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import require_names, unit_failed
 from hostrouting.kernel.programs import BOOT_PROGRAMS, Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
-from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
+from hostrouting.testing.nftables import FakeNftables
 from hostrouting.testing.topologies import plain_vm
 from phases.arguments import in_range, must_be
 
