@@ -14,9 +14,8 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, parts_of
+from hostrouting.kernel.netlink.host import IFNAME, LINK, index_here, kind_of, parts_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in, text_of
-from hostrouting.kernel.netlink.routes import index_here
 from hostrouting.kernel.netlink.socket import (
     KernelError,
     NetlinkSocket,
