@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.host.host import Host, require_connects
-from hostrouting.kernel.programs import BOOT_PROGRAMS, Rights
+from hostrouting.kernel.programs import BOOT_PROGRAMS
+from hostrouting.kernel.rights import Rights
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.files import FakeFiles
 from hostrouting.testing.kernel import FakeKernel

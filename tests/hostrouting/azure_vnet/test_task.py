@@ -16,7 +16,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
 from tests.support import azure_leftovers as azure
 from tests.support.kinds import kind_of
