@@ -91,6 +91,7 @@ LookupEnd: TypeAlias = RouteType | Literal["no-route"]
 
 KIND_OF_ERRNO: dict[int, LookupEnd] = {
     errno.ENETUNREACH: "no-route",
+    errno.EOPNOTSUPP: "no-route",  # the kernel does not have IPv6
     **{refused.errno: kind for kind, refused in REFUSED.items()},
 }
 """The meaning of each errno that a lookup can return."""

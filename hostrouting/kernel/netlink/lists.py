@@ -92,6 +92,8 @@ class RouteReader:
         routes: list[Route] = []
         at = 0
         while size := size_at(part, at):
+            # Messages with the same header have the same size, so `size_at` is asked once for all
+            # that follow each other.
             header = part[at : at + HEADER.size]
             for before, destination, after in _split(part, at, size):
                 template = self._templates.get(before + after)
@@ -104,7 +106,7 @@ class RouteReader:
                     if self._near.keeps(route):
                         routes.append(route)
                 else:
-                    break  # its header says something else: `size_at` has to look
+                    break  # another header
                 at += size
         return routes
 

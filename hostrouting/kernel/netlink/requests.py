@@ -19,12 +19,13 @@ from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
     HEADER,
     NUMBER,
+    UNSUPPORTED,
     KernelError,
     Netlink,
     attribute,
 )
 from hostrouting.kernel.refusals import refusal
-from hostrouting.model.prefix import IP, IPV4, IPV6, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, ip_at, width_of
 
 if TYPE_CHECKING:
     from hostrouting.errors import BackendError
@@ -138,6 +139,14 @@ def lookup_routes(
     questions = [_question(address) for address in destinations]
     answer_of = cache(partial(_answer, names=names))  # many destinations have the same entry
     return tuple(map(answer_of, netlink.ask(RTM_GETROUTE, questions)))
+
+
+def has_ipv6(netlink: Netlink) -> bool:
+    """Whether the kernel has IPv6. Booted with ipv6.disable=1, it has not; asked for the lists of
+    IPv6, it then sends those of the other families.
+    """
+    [answer] = netlink.ask(RTM_GETROUTE, [_question(ip_at(IPV6, 0))])
+    return isinstance(answer, bytes) or answer.number not in UNSUPPORTED
 
 
 def _question(destination: IP) -> bytes:
