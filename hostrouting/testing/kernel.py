@@ -54,6 +54,7 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     PATHLESS,
+    PROTOCOL_BOOT,
     PROTOCOL_KERNEL,
     REFUSING,
     SCOPE_HOST,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
-_PROTOCOL_BOOT = 3
 _NOWHERE = (NextHop(_LOOPBACK),)  # where a route without next hops leads to, for Linux
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
@@ -358,7 +358,7 @@ class FakeKernel(RouteBackend):
         if family == IPV4:
             return accepted
         return accepted._replace(
-            protocol=route.protocol or _PROTOCOL_BOOT,
+            protocol=route.protocol or PROTOCOL_BOOT,
             metric=route.metric or DEFAULT_METRIC[IPV6],
             scope=0,
         )
