@@ -15,7 +15,7 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.host.systemd import require_names, unit_failed
 from hostrouting.kernel.programs import Ended, tool_error
-from phases.arguments import in_range, must_be
+from phases.arguments import must_be, must_be_number
 
 if TYPE_CHECKING:
     from hostrouting.testing.files import FakeFiles
@@ -70,7 +70,7 @@ class FakeManager:
         self.boot()
 
     def start(self, unit: str, *, timeout: float) -> None:
-        in_range(timeout, "timeout", least=0)  # nothing takes time here
+        must_be_number(timeout, "timeout")  # nothing takes time here
         self._require_running()
         properties = self._properties_of(unit)
         if properties["ActiveState"] == "active":
