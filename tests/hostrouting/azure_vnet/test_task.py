@@ -173,12 +173,13 @@ def test_a_plan_that_deletes_nothing() -> None:
     assert (unset.deletions, unset.errors) == ((), ())
 
 
-def test_it_is_refused() -> None:
-    """Nothing is deleted; the plan and a dry run have the same reason, and still show what is
-    stale.
+def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the same
+    reason, and still show what is stale.
     """
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
+    assert "10-azure.conflist says" not in caplog.text
     assert (type(error), error.kind) == (HostError, "refused")
     assert str(error).startswith(
         "nothing was deleted: /etc/cni/net.d/10-azure.conflist says that azure-vnet manages"
