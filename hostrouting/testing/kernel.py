@@ -365,22 +365,28 @@ class FakeKernel(RouteBackend):
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
         """A next hop of the route as Linux stores it: with a device, and up."""
-        family = route.prefix.family
-        hop = hop._replace(linkdown=False, dead=False)
-        if not has_weights(route):
-            hop = hop._replace(weight=1)
+        dev = self._device_of(hop, route)
+        needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
+        if needs_up and dev is not None and not self._links[dev].up:
+            raise KernelError(errno.ENETDOWN, f"{dev} is down")
+        weight = hop.weight if has_weights(route) else 1
+        return hop._replace(dev=dev, weight=weight, linkdown=False, dead=False)
+
+    def _device_of(self, hop: NextHop, route: Route) -> str | None:
+        """The device of a next hop, which need not be given if Linux reaches the gateway directly;
+        None if it is left open.
+        """
         if hop.gateway is None:
             if hop.dev is None:
                 raise KernelError(errno.ENODEV, "the route has no device")
-        elif hop.gateway.version != family:
-            if family == IPV6:
+            return hop.dev
+        if hop.gateway.version != route.prefix.family:
+            if route.prefix.family == IPV6:
                 raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
-        elif not hop.onlink:
-            hop = hop._replace(dev=self._device_of_gateway(hop.gateway, hop.dev, route.table))
-        needs_up = family == IPV6 or route.scope != SCOPE_HOST
-        if needs_up and hop.dev is not None and not self._links[hop.dev].up:
-            raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
-        return hop
+            return hop.dev
+        if hop.onlink:
+            return hop.dev
+        return self._device_of_gateway(hop.gateway, hop.dev, route.table)
 
     def _device_of_gateway(self, gateway: IP, dev: str | None, own_table: int) -> str:
         """The device of the gateway of a route of this table: that of the route by which Linux
