@@ -15,7 +15,8 @@ from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.session import ssh_client
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
+from hostrouting.kernel.programs import BOOT_PATH
+from hostrouting.kernel.rights import Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
