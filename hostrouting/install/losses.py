@@ -10,6 +10,8 @@ from hostrouting.config.settings import HostRoutingConfig, Network, StaticRoute,
 from hostrouting.errors import Fault
 from hostrouting.text import spoken
 
+GUARD_GOES = Fault("guard.enabled", "", "the guard that repairs routes would be removed")
+
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
     """The protection that goes: routes, STRICT, CIDRs, gated units and the guard.
@@ -38,7 +40,7 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if units:
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.guard.enabled and not config.guard.enabled:
-        yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
+        yield GUARD_GOES
 
 
 def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[str]:

@@ -15,10 +15,11 @@ from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import read_installed
-from hostrouting.install.losses import find_losses
+from hostrouting.install.losses import GUARD_GOES, find_losses
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import ALLOWED_BY, LET_THEM_GO, Plan
 from hostrouting.install.requirements import find_requirements
@@ -107,6 +108,10 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     # A removal that was killed may have left scripts: without a drop-in, they protect nothing.
     if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
+        # Where no script can be read, nothing says what the guard guards; but it does.
+        has_guard = host.files.look(HostLayout.guard_path) is not None
+        if has_guard and not wanted.config.guard.enabled:
+            losses.append(GUARD_GOES)
     return tuple(dict.fromkeys(losses))
 
 
