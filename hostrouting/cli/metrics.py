@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
 from hostrouting.check.sentences import finding_name
-from hostrouting.errors import HostError
+from hostrouting.errors import HostError, is_denied
 from hostrouting.finding import ESCAPES
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hostrouting.check.results import CheckReport
+    from hostrouting.errors import HostRoutingError
     from hostrouting.status import Status
 
 Samples: TypeAlias = "dict[str, float]"
@@ -64,7 +66,7 @@ def _metrics(status: Status) -> dict[str, Samples]:
         metrics["config_usable"] = {"": status.config is not None}
     if is_installed and status.state != "unanswered":
         metrics["in_force"] = {"": status.state == "installed"}
-    is_gate_known = not any(isinstance(error, HostError) for error in status.unanswered)
+    is_gate_known = not any(map(_hides_the_gate, status.unanswered))
     is_open = any(finding.name == "gate-open" for finding in status.findings)
     if is_installed and (is_open or is_gate_known):
         metrics["gate_open"] = {"": is_open}
@@ -80,6 +82,15 @@ def _metrics(status: Status) -> dict[str, Samples]:
     if checked:
         metrics["gate_timestamp_seconds"] = {"": checked}
     return metrics
+
+
+def _hides_the_gate(error: HostRoutingError) -> bool:
+    """Whether it is not known because of this how the gate and the units are. Drop-ins and systemd
+    say that, also beside a config.json that cannot be used.
+    """
+    if isinstance(error, HostError) and error.target == HostLayout.config_path:
+        return is_denied(error)
+    return isinstance(error, HostError)
 
 
 def _verdicts(status: Status) -> Samples:
