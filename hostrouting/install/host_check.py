@@ -104,11 +104,12 @@ def check_host(
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     snapshot = report.snapshot
-    repaired = to_repair or config
+    if to_repair is None:
+        to_repair = config
     known = snapshot
-    if host.may_have_ours and repaired != config:
+    if to_repair != config and host.may_have_ours:
         known = take_snapshot(host)  # the check has not read what else is expected
-    managed = managed_here(host, repaired, known)
+    managed = managed_here(host, to_repair, known)
     pipeline = _repair_command(repair_options, managed)
     findings = [*_findings_of(report, config, pipeline)]
     if config.static_routes.enabled or report.routes:

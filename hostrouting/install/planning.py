@@ -82,7 +82,7 @@ def _find_changes(
     """
     config = wanted.config
     files = find_file_changes(host, config)
-    systemd = tuple(find_systemd_changes(host.running_manager, config, wanted.former, files))
+    systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
     findings = (*find_requirements(host, config, files), *find_ungated(config, host))
     plan = Plan(files, systemd, findings=findings)
     for part in parts:

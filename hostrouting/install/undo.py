@@ -59,16 +59,10 @@ class Undo:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        typed: list[Route] = []
-        for before in runs:
-            configured = configured_keys(former) | configured_keys(before.config)
-            typed += [route for route in reversed(before.deleted) if route.key not in configured]
-        on_link = {route.key for route in typed if not route.has_gateway}
-        typed.sort(key=lambda route: route.key not in on_link)
         # `wanted` has the configuration as its run has installed it, without idle settings.
         replaceable = (task.own_part(task.wanted().config), task.own_part(former))
         restoring = attrs.evolve(task, config=former, wait=0, allow_removal=True)
-        return cls(restoring, replaceable, tuple(typed))
+        return cls(restoring, replaceable, _typed_routes(former, runs))
 
     def do(self, ctx: phases.Context) -> object:
         """Install the former configuration, then add the typed routes, also if the first has failed
@@ -127,3 +121,13 @@ class Undo:
         if not added:
             return phases.Skip("they are there already")
         return Effects(added)
+
+
+def _typed_routes(former: HostRoutingConfig, runs: Sequence[Before]) -> tuple[Route, ...]:
+    """See `Undo.typed_routes`. A route that is configured comes back with its configuration."""
+    typed: list[Route] = []
+    for before in runs:
+        configured = configured_keys(former) | configured_keys(before.config)
+        typed += [route for route in reversed(before.deleted) if route.key not in configured]
+    on_link = {route.key for route in typed if not route.has_gateway}
+    return tuple(sorted(typed, key=lambda route: route.key not in on_link))
