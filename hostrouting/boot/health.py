@@ -32,6 +32,8 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """
     units = gated_units(config)
     gates = judge_gates(host, units)
+    # The name of what makes the gate refuse every start. Where no unit has to pass the gate, that
+    # is only a file that is not as it should be.
     name_if_shut: Name = "file"
     if gates.held:
         name_if_shut = "gate-shut"
@@ -43,10 +45,6 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
             _foreign_step(host.files, path, name_if_shut) for path in foreign_steps(host.files)
         ]
     return worst_first((*findings, *gates.findings))
-
-
-# `name_if_shut` below is the name of a finding that makes the gate refuse every start: `gate-shut`,
-# or `file` where no unit has to pass the gate.
 
 
 def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> Iterator[Finding]:
@@ -68,6 +66,7 @@ def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> I
             yield unusable
             continue
         edit = _edit_of_file(files, file, is_current=is_current)
+        # Where the gate holds no unit, it runs no step.
         if edit is not None and is_required and name_if_shut == "gate-shut":
             edit = _as_the_gate_says(files, edit)
         if edit is not None:

@@ -54,21 +54,22 @@ def make_plan(
     """
     read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
     plan = _find_changes(host, wanted, parts, read_snapshot)
+    keeps_needed_routes = False
     if not allow_removal:
         plan = plan.with_losses(_find_losses(host, wanted))
-    is_strict = wanted.config.route_overlap.is_strict
-    keeps_routes = not allow_removal and is_strict and bool(plan.deleted_routes)
-    if keeps_routes and plan.routes.waiting:
-        return plan.with_findings(_find_undecided_routes(wanted, plan))
+        keeps_needed_routes = wanted.config.route_overlap.is_strict and bool(plan.deleted_routes)
     shows_check = is_dry_run and any(part.checks_the_result for part in parts)
-    if not keeps_routes and not shows_check:
+    if keeps_needed_routes and plan.routes.waiting:
+        return plan.with_findings(_find_undecided_routes(wanted, plan))
+    if not keeps_needed_routes and not shows_check:
         return plan
-    checked = plan.with_check(wanted.config, read_snapshot())
-    if keeps_routes:
-        checked = _refusing(checked, is_installed=wanted.is_installed)
-    if shows_check:
-        return checked
-    return attrs.evolve(checked, report=None)
+    # Only the check of the host afterwards can say which routes are needed.
+    plan = plan.with_check(wanted.config, read_snapshot())
+    if keeps_needed_routes:
+        plan = _refusing(plan, is_installed=wanted.is_installed)
+    if not shows_check:
+        plan = attrs.evolve(plan, report=None)
+    return plan
 
 
 def _find_changes(
