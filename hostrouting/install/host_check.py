@@ -119,9 +119,8 @@ def check_host(
     else:
         findings += managed.findings(config, report, pipeline)
     prefixes = [route.prefix for route in report.resolved]
-    findings += find_session_at_risk(
-        host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
-    )
+    repaired = snapshot.with_routes(report.resolved)
+    findings += find_session_at_risk(host, prefixes, snapshot, after=repaired)
     typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
     return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
 

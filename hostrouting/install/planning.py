@@ -92,10 +92,8 @@ def _find_changes(
         return plan
     prefixes = [step.route.prefix for step in plan.routes.changes]
     snapshot = read_snapshot()
-    risks = find_session_at_risk(
-        host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
-    )
-    return plan.with_findings(risks)
+    after = plan.routes.apply_to(snapshot)
+    return plan.with_findings(find_session_at_risk(host, prefixes, snapshot, after))
 
 
 def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
