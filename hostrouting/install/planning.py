@@ -107,7 +107,7 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     # A removal that was killed may have left scripts: without a drop-in, they protect nothing.
     if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
-        # Where no script can be read, nothing says what the guard guards; but it does.
+        # `read_enforced` leaves the guard out where no other script can be read.
         has_guard = host.files.look(HostLayout.guard_path) is not None
         if has_guard and not wanted.config.guard.enabled:
             losses.append(GUARD_GOES)
