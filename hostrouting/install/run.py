@@ -125,22 +125,15 @@ class TaskRun(Generic[R]):
         """Have a part do its work on the kernel, and keep what undo needs. An error also says that
         the gate holds units back.
         """
-        outcome: object = None
         try:
             result = part.carry_out(ctx, self.wanted)
-            outcome = result
         except BaseException as error:
-            outcome = error
+            self._keep_changes(error)
             # If it is "busy", whoever holds the lock, or came first, goes on.
             if isinstance(error, HostRoutingError) and error.kind != "busy":
                 error.consequence = _consequence(self.task.host, part.step) or error.consequence
             raise
-        finally:
-            # The plan of the run may not have had the routes that were deleted: they may have been
-            # typed while the part waited.
-            changes = effects_of(outcome).changes
-            if changes:
-                self._before.keep(changes)
+        self._keep_changes(result)
         return result
 
     def _look(self) -> None:
@@ -183,6 +176,14 @@ class TaskRun(Generic[R]):
             return None
         start = phases.task("start-guard")(partial(start_guard, self.task.host, self.plan))
         return run_to_the_end(start, self.ctx)
+
+    def _keep_changes(self, outcome: object) -> None:
+        """Keep what undo needs of a part's result or error. The plan may not have had the routes
+        that were deleted: they may have been typed while the part waited.
+        """
+        changes = effects_of(outcome).changes
+        if changes:
+            self._before.keep(changes)
 
     @property
     def _before(self) -> Before:
