@@ -15,8 +15,7 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from hostrouting.testing.host import FakeFiles
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.nodes import block_of, nodes
 from tests.support.tasks import REPAIR, lose_routes, type_routes
