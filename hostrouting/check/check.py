@@ -30,7 +30,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sentences import find_doubts
 from hostrouting.check.sources import node_ip, node_sources
-from hostrouting.check.unrepairable import not_repaired
+from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
@@ -142,7 +142,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
         if escape.packet != FROM_HOST:
-            unrepairable += not_repaired(judge, escape, repair.resolved)
+            unrepairable += find_untaken(judge, escape, repair.resolved)
     return FamilyReport(
         family,
         judge.fib.snapshot,
