@@ -123,6 +123,15 @@ def test_only_what_is_needed_is_called_not_configured() -> None:
     assert finding.facts["unconfigured"] == [*REPAIR]
 
 
+def test_a_destination_is_named_once() -> None:
+    """Also if several routes of ours lead there, with several metrics."""
+    kernel = with_ours(*REPAIR)
+    route = Route.to(REPAIR[0], dev="eth0", gateway="10.0.0.1", metric=50, protocol=OURS)
+    kernel.ip_route("add", route)
+    [finding] = unconfigured(NONE, kernel.snapshot())
+    assert finding.target == f"{REPAIR[0]} and {REPAIR[1]}"
+
+
 def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
     """An escape in IPv4, which is there before and after, hides none of these."""
     kernel = h200(dual_stack=True)
