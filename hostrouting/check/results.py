@@ -397,7 +397,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
     if not escapes:
         escapes = [*report.escapes]
         whose = ", for packets of pods,"
-    sizes = _sizes(escapes)
+    sizes = sizes_of(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     devs_by_verb: dict[str, dict[str, None]] = {}
     for escape in escapes:
@@ -410,7 +410,7 @@ def _overlap_sentence(report: FamilyReport) -> str:
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
 
 
-def _sizes(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+def sizes_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
     """Whether all or a part of each CIDR escapes, in the order of the escapes."""
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
     """By CIDR: up to where everything escapes from its beginning on."""
