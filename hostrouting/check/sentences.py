@@ -302,13 +302,16 @@ def _remedy_for(escape: Escape, family: FamilyReport, hiding: Sequence[Route]) -
 def _ways_to_allow(
     devs: Sequence[str], family: FamilyReport, hiding: Iterable[Route]
 ) -> Iterator[Remedy]:
-    """How to allow these devices, unless one of them is hardware, which has no kind: packets of
-    this host should not leave by another card.
+    """How to allow these devices, unless one of them is hardware, or a partition of InfiniBand:
+    packets of this host should not leave by another card.
 
     To allow the device of a hiding route would only silence the check: packets to the pods behind
     the hidden routes would still be lost.
     """
-    kinds = {link.name: link.kind for link in family.snapshot.links if link.kind}
+    kinds: dict[str, str] = {}
+    for link in family.snapshot.links:
+        if link.kind and link.type != ARPHRD_INFINIBAND:  # hardware has no kind
+            kinds[link.name] = link.kind
     if not kinds.keys() >= set(devs) or not devs_of(hiding).isdisjoint(devs):
         return
     named = spoken([f"{dev} ({kinds[dev]})" for dev in devs])

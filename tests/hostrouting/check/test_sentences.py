@@ -270,6 +270,14 @@ def test_a_rule_that_decides_first() -> None:
     assert delete.command == "ip rule del pref 5270 lookup 52"
 
 
+def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
+    """It has a kind, as virtual devices do, and leads into InfiniBand as the card does."""
+    partition = Link(name="ib0.8001", index=10, kind="ipoib", type=32)
+    host = vm_with(Route.to(CIDR, dev="ib0.8001"), links=(IB0, partition))
+    [escape, *_] = findings(host)
+    assert (escape.name, escape.remedy) == ("overlap", None)
+
+
 def test_a_second_card_for_packets_of_pods() -> None:
     """AWS' CNI has a rule for each such pod, so to delete it comes last. To allow the card would
     allow it for the packets of this host, too.
