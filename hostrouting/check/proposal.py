@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.sentences import how_to_configure
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
+from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import pieces
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
@@ -196,13 +197,14 @@ def _as_configured(
     metric = route.metric
     if metric == DEFAULT_METRIC[route.prefix.family]:
         metric = 0
-    plain = StaticRoute(route.prefix.to_network(), metric=metric)
-    if _would_stay(plain, config, snapshot):
-        return plain
     hop = route.next_hops[0]
-    named = plain._replace(gateway=hop.gateway, dev=hop.dev)
-    if _would_stay(named, config, snapshot):
-        return named
+    for gateway, dev in ((None, None), (hop.gateway, hop.dev)):
+        try:
+            static = StaticRoute(route.prefix.to_network(), gateway, dev, metric)
+        except ConfigError:  # a reserved range, or a name that no configuration can have
+            continue
+        if _would_stay(static, config, snapshot):
+            return static
     return None
 
 

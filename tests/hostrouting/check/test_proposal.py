@@ -25,6 +25,7 @@ from hostrouting.testing import FakeKernel, cni_node, h200
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.topologies import main_with, rule
 
 BOTH, HALF, NONE = (config(*routes, cidrs=(CIDR,)) for routes in (REPAIR, REPAIR[:1], ()))
 
@@ -223,6 +224,28 @@ def test_a_typed_route_that_no_configured_one_equals() -> None:
         else:
             routes.append(route)
     assert by_hand(snapshot._replace(routes=tuple(routes)), "10.128.0.0/9") == []
+
+
+@pytest.mark.parametrize(
+    ("cidr", "dev"), [("240.0.0.0/4", "eth0"), ("172.16.0.0/16", "a@b")], ids=["reserved", "a name"]
+)
+def test_a_typed_route_that_no_configuration_can_have(cidr: str, dev: str) -> None:
+    """Neither the proposal nor the check of its host fails because of it."""
+    kernel = FakeKernel()
+    for index, name in enumerate((dev, "ib0"), 2):
+        kernel.add_link(Link(name=name, index=index))
+    kernel.add_address(dev, "10.0.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev=dev, gateway="10.0.0.1", table=100))
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", metric=100))
+    kernel.add_rule(main_with(0))
+    kernel.add_rule(rule(priority=200))
+    kernel.ip_route("add", Route.to(cidr, dev="ib0", metric=100))
+    by_hand = Route.to(cidr, dev=dev, gateway="10.0.0.1", protocol=PROTOCOL_BOOT)
+    kernel.ip_route("add", by_hand)
+    expected = HostRoutingConfig(route_overlap=expect(cidr))
+    proposed = propose_configuration(expected, kernel.snapshot())
+    assert proposed.report.verdict == "ok"
+    assert proposed.taken_over == ()
 
 
 def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
