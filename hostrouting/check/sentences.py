@@ -26,6 +26,7 @@ from hostrouting.check.results import (
     default_route_sentence,
     grouped,
 )
+from hostrouting.check.way_out import is_configurable
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
@@ -177,7 +178,11 @@ def _how_to_name_a_device(
             details.append(costs[dev])
         if details:
             words += f" ({'; '.join(details)})"
-        ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+        if is_configurable(dev):
+            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+        else:
+            rename = "give it another name: a configuration cannot have this one"
+            ways.append(Remedy(f"{words}, {rename}"))
     tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
         ways.append(Remedy("if another device is intended", naming.format("NAME")))
@@ -313,6 +318,8 @@ def _ways_to_allow(
         if link.kind and link.type != ARPHRD_INFINIBAND:  # hardware has no kind
             kinds[link.name] = link.kind
     if not kinds.keys() >= set(devs) or not devs_of(hiding).isdisjoint(devs):
+        return
+    if not all(map(is_configurable, devs)):
         return
     named = spoken([f"{dev} ({kinds[dev]})" for dev in devs])
     allowed = json.dumps(list(devs))

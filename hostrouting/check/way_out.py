@@ -52,7 +52,7 @@ def find_way_out(judge: Judge) -> WayOut | Need:
         return WayOut(None, route, uplink)
     needs: list[Need] = []
     for dev in devs:
-        if not _is_configurable(dev):
+        if not is_configurable(dev):
             needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
             continue
         route = uplink.route_to(everywhere, dev=dev)
@@ -81,7 +81,7 @@ def _need_for_a_name(judge: Judge) -> Need:
     return Need(phrase, devs=tuple(devs))
 
 
-def _is_configurable(dev: str) -> bool:
+def is_configurable(dev: str) -> bool:
     """Whether a configuration can have the name: Linux takes almost any character."""
     try:
         StaticRoute(IPv4Network("10.0.0.0/8"), dev=dev)

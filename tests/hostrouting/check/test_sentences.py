@@ -278,6 +278,22 @@ def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
     assert (escape.name, escape.remedy) == ("overlap", None)
 
 
+def test_devices_with_names_that_no_configuration_can_have() -> None:
+    """Linux takes almost any name. No command names such a device, and to allow it is no remedy."""
+    equal = Route.to("0.0.0.0/0", dev="a@b", metric=100)
+    host = vm_with(equal, Route.to(CIDR, dev="ib0"), links=(IB0, Link(name="a@b", index=10)))
+    remedies = [finding.remedy for finding in findings(host) if finding.name == "unsafe"]
+    assert remedies[0] is not None
+    odd, eth0 = remedies[0].ways()
+    assert odd.command == ""
+    assert " --dev eth0 | " in eth0.command
+    assert odd.words.endswith(", give it another name: a configuration cannot have this one")
+
+    tunnel = WG0._replace(name="wg@1")
+    [escape, *_] = findings(vm_with(Route.to(CIDR, dev="wg@1"), links=(tunnel,)))
+    assert (escape.name, escape.remedy) == ("overlap", None)
+
+
 def test_a_second_card_for_packets_of_pods() -> None:
     """AWS' CNI has a rule for each such pod, so to delete it comes last. To allow the card would
     allow it for the packets of this host, too.
