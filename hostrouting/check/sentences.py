@@ -46,14 +46,9 @@ from hostrouting.text import command_of, counted, spoken
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
-    from hostrouting.model.snapshot import Address, Snapshot
+    from hostrouting.model.snapshot import Address, Link, Snapshot
 
 T = TypeVar("T")
-
-_TO_KEEP_ATTRIBUTES = Remedy(
-    "if they need it, configure these routes in the program that sets the default route, and not "
-    "in hostrouting"
-)
 
 NAME_DEVICES = Remedy(
     "in routeOverlap.expectedDevs, name the intended devices",
@@ -99,6 +94,10 @@ DOUBTS = {
     ),
 }
 """By the name of a doubt."""
+_TO_KEEP_ATTRIBUTES = Remedy(
+    "if they need it, configure these routes in the program that sets the default route, and not "
+    "in hostrouting"
+)
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
 
@@ -111,11 +110,7 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
-    # Of both families, because a device that is allowed is allowed in both.
-    hiding: list[Route] = []
-    for family in report.families:
-        for unrepairable in family.repair.unrepairable:
-            hiding += unrepairable.why.hiding
+    hiding = _hiding_routes(report)
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
@@ -130,6 +125,15 @@ def check_findings(
         findings += family.doubts
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
+
+
+def _hiding_routes(report: CheckReport) -> list[Route]:
+    """The routes that hide others, of both families: what is allowed is allowed in both."""
+    hiding: list[Route] = []
+    for family in report.families:
+        for unrepairable in family.repair.unrepairable:
+            hiding += unrepairable.why.hiding
+    return hiding
 
 
 def find_doubts(
@@ -299,7 +303,7 @@ def _remedy_for(escape: Escape, family: FamilyReport, hiding: Sequence[Route]) -
     if escape.kind != OVERLAP:
         return _how_to_delete(escape.decision)
     ways = [*_ways_to_allow(escape.devs, family, hiding), *_ways_around_rule(escape, family)]
-    if len(ways) > 1:
+    if len(ways) > 1:  # the last one is for what is not intended
         ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
     return _in_turn(ways)
 
@@ -307,25 +311,26 @@ def _remedy_for(escape: Escape, family: FamilyReport, hiding: Sequence[Route]) -
 def _ways_to_allow(
     devs: Sequence[str], family: FamilyReport, hiding: Iterable[Route]
 ) -> Iterator[Remedy]:
-    """How to allow these devices, unless one of them is hardware, or a partition of InfiniBand:
-    packets of this host should not leave by another card.
+    """How to allow these devices, unless packets of this host should not leave by one of them.
 
     To allow the device of a hiding route would only silence the check: packets to the pods behind
     the hidden routes would still be lost.
     """
-    kinds: dict[str, str] = {}
-    for link in family.snapshot.links:
-        if link.kind and link.type != ARPHRD_INFINIBAND:  # hardware has no kind
-            kinds[link.name] = link.kind
-    if not kinds.keys() >= set(devs) or not devs_of(hiding).isdisjoint(devs):
-        return
-    if not all(map(is_configurable, devs)):
-        return
+    kinds = {link.name: link.kind for link in family.snapshot.links if _is_virtual(link)}
+    hiding_devs = devs_of(hiding)
+    for dev in devs:
+        if dev not in kinds or dev in hiding_devs or not is_configurable(dev):
+            return
     named = spoken([f"{dev} ({kinds[dev]})" for dev in devs])
     allowed = json.dumps(list(devs))
     yield Remedy(
         f"if leaving through {named} is intended, add to routeOverlap.allowedDevs: {allowed}"
     )
+
+
+def _is_virtual(link: Link) -> bool:
+    """Whether the device is neither hardware, which has no kind, nor a partition of InfiniBand."""
+    return bool(link.kind) and link.type != ARPHRD_INFINIBAND
 
 
 def _ways_around_rule(escape: Escape, family: FamilyReport) -> Iterator[Remedy]:
