@@ -173,15 +173,7 @@ def _how_to_name_a_device(
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
     ways: list[Remedy] = []
     for dev in devs:
-        words = f"if {dev} is intended"
-        details: list[str] = []
-        known = _known_of(snapshot, family, dev)
-        if known:
-            details.append(known)
-        if dev in costs:
-            details.append(costs[dev])
-        if details:
-            words += f" ({'; '.join(details)})"
+        words = _if_intended(dev, _known_of(snapshot, family, dev), costs.get(dev, ""))
         if is_configurable(dev):
             ways.append(Remedy(words, naming.format(shlex.quote(dev))))
         else:
@@ -194,6 +186,14 @@ def _how_to_name_a_device(
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
         ways.append(Remedy(f"{words}, correct the program that sets it"))
     return _in_turn(ways)
+
+
+def _if_intended(dev: str, known: str, cost: str) -> str:
+    """When to name the device, with what is known of it, and what its repair costs."""
+    details = "; ".join(each for each in (known, cost) if each)
+    if not details:
+        return f"if {dev} is intended"
+    return f"if {dev} is intended ({details})"
 
 
 def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
