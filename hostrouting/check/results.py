@@ -209,7 +209,7 @@ class Why(NamedTuple):
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
-    hiding: tuple[Route, ...] = ()
+    to_delete: tuple[Route, ...] = ()
     """The routes to delete instead, in the order in which they decide."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""

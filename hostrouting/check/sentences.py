@@ -132,7 +132,8 @@ def _hiding_routes(report: CheckReport) -> list[Route]:
     hiding: list[Route] = []
     for family in report.families:
         for unrepairable in family.repair.unrepairable:
-            hiding += unrepairable.why.hiding
+            if unrepairable.why.reason == "below-a-cni":
+                hiding += unrepairable.why.to_delete
     return hiding
 
 
@@ -439,7 +440,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
             facts["candidates"] = list(why.devs)
             remedy = _how_to_name_with_costs(why.devs, family)
         else:
-            remedy = _how_to_delete_hiding(why.hiding)
+            remedy = _how_to_delete_all(why.to_delete)
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
 
 
@@ -465,12 +466,12 @@ def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy
     return _how_to_name_a_device(family.snapshot, family.family, devs, family.cidrs, costs)
 
 
-def _how_to_delete_hiding(hiding: Sequence[Route]) -> Remedy | None:
-    """How to delete the routes that hide others: an address brings its network's route back."""
-    if not hiding:
+def _how_to_delete_all(routes: Sequence[Route]) -> Remedy | None:
+    """How to delete these routes: an address brings its network's route back."""
+    if not routes:
         return None
-    commands = " && ".join(map(deletion_command, hiding))
-    connected = devs_of(route for route in hiding if route.protocol == PROTOCOL_KERNEL)
+    commands = " && ".join(map(deletion_command, routes))
+    connected = devs_of(route for route in routes if route.protocol == PROTOCOL_KERNEL)
     if not connected:
         return Remedy("if that is not intended", commands)
     lasting = f"give {spoken(sorted(connected))} another network"

@@ -165,7 +165,10 @@ def _earlier_rule(decision: Decision) -> Why:
 
 
 def _as_specific(present: Route | None) -> Why:
-    return Why("host-route", cause=f"[{present}] is as specific as a route can be")
+    cause = f"[{present}] is as specific as a route can be"
+    if present is None or present.type != "unicast":  # what refuses packets, the escape is about
+        return Why("host-route", cause)
+    return Why("host-route", cause, to_delete=(present,))
 
 
 def _why_not_fine(part: Part) -> Why:

@@ -294,6 +294,20 @@ def test_devices_with_names_that_no_configuration_can_have() -> None:
     assert (escape.name, escape.remedy) == ("overlap", None)
 
 
+def test_a_route_that_is_as_specific_as_a_route_can_be() -> None:
+    """Only to delete it repairs the range. If its device is virtual, it may also be allowed."""
+    alone = Prefix.parse("172.16.5.5/32")
+    by_card = Route(alone, (NextHop("ib0"),), protocol=4)
+    *_, unsafe = findings(vm_with(by_card, links=(IB0,)))
+    assert unsafe.remedy is not None
+    assert unsafe.remedy.words == "if that is not intended"
+    assert unsafe.remedy.command == "ip route del 172.16.5.5/32 dev ib0 table main proto 4"
+    by_bridge = Route(alone, (NextHop("docker0"),), protocol=4)
+    escape, unsafe = findings(vm_with(by_bridge, links=(DOCKER,)))
+    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+    assert unsafe.remedy is not None
+
+
 def test_a_second_card_for_packets_of_pods() -> None:
     """AWS' CNI has a rule for each such pod, so to delete it comes last. To allow the card would
     allow it for the packets of this host, too.
