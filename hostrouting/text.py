@@ -12,7 +12,8 @@ SHOWN = 60
 
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 route`, `1,000 routes`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    ending = "" if count == 1 else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def agreeing(predicate: str, count: int) -> str:

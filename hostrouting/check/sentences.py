@@ -110,7 +110,7 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
-    hiding = _hiding_routes(report)
+    hiding = report.hiding
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
@@ -125,16 +125,6 @@ def check_findings(
         findings += family.doubts
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
-
-
-def _hiding_routes(report: CheckReport) -> list[Route]:
-    """The routes that hide others, of both families: what is allowed is allowed in both."""
-    hiding: list[Route] = []
-    for family in report.families:
-        for unrepairable in family.repair.unrepairable:
-            if unrepairable.why.reason == "below-a-cni":
-                hiding += unrepairable.why.to_delete
-    return hiding
 
 
 def find_doubts(

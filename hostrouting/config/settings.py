@@ -19,6 +19,7 @@ from hostrouting.reading import (
     camel,
     json_value,
     load,
+    matches,
     must,
     parse,
     path_of,
@@ -67,6 +68,7 @@ _EARLY = (
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
+_GATE_ANOTHER = "name the unit that must wait, such as kubelet.service"
 
 
 # The rules of single values.
@@ -146,13 +148,18 @@ Router: TypeAlias = Annotated[
 DeviceName: TypeAlias = Annotated[
     str,
     must(
-        r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"
+        matches(r"(?!\.\.?$)[\w.-]{1,15}"),
+        "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'",
     ),
 ]
 # Only * and ?, which mean the same in Python and in the shell of the boot check.
 Pattern: TypeAlias = Annotated[
     str,
-    must(r"\*+|\**([\w.?-]\**){1,15}", "is not a device pattern", 'write one such as "cali*"'),
+    must(
+        matches(r"\*+|\**([\w.?-]\**){1,15}"),
+        "is not a device pattern",
+        'write one such as "cali*"',
+    ),
     must(
         lambda pattern: pattern.strip("*?"),
         "allows every device, so no overlap would ever be found",
@@ -163,7 +170,7 @@ Pattern: TypeAlias = Annotated[
 Unit: TypeAlias = Annotated[
     str,
     must(
-        r"[\w:.\\-][\w:.\\@-]{0,242}\.service",
+        matches(r"[\w:.\\-][\w:.\\@-]{0,242}\.service"),
         "is not the name of a service",
         'write one such as "kubelet.service"',
     ),
@@ -176,19 +183,19 @@ Unit: TypeAlias = Annotated[
     must(
         lambda unit: not unit.startswith(_LOGINS),
         "is how an operator logs in to repair the host",
-        "name the unit that must wait, such as kubelet.service",
+        _GATE_ANOTHER,
     ),
     must(
         lambda unit: unit not in _RUNTIMES,
         "starts the containers of the whole host",
-        "name the unit that must wait, such as kubelet.service",
+        _GATE_ANOTHER,
     ),
 ]
 _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
 Selection: TypeAlias = Annotated[
     str,
     must(
-        rf"(not )?{_SELECTOR}( {_SELECTOR})*",
+        matches(rf"(not )?{_SELECTOR}( {_SELECTOR})*"),
         "is not a list of selectors",
         'write it as "ip rule" does: "fwmark 0x1/0xff"',
     ),

@@ -69,7 +69,7 @@ def json_value(value: Any) -> Any:
         return str(value)
     form = form_of(type(value))
     members: dict[str, Any] = {}
-    for key, member, default in zip(form.members, value, form.defaults.values(), strict=True):
+    for member, (key, default) in zip(value, form.defaults.items(), strict=True):
         if member != default:
             members[key] = json_value(member)
     return members

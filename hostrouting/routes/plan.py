@@ -82,23 +82,22 @@ class Step(NamedTuple):
         """
         if not self.rivals:
             return None
+        prefix = self.route.prefix
         words: list[str] = []
         devs = _devs_of_addresses(self.rivals)
         if devs:
-            prefix = self.route.prefix
             words.append(SENTENCES["address"].format(devs=", ".join(devs), prefix=prefix))
         delete = _deletion_of(self.rivals)
-        edit = self._edit
-        if edit:
-            words.append(edit)
+        instead = self._configure_instead()
+        if instead:
+            words.append(instead)
             return Remedy("; ".join(words), otherwise=delete)
-        if self.route.prefix.is_single:
+        if prefix.is_single:
             words.append(SENTENCES["single"])
         words.append(delete.words)
         return Remedy("; ".join(words), delete.command)
 
-    @property
-    def _edit(self) -> str:
+    def _configure_instead(self) -> str:
         """What to configure instead of a route that has rivals; empty if nothing would do."""
         prefix = self.route.prefix
         if self.route.metric > _LOWEST_METRIC[prefix.family]:
@@ -122,9 +121,7 @@ class Step(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        facts: dict[str, object] = {"metric": self.route.metric}
-        if self.rivals:
-            facts = {"held": str(self.rivals[0]), **facts}
+        facts = {"held": str(self.rivals[0]), "metric": self.route.metric}
         sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
@@ -184,17 +181,20 @@ class RoutePlan(NamedTuple):
 
     def without_deletion_of(self, destinations: Container[str]) -> "RoutePlan":
         """The same, except that routes to these destinations stay."""
-        deletions = [step for step in self.steps if step.action == "delete"]
-        spared = [step for step in deletions if str(step.route.prefix) in destinations]
-        return self._replace(steps=tuple(step for step in self.steps if step not in spared))
+        steps: list[Step] = []
+        for step in self.steps:
+            is_spared = step.action == "delete" and str(step.route.prefix) in destinations
+            if not is_spared:
+                steps.append(step)
+        return self._replace(steps=tuple(steps))
 
     def require_possible(self) -> None:
         """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
         for.
         """
         if self.conflicts:
-            conflicts = [step.finding for step in self.conflicts]
-            raise RouteConflict(findings=[*conflicts, *self.route_waits])
+            findings = [step.finding for step in self.conflicts]
+            raise RouteConflict(findings=[*findings, *self.route_waits])
 
     @property
     def route_waits(self) -> tuple[Finding, ...]:
@@ -211,8 +211,8 @@ class RoutePlan(NamedTuple):
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed, now or after a reboot."""
-        for conflict in self.conflicts:
-            yield conflict.finding
+        for step in self.conflicts:
+            yield step.finding
         yield from self.route_waits
         yield from self.warnings
 
@@ -302,57 +302,72 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
     plans: list[RoutePlan] = []
     for key, present in present_by_key(snapshot, wanted).items():
-        if key in wanted:
-            static = wanted[key]
-            uplink = uplinks[key.prefix.family]
-            plans.append(_plan_route(static, present, uplink, is_reply=static in replies))
-        else:
+        if key not in wanted:
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
+            continue
+        static = wanted[key]
+        uplink = uplinks[key.prefix.family]
+        if static in replies:
+            plans.append(_plan_reply(static, present, uplink))
+        else:
+            plans.append(_plan_route(static, present, uplink))
     plan = _joined(plans)
     if plan.conflicts:
-        return plan._replace(steps=tuple(_with_free_halves(plan.steps, wanted, snapshot)))
+        taken = _taken_prefixes(wanted, snapshot)
+        steps = [_with_free_halves(step, taken) for step in plan.steps]
+        return plan._replace(steps=tuple(steps))
     return plan
 
 
-def _with_free_halves(
-    steps: Iterable[Step], wanted: Iterable[RouteKey], snapshot: Snapshot
-) -> Iterator[Step]:
-    """The steps; a conflict also says whether both halves of its prefix could be configured."""
+def _taken_prefixes(wanted: Iterable[RouteKey], snapshot: Snapshot) -> set[Prefix]:
+    """The prefixes of the wanted routes, and of those that other programs have in table main."""
     taken = {key.prefix for key in wanted}
     for route in snapshot.routes:
         if route.table == TABLE_MAIN and route.protocol != OURS:
             taken.add(route.prefix)
-    for step in steps:
-        prefix = step.route.prefix
-        halves: tuple[Prefix, ...] = ()
-        if step.rivals and not prefix.is_single:
-            halves = prefix.halves()
-        if not taken.isdisjoint(halves):
-            halves = ()
-        yield step._replace(free_halves=halves)
+    return taken
+
+
+def _with_free_halves(step: Step, taken: Container[Prefix]) -> Step:
+    """The step; a conflict also says whether both halves of its prefix could be configured."""
+    prefix = step.route.prefix
+    if not step.rivals or prefix.is_single:
+        return step
+    left, right = prefix.halves()
+    if left in taken or right in taken:
+        return step
+    return step._replace(free_halves=(left, right))
 
 
 def _plan_route(
-    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, is_reply: bool
+    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, on_link: bool = False
 ) -> RoutePlan:
-    """The plan for one configured route, from the routes that have its key now."""
+    """The plan for one configured route, from the routes that have its key now; `on_link` as in
+    `Uplink.route_to`.
+    """
     key = static.key
     route_or_need = uplink.route_to(
-        key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
+        key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=on_link
     )
     if isinstance(route_or_need, Route):
-        plan = RoutePlan(tuple(steps_for_key(as_stored(route_or_need), present)))
-        if is_reply and plan.conflicts:
-            return RoutePlan(reply_findings=tuple(map(_reply_finding, plan.conflicts)))
-        return plan
+        return RoutePlan(tuple(steps_for_key(as_stored(route_or_need), present)))
 
     need = route_or_need
     incomplete = (Incomplete(static, missing=need),)
-    if _may_stay(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, need)), staying=incomplete)
-    if is_reply:
-        return RoutePlan(reply_findings=(_waiting_finding(incomplete),))
-    return RoutePlan(waiting=incomplete)
+    stays = _route_that_stays(static, present, uplink)
+    if stays is None:
+        return RoutePlan(waiting=incomplete)
+    return RoutePlan(tuple(_steps_around(stays, present, need)), staying=incomplete)
+
+
+def _plan_reply(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> RoutePlan:
+    """The plan for the route for replies to probes: what prevents it is only a warning."""
+    plan = _plan_route(static, present, uplink, on_link=True)
+    if plan.conflicts:
+        return RoutePlan(reply_findings=tuple(map(_reply_finding, plan.conflicts)))
+    if plan.waiting:
+        return RoutePlan(reply_findings=plan.route_waits)
+    return plan
 
 
 def _reply_finding(conflict: Step) -> Finding:
@@ -381,33 +396,35 @@ def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The present routes with these keys, and our other routes, as the kernel lists them."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
-    firsts = {key.prefix.first for key in present}
     for route in snapshot.routes:
-        if route.protocol == OURS:
+        if route.protocol == OURS or route.key in present:
             present.setdefault(route.key, []).append(route)
-        elif route.prefix.first in firsts and route.key in present:
-            present[route.key].append(route)
     return present
 
 
-def _may_stay(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
-    """Whether Linux uses a route of ours for this key that is right although the configured one
-    cannot be completed.
+def _route_that_stays(
+    static: StaticRoute, present: Sequence[Route], uplink: Uplink
+) -> Route | None:
+    """The route that Linux uses for this key, if that is one of ours and right although the
+    configured one cannot be completed.
     """
     if not present:
-        return False
+        return None
     used = _in_order_of_use(present)[0]
     if used.protocol != OURS or used.is_passed_over:
-        return False
-    return uplink.can_stay(used, dev=static.dev, gateway=static.gateway)
+        return None
+    if not uplink.can_stay(used, dev=static.dev, gateway=static.gateway):
+        return None
+    return bare(used)
 
 
-def _steps_that_stay(present: Sequence[Route], missing: Need) -> list[Step]:
-    """The steps for one key if the route that Linux uses is the wanted one."""
-    reason = f"exists, and stays; a new one would need {missing}"
-    used = _in_order_of_use(present)[0]
-    steps = steps_for_key(as_stored(bare(used)), present)
-    return [step._replace(reason=reason) if step.action == "keep" else step for step in steps]
+def _steps_around(stays: Route, present: Sequence[Route], missing: Need) -> Iterator[Step]:
+    """The steps for one key if this route of ours stays: the others of ours go."""
+    for step in steps_for_key(as_stored(stays), present):
+        if step.action == "keep":
+            yield step._replace(reason=f"exists, and stays; a new one would need {missing}")
+        else:
+            yield step
 
 
 def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
@@ -421,20 +438,21 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
     - B of ours, C of another program: a conflict, because without B, Linux would use C before A;
     - A of ours, C of another program: keep A.
     """
-    entries: dict[Route, Route] = {}  # the first of each kind: whose it is makes no difference
-    for route in present:
-        for entry in as_stored(bare(route)):
-            entries.setdefault(_in_effect(entry), entry)
     needed = {_in_effect(entry): entry for entry in wanted}
-    stale = _stale_entries(needed, present)
+    entries = [*_entries_of(present)]
+    stale = _stale_entries(needed, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:
             return [conflict]
 
+    first_with: dict[Route, Route] = {}
+    """By what is in effect, the first entry that is there: whose it is makes no difference."""
+    for entry in entries:
+        first_with.setdefault(_in_effect(entry), entry)
     steps: list[Step] = []
     for effect, entry in needed.items():
-        existing = entries.get(effect)
+        existing = first_with.get(effect)
         if existing is None:
             steps.append(Step("add", entry, "missing"))
         elif existing.protocol == OURS:
@@ -442,27 +460,33 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         else:
             owner = protocol_name(existing.protocol)
             steps.append(Step("keep", existing, f"exists (proto {owner}), and is not changed"))
-    return steps + [Step("delete", entry, "not configured") for entry in stale]
+    steps += [Step("delete", entry, "not configured") for entry in stale]
+    return steps
 
 
-def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
+def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
+    """The entries of these routes, in order (`as_stored`), without the state of their next hops."""
+    for route in routes:
+        yield from as_stored(bare(route))
+
+
+def _stale_entries(needed: Container[Route], entries: Iterable[Route]) -> list[Route]:
     """Our entries that are not needed, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
     back. But a request to delete one must not take another (`deletion_could_take`): so those with
-    fewer next hops go first, and of these, those with more attributes. For the same reason, one
-    whose deletion could take a needed one before it stays: Linux does not use it.
+    fewer next hops go first, and of these, those with more attributes. An entry stays, unused,
+    behind a needed one that a request to delete it could take.
     """
     kept: list[Route] = []
     stale: list[Route] = []
-    for route in present:
-        if route.protocol != OURS:
+    for entry in entries:
+        if entry.protocol != OURS:
             continue
-        for entry in as_stored(bare(route)):
-            if _in_effect(entry) in needed:
-                kept.append(entry)
-            elif not any(deletion_could_take(entry, before) for before in kept):
-                stale.append(entry)
+        if _in_effect(entry) in needed:
+            kept.append(entry)
+        elif not any(deletion_could_take(entry, before) for before in kept):
+            stale.append(entry)
     stale.reverse()
     stale.sort(key=lambda entry: (len(entry.next_hops), -len(_optional_attributes(entry))))
     return stale
@@ -497,10 +521,10 @@ def _conflict(
     whole = as_listed(wanted)[0]
     routes = [bare(route) for route in _in_order_of_use(present)]
     deleted = set(stale)
-    left = [route for route in routes if not deleted.issuperset(as_stored(route))]
-    if not left:
+    remaining = [route for route in routes if not deleted.issuperset(as_stored(route))]
+    if not remaining:
         return None
-    used = left[0]
+    used = remaining[0]
     if used.protocol == OURS or _in_effect(used) == _in_effect(whole):
         return None
     rivals = tuple(route for route in routes if route.protocol != OURS)

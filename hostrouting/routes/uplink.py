@@ -316,12 +316,12 @@ class Uplink:
             return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
+        dev = hop.dev or ""
         if wanted_dev is not None:
-            return hop.dev == wanted_dev
-        link = self._links.get(hop.dev or "")
-        if not leads_out(link):
+            return dev == wanted_dev
+        if not leads_out(self._links.get(dev)):
             return False
-        return hop.dev == self._only_expected_dev or not self._is_vpn(link)
+        return dev == self._only_expected_dev or not self._doubtful_by_a_tunnel([dev])
 
     # Finding the next hops of a route
 
@@ -347,11 +347,9 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
-        by_device = [NextHop(hop.dev, gateway=gateway) for hop in hops]
-        for hop in by_device:
-            if self._is_near(gateway, hop.dev):
-                return (hop,)
-        return (by_device[0],)
+        devs = [hop.dev for hop in hops]
+        near = [dev for dev in devs if self._is_near(gateway, dev)]
+        return (NextHop(near[0] if near else devs[0], gateway),)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _NextHops:
         """As in the best default route through the device, in any table."""
@@ -399,17 +397,20 @@ class Uplink:
         if not self._of_main:
             return None
         used = self._of_main[0]
-        used_devs = frozenset(used.devs)
-        equal_devs = doubtful_by_equal_routes(self._of_main, devs_of(self._of_main))
-        hidden_devs = devs_hidden_by_a_tunnel(used_devs, self._of_main, self._links)
-        tunnel_devs = doubtful_by_a_tunnel(
-            used_devs, hidden_devs, self._links, are_only_taps=self._are_only_taps(used_devs)
-        )
-        if tunnel_devs:
-            return self._choice("tunnel", used, equal_devs | tunnel_devs)
-        if equal_devs:
-            return self._choice("equal", used, equal_devs)
+        by_tunnel = self._doubtful_by_a_tunnel(used.devs)
+        by_equal_routes = doubtful_by_equal_routes(self._of_main, devs_of(self._of_main))
+        if by_tunnel:
+            return self._choice("tunnel", used, by_tunnel | by_equal_routes)
+        if by_equal_routes:
+            return self._choice("equal", used, by_equal_routes)
         return None
+
+    def _doubtful_by_a_tunnel(self, devs: Iterable[str]) -> frozenset[str]:
+        """The devices that are in doubt if the default route leads through these."""
+        used = frozenset(devs)
+        hidden = devs_hidden_by_a_tunnel(used, self._of_main, self._links)
+        are_only_taps = are_taps_without_a_card(used, self._devs_with_address(), self._links)
+        return doubtful_by_a_tunnel(used, hidden, self._links, are_only_taps=are_only_taps)
 
     def _choice(self, why: str, used: Route, doubtful_devs: frozenset[str]) -> Need:
         """The need to name one of these devices, in the order of their default routes."""
@@ -430,20 +431,6 @@ class Uplink:
         links = self._links
         able = [dev for dev in self._expected if dev not in links or leads_out(links[dev])]
         return able[0] if len(able) == 1 else None
-
-    def _is_vpn(self, link: Link | None) -> bool:
-        """Whether the device is a tunnel, and not the only way out."""
-        if link is None or not is_tunnel(link):
-            return False
-        if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
-            return True
-        if is_line([link.name], self._links):
-            return False
-        return not self._are_only_taps([link.name])
-
-    def _are_only_taps(self, devs: Iterable[str]) -> bool:
-        """Whether these are taps, and no network card has an address."""
-        return are_taps_without_a_card(devs, self._devs_with_address(), self._links)
 
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
@@ -476,10 +463,11 @@ class Uplink:
         if self._is_own_address(gateway):
             # Linux would accept the route, and lose the packets.
             return NEEDS["own"].format(gateway=gateway)
-        is_there = self._is_near(gateway, hop.dev)
         if hop.onlink:
-            is_there = not self._is_elsewhere(gateway, hop.dev)
-        if is_there:
+            is_reached = not self._is_elsewhere(gateway, hop.dev)
+        else:
+            is_reached = self._is_near(gateway, hop.dev)
+        if is_reached:
             return ""
         return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
 
@@ -564,8 +552,7 @@ class Uplink:
         that of a proxy, which takes marked packets in.
         """
         tables = (TABLE_LOCAL, TABLE_MAIN)
-        local = [route for route in self._direct if route.type == "local"]
-        return [route for route in local if route.table in tables]
+        return [route for route in self._direct if route.type == "local" and route.table in tables]
 
 
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
