@@ -188,9 +188,9 @@ def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeRes
     after = report
     if plan.changes:
         after = check_snapshot(plan.apply_to(snapshot), config)
-    is_repairable = not any(family.repair.unrepairable for family in report.families)
+    is_repairable = not any(family.repair.unrepairable for family in after.families)
     repair: tuple[StaticRoute, ...] = ()
-    if is_repairable and report.routes:
+    if report.escapes and is_repairable:
         repair = after.routes
     problem = _problem(report)
     if report.escapes and not repair:  # most often in the middle of a roll-out
@@ -230,7 +230,7 @@ def _predicate(escape: Escape) -> str:
 
 
 def _doubt_in_words(doubt: Finding) -> str:
-    if doubt.name not in DOUBTS:
+    if doubt.name not in DOUBTS:  # it is the flaw that makes a verdict undecided
         return "no rule looks up table local first"
     return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="…")
 

@@ -22,7 +22,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
@@ -152,6 +152,21 @@ def test_packets_of_pods_from_the_networks_of_the_nodes(tmp_path: Path) -> None:
     assert group.nodes == ("a", "b")
     part = f"part of {CIDR} leaves through ibN for packets of pods;"
     assert group.problem.startswith(part)
+
+
+def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:
+    """The configuration does not have it any more, so it is not in the way once that is applied."""
+    stale = h200(dual_stack=True)
+    route = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
+    stale.ip_route("add", route)
+    nodes: dict[str, Snapshot | str] = {
+        "a": h200(dual_stack=True).snapshot(),
+        "b": stale.snapshot(),
+    }
+    config = HostRoutingConfig(route_overlap=expect("fd16::/48"))
+    [group] = groups_of(save(tmp_path, nodes), config)
+    assert group.nodes == ("a", "b")
+    assert [*map(str, group.repair)] == ["fd16::/49", "fd16:0:0:8000::/49"]
 
 
 @pytest.mark.parametrize(
