@@ -83,7 +83,7 @@ def find_unconfigured(
     config: HostRoutingConfig,
     *,
     after: CheckReport,
-    deleter: str = "the next boot deletes",
+    deleter: str,
 ) -> Iterator[Finding]:
     """The routes of ours that the plan deletes although addresses escape without them.
 

@@ -29,6 +29,8 @@ from tests.support.topologies import main_with, rule
 
 BOTH, HALF, NONE = (config(*routes, cidrs=(CIDR,)) for routes in (REPAIR, REPAIR[:1], ()))
 
+DELETER = "the next boot deletes"
+
 
 def with_ours(*destinations: str) -> FakeKernel:
     """An H200 node with these routes, as the commands of a check add them."""
@@ -80,7 +82,7 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
     """What is found for this configuration and this host."""
     plan = plan_static_routes(configured, snapshot)
     after = check_snapshot(plan.apply_to(snapshot), configured)
-    return tuple(find_unconfigured(plan, snapshot, configured, after=after))
+    return tuple(find_unconfigured(plan, snapshot, configured, after=after, deleter=DELETER))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +313,7 @@ def test_laws(node: tuple[int, Snapshot]) -> None:
     plan = plan_static_routes(wanted, snapshot)
     after = check_snapshot(plan.apply_to(snapshot), wanted)
     lost = escaping(after) - escaping(check_snapshot(snapshot, wanted))
-    findings = tuple(find_unconfigured(plan, snapshot, wanted, after=after))
+    findings = tuple(find_unconfigured(plan, snapshot, wanted, after=after, deleter=DELETER))
     event(f"needs {len(findings)} routes of ours")
     assert bool(findings) is bool(lost)
 
