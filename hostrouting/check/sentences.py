@@ -30,6 +30,7 @@ from hostrouting.check.way_out import is_configurable
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
+    OURS,
     PROTOCOL_KERNEL,
     TABLE_LOCAL,
     Route,
@@ -461,6 +462,9 @@ def _how_to_delete_all(routes: Sequence[Route]) -> Remedy | None:
     if not routes:
         return None
     commands = " && ".join(map(deletion_command, routes))
+    if any(route.protocol == OURS for route in routes):  # the guard brings back a configured one
+        words = "if that is not intended, remove hostrouting's route from staticRoutes.routes"
+        return Remedy(f"{words}; if it is not there", commands)
     connected = devs_of(route for route in routes if route.protocol == PROTOCOL_KERNEL)
     if not connected:
         return Remedy("if that is not intended", commands)

@@ -9,7 +9,7 @@ import pytest
 from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
+from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
@@ -306,6 +306,17 @@ def test_a_route_that_is_as_specific_as_a_route_can_be() -> None:
     escape, unsafe = findings(vm_with(by_bridge, links=(DOCKER,)))
     assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
     assert unsafe.remedy is not None
+
+
+def test_a_route_of_ours_that_is_as_specific_as_a_route_can_be() -> None:
+    """If it is configured with a wrong device, the guard brings it back after a deletion."""
+    wrong = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
+    *_, unsafe = findings(vm_with(BY_IPV6, wrong, links=(IB0,)), "fd16::/64")
+    assert unsafe.remedy is not None
+    in_configuration, if_not = unsafe.remedy.words.split("; ")
+    assert in_configuration.endswith("remove hostrouting's route from staticRoutes.routes")
+    assert if_not == "if it is not there"
+    assert unsafe.remedy.command.startswith("ip -6 route del fd16::5/128")
 
 
 def test_a_second_card_for_packets_of_pods() -> None:
