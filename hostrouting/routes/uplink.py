@@ -33,7 +33,6 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
-    PREFERENCES,
     PROTOCOL_RA,
     REFUSING,
     SCOPE_LINK,
@@ -499,15 +498,13 @@ class Uplink:
         if self._family == IPV4:
             candidates = [route for route in self._direct if route.scope >= SCOPE_LINK]
         there = Prefix.of(gateway)
-        best: Route | None = None
+        routes: list[Route] = []
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if dev is not None and dev not in route.devs:
-                continue
-            if best is None or _precedence(route) > _precedence(best):
-                best = route
-        return best
+            if dev is None or dev in route.devs:
+                routes.append(route)
+        return min(routes, key=_order_of_lookup, default=None)
 
     def _gateway_hidden_by(self, route: Route) -> IP | None:
         """The gateway that Linux would look for by this IPv6 route, and not find: that of the route
@@ -536,7 +533,7 @@ class Uplink:
         best = self._best_route_to(gateway, hop.dev)
         if best is None or best.has_gateway:
             return False
-        return _precedence(route) >= _precedence(best)
+        return _order_of_lookup(route) <= _order_of_lookup(best)
 
     def _is_own_address(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""
@@ -572,9 +569,9 @@ def _rank(route: Route) -> tuple[bool, int, int, int]:
     return (route.table != TABLE_MAIN, route.table, *route.rank)
 
 
-def _precedence(route: Route) -> tuple[int, int, int]:
-    """The order among routes to an address; the highest is used."""
-    return (route.prefix.length, -route.metric, PREFERENCES.index(route.preference))
+def _order_of_lookup(route: Route) -> tuple[int, int, int]:
+    """The order among routes of a table to an address; the lowest is used."""
+    return (-route.prefix.length, *route.rank)
 
 
 def _first_hops(routes: Iterable[Route], dev: str) -> tuple[NextHop, ...]:
