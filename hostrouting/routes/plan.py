@@ -65,7 +65,7 @@ _LOWEST_METRIC = {IPV4: 0, IPV6: 1}
 
 
 class Step(NamedTuple):
-    """One step."""
+    """What becomes of one route, or why it cannot be installed."""
 
     action: Action
     route: Route
