@@ -105,11 +105,7 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
-    # Of both families, because a device that is allowed is allowed in both.
-    hiding: list[Route] = []
-    for family in report.families:
-        for unrepairable in family.repair.unrepairable:
-            hiding += unrepairable.why.hiding
+    hiding = report.hiding
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":

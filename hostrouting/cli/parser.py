@@ -75,6 +75,21 @@ def seconds(text: str) -> float:
     return number
 
 
+class _FileToRead(argparse.Action):
+    """The name of a file that is read; - is standard input, which can be read only once."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, name: Any, *_: Any
+    ) -> None:
+        """Keep the name, unless that is refused."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"--{self.dest} can be given only once")
+        others = (getattr(namespace, other, None) for other in ("config", "snapshot"))
+        if name == "-" and "-" in others:
+            parser.error("- can be given only once")
+        setattr(namespace, self.dest, name)
+
+
 _WAIT = "the longest wait for a default route or device (60)"
 _GATE = (
     "gate this unit, too, such as kubelet.service; can be repeated; if the file has no gate.units, "
@@ -94,9 +109,14 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "choices": ["azure-vnet"],
         "help": "the CNI that left it behind",
     },
-    "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
+    "--config": {
+        "metavar": "FILE",
+        "action": _FileToRead,
+        "help": "the configuration, as JSON; - is standard input",
+    },
     "--snapshot": {
         "metavar": "FILE",
+        "action": _FileToRead,
         "help": "read this saved snapshot instead of this host; - is standard input",
     },
     "--snapshots": {

@@ -32,7 +32,7 @@ from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
-from phases.arguments import in_range, must_be
+from phases.arguments import must_be, must_be_number
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -184,7 +184,7 @@ class FakeManager:
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:
-        in_range(timeout, "timeout", least=0)  # nothing takes time here
+        must_be_number(timeout, "timeout")  # nothing takes time here
         self._require_running()
         if self._properties_of(unit)["ActiveState"] == "active":
             return

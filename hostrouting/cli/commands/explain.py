@@ -60,11 +60,11 @@ def _document(explained: Explanation) -> dict[str, object]:
         {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
         for tried in explained.rules
     ]
-    others = [{"rule": str(other.rule), **_plain(other.decision)} for other in explained.others]
+    others = [{"rule": str(other.rule), **_values_of(other.decision)} for other in explained.others]
     return {
         "schema": "hostrouting/explain/2",
         "address": str(explained.address),
-        **_plain(explained.decision),
+        **_values_of(explained.decision),
         "opinion": explained.report.parts[0].opinion.name if explained.report.parts else "",
         "expectedDevs": [*explained.report.expected_devs],
         "rules": rules,
@@ -136,7 +136,7 @@ def _read_address(text: str) -> IP:
     return address
 
 
-def _plain(decision: Decision) -> dict[str, object]:
+def _values_of(decision: Decision) -> dict[str, object]:
     return {"kind": decision.kind, "devs": list(decision.devs)}
 
 

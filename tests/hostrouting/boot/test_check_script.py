@@ -223,6 +223,7 @@ FOLDERS = {
         "touch /run/aks-flex-node/route-overlap.{ok,detected} && mount -o remount,ro /run"
     ),
     "a file": "touch /run/aks-flex-node",
+    "a folder in the place of another marker": f"mkdir -p /run/aks-flex-node/{MADE_UNDECIDED}",
 }
 
 
@@ -361,6 +362,13 @@ class TestWaiting:
         first, *rest = checked.said.splitlines()
         assert re.fullmatch(rf"<6>check-route-overlap: waiting \(\d+ of 60 s\) for {words}", first)
         assert rest == ["<6>check-route-overlap: ok"]
+
+    def test_nothing_is_wrong(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Then nothing is awaited, not even a named device that is down."""
+        namespace.batch(["link set eth1 down"])
+        config = check(HEALTHY, expected_devs=["eth0", "eth1"])
+        checked = Checked(namespace, config, tmp_path, wait=1)
+        assert checked.said == "<6>check-route-overlap: ok\n"
 
     @pytest.mark.parametrize("marker", ["ok", "detected"])
     def test_markers_meanwhile(self, namespace: Namespace, tmp_path: Path, marker: str) -> None:
@@ -764,6 +772,13 @@ exit $status"""
         assert checked.verdict == ("overlap" if escape else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
 
+    def test_changes_that_end(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The third look still counts."""
+        changes = f"{tmp_path}/changes"
+        more = f"echo >>{changes}; (($(wc -l <{changes}) > 2)) || ip rule add to 10.8.0.0/16 table $$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
+        assert checked.verdict == "ok", checked.said
+
     def test_what_counts_down(self, namespace: Namespace, tmp_path: Path) -> None:
         """The timers of a bridge, and the seconds until a route expires, are not a change; a family
         is read if expected.
@@ -805,9 +820,9 @@ def test_no_local_variable_hides_another(
 
 @pytest.mark.needs("gawk")
 @pytest.mark.parametrize(("render", "program"), PROGRAMS[1:])
-def test_the_list_of_variables(render: Callable[[HostRoutingConfig], str], program: str) -> None:
-    """A comment names each variable that the functions of a program share, and no function that
-    answers yes or no assigns to one.
+def test_the_lists_of_variables(render: Callable[[HostRoutingConfig], str], program: str) -> None:
+    """The lists in the comments name each variable that the functions of a program share, and no
+    function that answers yes or no assigns to one.
     """
     script = render(check(FABRIC)).rpartition("\nmain ")[0]
     dump = f'gawk --dump-variables=/dev/stderr -v family=4 "{program}"'
@@ -815,10 +830,9 @@ def test_the_list_of_variables(render: Callable[[HostRoutingConfig], str], progr
         ["bash", "-c", f"{script}\n{dump} </dev/null"], capture_output=True, text=True, check=False
     )
     variables = set(re.findall("^([a-z]\\w*): ", done.stderr, re.MULTILINE))
-    comment = re.search(r"^# The variables, by what sets them(.*\n#)+.*", script, re.MULTILINE)
-    assert comment
+    lists = re.findall(r"^# Variables:.*(?:\n#   .*)*", script, re.MULTILINE)
     assert len(variables) > 50
-    assert variables - {"family"} - set(re.findall(r"\w+", comment[0])) == set()
+    assert variables - {"family"} - set(re.findall(r"\w+", " ".join(lists))) == set()
     questions = re.findall(
         r"^function ((?:is|are|can|may|has|needs)_\w+)\((.*?)\) \{(.*?)^(?:\}|(?=function))",
         script,

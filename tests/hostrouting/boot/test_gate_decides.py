@@ -584,6 +584,17 @@ def test_damage_is_said(gate: Gate, damage: str) -> None:
     )
 
 
+def test_a_folder_that_is_a_link(gate: Gate) -> None:
+    """Who can write to the folder to which it leads counts."""
+    gate.write("a", "", a=PASS)
+    folder, elsewhere = gate.paths / "etc/gate.d", gate.paths / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert gate.start() == (0, "")
+    elsewhere.chmod(0o775)
+    assert gate.start()[0] == 255
+
+
 def test_who_can_write_is_not_known(gate: Gate) -> None:
     """Nothing is run, and nobody is told to change what may be right."""
     gate.write("a", "", a=PASS)
@@ -627,6 +638,30 @@ def test_the_lock(gate: Gate, how: str, name: str) -> None:
             refusal = f"{gate.paths}/run/{name} was still locked after 4 s, by {by_whom}"
             assert (f"was not started: {refusal}" in log) == (status == 255), log
             subprocess.run(["pkill", "-P", str(writer.pid)], check=False)
+
+
+def test_names_that_change_while_the_lock_is_awaited(gate: Gate) -> None:
+    """The names that the writer leaves count."""
+    script = gate.write("b", "", b=PASS).paths / "etc/gate.sh"
+    new = script.read_text()
+    gate.write("a", "", b=PASS)
+    (gate.paths / "new").write_text(new)
+    writing = f"echo; sleep 0.5; mv {gate.paths}/new {script}"
+    words = ["flock", f"{gate.paths}/run/lock", "sh", "-c", writing]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout
+        writer.stdout.readline()
+        assert gate.start() == (0, "")
+
+
+def test_both_locks_share_the_time(gate: Gate) -> None:
+    """What the wait for the first has taken, the second does not have."""
+    script = gate.write().paths / "etc/gate.sh"
+    waits = gate.paths / "waits"
+    script.write_text(f"flock() {{ echo $3 >>{waits}; sleep 2.1; }}\n" + script.read_text())
+    assert gate.start() == (0, "")
+    first, second = map(int, waits.read_text().split())
+    assert first - second >= 2
 
 
 def test_what_a_step_leaves_behind(gate: Gate) -> None:
@@ -676,8 +711,12 @@ def test_a_signal(gate: Gate) -> None:
     that may be.
     """
     lock, began, tried = (gate.paths / name for name in ("run/lock", "began", "tried"))
-    at_end = f"sleep 0.5; flock --nonblock {lock} true; echo $? >{tried}; exit 1"
-    gate.write("a", a=f"trap '{at_end}' TERM\n: >{began}\nwhile :; do sleep 0.05; done\n")
+    another = "kill -HUP $(ps -o ppid= $PPID)"  # as systemd does, with SendSIGHUP=yes
+    at_end = f"{another}; sleep 0.5; flock --nonblock {lock} true; echo $? >{tried}; exit 1"
+    # At a signal before its `fork` has returned, `timeout` ends and leaves the step behind.
+    is_watched = "until grep -q ^State:.S /proc/$PPID/status; do :; done"
+    begin = f"{is_watched}\n: >{began}\nwhile :; do sleep 0.05; done\n"
+    gate.write("a", a=f"trap '{at_end}' TERM\n{begin}")
     script = gate.paths / "etc/gate.sh"
     text = script.read_text()
     assert text.count("kill_after=5 ") == 1

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +304,49 @@ class TestTerminal:
             of=HostRoutingError,
             match="the terminal was closed",
         )
+
+
+IN_THE_BACKGROUND = """
+import fcntl, os, signal, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY)
+job = os.fork()
+if job:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        os.kill(job, signal.SIGKILL)
+        sys.exit("stopped by " + signal.Signals(os.WSTOPSIG(status)).name)
+    sys.exit()
+os.setpgid(0, 0)
+from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
+from hostrouting.cli.running import run_task
+from hostrouting.testing import FakeHost
+with controlling_terminal() as terminal:
+    os.kill(os.getpid(), signal.SIGTSTP)
+    run = run_task(AwaitConfirmation(terminal, 0.5), FakeHost())
+print(*run.errors)
+"""
+"""The shell of a terminal, and a job that it has started with &, or suspended by Ctrl-Z."""
+
+
+@pytest.mark.linux
+def test_in_the_background() -> None:
+    """A job in the background is not suspended with the change in place, nor by Ctrl-Z, and what is
+    typed for the shell is not for the job.
+    """
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-c", IN_THE_BACKGROUND]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=theirs, stdout=pipe, stderr=pipe, text=True) as shell:
+        os.close(theirs)
+        asked = b""
+        with suppress(OSError):  # the shell has ended
+            while b"Press Enter" not in asked:
+                asked += os.read(ours, 4096)
+            os.write(ours, b"\n")
+        out, err = shell.communicate(timeout=60)
+    os.close(ours)
+    assert (out, err) == ("nobody pressed Enter within 0.5 s\n", "")
 
 
 @settings(max_examples=scaled(200), deadline=None)
