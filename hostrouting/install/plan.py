@@ -13,7 +13,7 @@ from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
-from hostrouting.routes.plan import RoutePlan
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:

@@ -24,18 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import (
-    Action,
-    RoutePlan,
-    bare,
-    deletion_could_take,
-    present_by_key,
-    steps_for_key,
-)
+from hostrouting.model.route import OURS, Route, RouteKey, as_listed, bare
+from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.steps import Action, RoutePlan
 
 _RIVAL = (
     "another program changes these routes at the same time, or has a next hop in one: configure "

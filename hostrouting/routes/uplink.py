@@ -41,6 +41,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    bare_hop,
     devs_of,
 )
 from hostrouting.model.snapshot import (
@@ -225,11 +226,6 @@ def doubtful_by_a_tunnel(
     if are_only_taps or is_line(devs, links) or not has_tunnel(devs, links):
         return frozenset()
     return devs
-
-
-def bare_hop(hop: NextHop) -> NextHop:
-    """The next hop without the state that the kernel reports, as in a request."""
-    return hop._replace(linkdown=False, dead=False)
 
 
 class Uplink:

@@ -20,10 +20,11 @@ from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV6, Prefix
-from hostrouting.model.route import OURS, NextHop, Route, RouteKey
+from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FaultyBackend
 from hostrouting.testing.faults import Moment
 from tests.support.commands import furnish
