@@ -26,7 +26,7 @@ from hostrouting.routes.steps import SENTENCES
 from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.model.prefix import IP
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
@@ -53,28 +53,34 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
     """The step that sets the routes of the configuration, and deletes our other routes."""
-    replies = reply_routes(config)
     settings = [f"protocol {OURS}"]
-    for route in (*config.static_routes.routes, *replies):
-        destination = route.destination
-        words = [f"route {as_listed(destination.network_address)}/{destination.prefixlen}"]
-        if route.gateway is not None:
-            words.append(f"via {as_listed(route.gateway)}")
-        if route.dev is not None:
-            words.append(f"dev {route.dev}")
-        words.append(f"metric {route.key.metric}")
-        if route in replies:
-            words.append("optional link")
-        if destination.prefixlen < destination.max_prefixlen:
-            left, right = destination.subnets()
-            words.append(f"left {left} right {right}")
-        settings.append(" ".join(words))
+    settings += [_route_setting(route) for route in config.static_routes.routes]
+    settings += [_route_setting(route, is_for_replies=True) for route in reply_routes(config)]
     settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
     settings += class_settings()
     settings += [f"guest {kind}" for kind in sorted(OF_GUESTS)]
     settings += [f"refusing-type {kind}" for kind in REFUSED]
     settings += name_settings()
     return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
+
+
+def _route_setting(route: StaticRoute, *, is_for_replies: bool = False) -> str:
+    """A route, with the halves of its destination. If it is for replies to probes, its destination
+    is on the link, and it holds nothing back.
+    """
+    destination = route.destination
+    words = [f"route {as_listed(destination.network_address)}/{destination.prefixlen}"]
+    if route.gateway is not None:
+        words.append(f"via {as_listed(route.gateway)}")
+    if route.dev is not None:
+        words.append(f"dev {route.dev}")
+    words.append(f"metric {route.key.metric}")
+    if is_for_replies:
+        words.append("optional link")
+    if destination.prefixlen < destination.max_prefixlen:
+        left, right = destination.subnets()
+        words.append(f"left {left} right {right}")
+    return " ".join(words)
 
 
 def render_check_script(config: HostRoutingConfig) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import syslog
 import termios
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +18,7 @@ from hostrouting.cli.source import bad_input
 from hostrouting.errors import HostRoutingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import phases
 
@@ -32,6 +33,11 @@ class Terminal(Protocol):
 
     def has_enter(self) -> bool:
         """Whether Enter was pressed since then. Raises EOFError if the terminal is closed."""
+
+    def log(self, lines: Iterable[str]) -> None:
+        """Write these lines into the journal, for an operator whose terminal is gone. If there is
+        no journal, they are lost.
+        """
 
 
 class AwaitConfirmation:
@@ -87,6 +93,12 @@ class ControllingTerminal:
         if not typed:
             raise EOFError
         return b"\n" in typed
+
+    def log(self, lines: Iterable[str]) -> None:
+        """See Terminal."""
+        syslog.openlog("hostrouting")
+        for line in lines:
+            syslog.syslog(syslog.LOG_WARNING, line)
 
     def _is_in_background(self) -> bool:
         """Whether what is typed is for another job of the shell: to read it would suspend this

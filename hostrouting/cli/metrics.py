@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
 from hostrouting.check.sentences import finding_name
-from hostrouting.errors import HostError
+from hostrouting.errors import HostError, is_denied
 from hostrouting.finding import ESCAPES
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hostrouting.errors import HostRoutingError
     from hostrouting.status import Status
 
 Samples: TypeAlias = "dict[str, float]"
@@ -95,7 +97,16 @@ def _gate_open(status: Status) -> Samples:
 
 
 def _is_gate_known(status: Status) -> bool:
-    return not any(isinstance(error, HostError) for error in status.unanswered)
+    return not any(map(_hides_the_gate, status.unanswered))
+
+
+def _hides_the_gate(error: HostRoutingError) -> bool:
+    """Whether it is not known because of this how the gate and the units are. Drop-ins and systemd
+    say that, also beside a config.json that cannot be used.
+    """
+    if isinstance(error, HostError) and error.target == HostLayout.config_path:
+        return is_denied(error)
+    return isinstance(error, HostError)
 
 
 def _gated_units(status: Status) -> Samples:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import phases
 from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
 from hostrouting.codes import exit_code
-from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
@@ -134,12 +134,12 @@ class Run(NamedTuple):
 
 @contextmanager
 def told_anyway(run: Run) -> Iterator[None]:
-    """If the block, which makes the answer about the run, fails, then what the run has changed is
-    on standard error: the host may not answer any more, or this is a bug.
+    """If the block, which makes the answer about the run, fails or is interrupted, then what the
+    run has changed is on standard error. The host may not answer any more, or this is a bug.
     """
     try:
         yield
-    except Exception:  # whatever it is: nothing else says what was changed
+    except BaseException:  # whatever it is: nothing else says what was changed
         say("\n".join(run.lines("the answer is not complete, see below")))
         raise
 
@@ -187,9 +187,19 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
             undone = undone or step  # the others are inside it
         elif not step.children:  # the result of a group repeats theirs
             effects += effects_of(step.result) + effects_of(step.error)
-    wrote = tuple(path for path in effects.files if host.files.look(path))
+    wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
     return Run(report, effects, wrote, removed, undone)
+
+
+def _is_there(path: str, host: Host) -> bool:
+    """Whether the host has this path; true if it does not say so: what was changed is said in any
+    case.
+    """
+    try:
+        return host.files.look(path) is not None
+    except HostError:
+        return True
 
 
 def _log_to_standard_error() -> None:

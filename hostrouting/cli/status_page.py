@@ -113,10 +113,11 @@ def _choices_of_a_dev(status: Status) -> set[Remedy]:
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
-    missing = [
-        route.missing for route in (*status.plan.routes.waiting, *status.plan.routes.staying)
-    ]
-    return {each.remedy for each in missing if each.remedy is not None}
+    choices: set[Remedy] = set()
+    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
+        if route.missing.remedy is not None:
+            choices.add(route.missing.remedy)
+    return choices
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

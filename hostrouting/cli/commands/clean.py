@@ -22,7 +22,8 @@ from hostrouting.codes import FINE, PROBLEM
 from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
 
-ARGUMENTS = ("cni", "--config required", "--apply")
+ARGUMENTS = ("cni", "--config", "--apply")
+REQUIRED = ("--config",)
 
 _NOTHING = "nothing of azure-vnet is stale"
 _EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}

@@ -93,11 +93,10 @@ def _verdict_lines(arguments: argparse.Namespace, check: HostCheck, command: str
 
 def _answer_lines(judged: _Judged, plan: Plan, who: str) -> Iterator[str]:
     """What apply would do, first in one sentence, and what there is to tell about it."""
-    answer, _, reason, cause = judged
-    yield f"{answer.upper()}: {reason}"
-    if cause is not None:
-        yield from way_lines(cause.remedy, who)
-    others = tuple(finding for finding in plan.findings if finding != cause)
+    yield f"{judged.answer.upper()}: {judged.reason}"
+    if judged.cause is not None:
+        yield from way_lines(judged.cause.remedy, who)
+    others = tuple(finding for finding in plan.findings if finding != judged.cause)
     yield from plan_lines(attrs.evolve(plan, findings=others), who)
 
 

@@ -23,7 +23,8 @@ from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import counted
 
-ARGUMENTS = ("--config required", "--root", "--tar")
+ARGUMENTS = ("--config", "--root", "--tar")
+REQUIRED = ("--config",)
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:

@@ -775,7 +775,9 @@ exit $status"""
     def test_changes_that_end(self, namespace: Namespace, tmp_path: Path) -> None:
         """The third look still counts."""
         changes = f"{tmp_path}/changes"
-        more = f"echo >>{changes}; (($(wc -l <{changes}) > 2)) || ip rule add to 10.8.0.0/16 table $$"
+        more = (
+            f"echo >>{changes}; (($(wc -l <{changes}) > 2)) || ip rule add to 10.8.0.0/16 table $$"
+        )
         checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
         assert checked.verdict == "ok", checked.said
 

@@ -27,7 +27,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.finding import NAMES
 from hostrouting.install.host_check import HostCheck
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.configure import Configure
