@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.host.effects import Operation
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import Step
+    from hostrouting.routes.steps import Step
 
 ALLOWED_BY = "--allow-removal"
 """The option; `InstallTask.allow_removal` is its name in Python, where it is the default."""
