@@ -4,7 +4,7 @@
 others, and asked for the host as it would be afterwards.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
@@ -190,11 +190,12 @@ class RoutePlan(NamedTuple):
         """The steps for routes that cannot be installed because Linux uses a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
-    def without_deletion_of(self, destinations: Container[str]) -> "RoutePlan":
+    def without_deletion_of(self, destinations: Iterable[str]) -> "RoutePlan":
         """The same, except that routes to these destinations stay."""
+        spared = set(destinations)
         steps: list[Step] = []
         for step in self.steps:
-            is_spared = step.action == "delete" and str(step.route.prefix) in destinations
+            is_spared = step.action == "delete" and str(step.route.prefix) in spared
             if not is_spared:
                 steps.append(step)
         return self._replace(steps=tuple(steps))
