@@ -28,7 +28,8 @@ from hostrouting.install.host_check import HostCheck, check_host, find_typed, ta
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import command_of
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
-    from hostrouting.routes.plan import Step
+    from hostrouting.routes.steps import Step
 
 State: TypeAlias = Literal[
     "nothing", "broken", "unanswered", "conflict", "not-configured", "failing", "escaping",

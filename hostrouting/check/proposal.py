@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import RoutePlan, Step
+    from hostrouting.routes.steps import RoutePlan, Step
 
 _Range: TypeAlias = tuple[int, int, int]
 """A family, and the first and the last address."""
