@@ -1,8 +1,9 @@
 # Addresses. A text for programs of awk.
+# Variables: first, last
 addresses='
 # An address is its family and its hexadecimal digits: 10.0.0.1 is 4:0a000001. So the order of these
 # texts is the order of the addresses.
-function hex_of(address,   piece, gap, left, right) {
+function hex_of(address,   gap, left, right) {
   if (address !~ /:/) return "4:" hex_of_bytes(address)
   if (match(address, /[0-9]+[.][0-9.]+$/)) { # as in ::ffff:10.0.0.1
     right = hex_of_bytes(substr(address, RSTART))
@@ -26,14 +27,16 @@ function hex_of_groups(groups,   n, group, i, hex) {
 function digit_at(hex, i) { return index(DIGITS, substr(hex, i, 1)) - 1 }
 function digit(value_of_digit) { return substr(DIGITS, value_of_digit + 1, 1) }
 
-# Sets the first and the last address of a block, such as 10.8.0.0/16, or of a single address.
+# Sets the first and the last address of a block, or of a single address. For example, 10.12.0.0/14
+# is 4:0a0c0000 to 4:0a0fffff: its addresses begin with 4:0a0, then comes one of the four digits c
+# to f, then four digits of any value.
 function read_block(block,   piece, common, free, values, lowest, i) {
   split(block, piece, "/")
   first = last = hex_of(piece[1])
   common = 2 + int(piece[2] / 4) # characters that all addresses have in common
   free = length(first) - common - 1 # digits with any value; the one before, with some
   if (piece[2] == "" || free < 0) return
-  values = 16
+  values = 16 # of that one digit: half as many for each bit that all have in common
   for (i = piece[2] % 4; i > 0; i--) values /= 2
   lowest = digit_at(first, common + 1)
   lowest -= lowest % values

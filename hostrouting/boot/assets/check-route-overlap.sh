@@ -55,7 +55,10 @@
 # route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
 # hostrouting/boot/check_settings.py. Only what is read or decided is changed here. No apostrophe
 # can stand in the text of a program of awk: it would end it. All functions of awk share their
-# variables: "What is right" has a list of them. A parameter is called its_name where `name` is one.
+# variables, so each section has a list of those that it sets, and a test compares these lists with
+# what gawk finds; `line (lines)` is an array and the number of its elements. A parameter is called
+# its_name where `name` is such a variable. A function that answers yes or no (is_..., are_...,
+# may_...) sets none.
 #
 # Bash 4.4 or later (docs/limits.md has all versions).
 #
@@ -120,8 +123,9 @@
 #     A route with the word "from" is not judged, and this says why.
 configuration=(
 )
-set -fuo pipefail
-shopt -s lastpipe # the last function of a pipeline needs no process of its own
+set -uo pipefail
+set -f # a line that is split into words names no files
+shopt -s lastpipe # the last command of a pipeline runs in the shell that has the pipeline
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word: mode, state and families
@@ -162,7 +166,12 @@ main() {
 #   failure   the error that ended the look without a verdict
 look() {
   local family
-  escapes=() lacking=() doubts=() repairs=() awaited=() failure=''
+  escapes=()
+  lacking=()
+  doubts=()
+  repairs=()
+  awaited=()
+  failure=''
   for family in ${setting[families]}; do
     if ! examine; then
       verdict=failed
@@ -247,8 +256,8 @@ batch() { # OPTION...
   return "$status"
 }
 
-# Runs a program of awk on the lines of its input. Each stands in a pipe, which has a process for it
-# already.
+# Runs a program of awk on the lines of its input. `run` has made a process for the step; awk takes
+# its place, because this is the last command of a pipeline there (lastpipe).
 program() { # PROGRAM SETTING...
   exec "$awk" -v "family=$family" "$@"
 }
@@ -275,9 +284,12 @@ add_findings() { # FINDINGS
 
 # --- Waiting --------------------------------------------------------------------------------------
 
-seconds_to_wait=${2:-60} waited=0 said_before='' say_again_at=0
-now=0   # set by read_clock
-began=0 # `now` at the beginning
+seconds_to_wait=${2:-60}
+now=0          # in 1/100 s; set by read_clock
+began=0        # `now` at the beginning
+waited=0       # in seconds
+said_before='' # what was awaited when report_waiting last said it
+say_again_at=0 # in seconds of waiting
 
 may_improve() {
   if [[ $verdict == ok ]] || ((${#awaited[@]} == 0)); then
@@ -340,7 +352,8 @@ hostrouting repair ${repairs[*]}")
   if [[ $verdict == undecided ]]; then
     notes+=('nothing is proven, so this check holds no unit back')
   elif [[ $verdict != ok && ${setting[mode]} == STRICT ]]; then
-    level=3 status=1
+    level=3
+    status=1
   elif [[ $verdict != ok ]]; then
     notes+=("the mode is ${setting[mode]}, so this check holds no unit back")
   fi
@@ -387,6 +400,10 @@ leave_marker() { # NAME LINE...
 }
 
 # --- What the programs of awk share: reading the settings -----------------------------------------
+# Variables: cidr; named, allowed (patterns); is_intended, is_selector, keeps_destination, error,
+#   is_refusing, answer_to_rule; row_cni, row_use, row_kind, row_name (rows), serves, pod_block;
+#   known_type, known_protocol, known_cni, known_proof, known_trace, known_shortest, known_longest
+#   (known)
 settings='
 BEGIN {
   NONE = "/" # a list of no devices; see below
@@ -548,48 +565,8 @@ function protocol_to_ask() {
 #   judge_other_packets  what is right for packets that a rule tells from plain ones (judge_others)
 # In brackets: the part in which the function stands, if that has another name.
 #
-# The variables, by what sets them: for whoever adds one, because all functions share them. A test
-# compares this list with the variables that gawk finds. A function that answers yes or no (is_...,
-# are_..., may_...) sets none itself.
-#   BEGIN, of the settings: family, and
-#     devices        named, allowed (patterns), class_of_kind, class_of_link_type
-#     rules, routes  is_intended, is_selector, keeps_destination, name_of, error, is_refusing,
-#                    answer_to_rule
-#     CNIs           row_cni, row_use, row_kind, row_name (rows), serves, pod_block; known_type,
-#                    known_protocol, known_cni, known_proof, known_trace, known_shortest,
-#                    known_longest (known)
-#     words          cidr, sentence
-#   the caller of in_words: words_for
-#   add_range: ranges of addresses by kind (cidr, service, own, changed): first_of, last_of, count
-#   read_block: first, last
-#   read_rule: action, plain_packets, prefix (and first, last), table, selector, selection, text;
-#     is_inverted, is_known
-#   read_route: type, prefix (and first, last), table, protocol, metric, preference, gateway,
-#     object, unclear, devices, direct, text; field; hop (hops), has_gateway, is_dead, is_via
-#   read_lists:
-#     places, answers      place_of (places), number_of; answer (answers), why, last_error
-#     changes              surplus, is_changed, is_interrupted
-#     rules                looked_up, passes_over (lookups), is_in_doubt, is_for_others,
-#                          other_rule (others)
-#     routes               held_route, is_listed, routes_by, routes_with, devices_from, is_whole,
-#                          has_some_default, behind_router; and route_type, route_prefix,
-#                          route_first, route_last, route_table, route_protocol, route_metric,
-#                          route_preference, route_unclear, route_devices, route_hops,
-#                          route_has_gateway, route_text (routes, is_kept). Lists of their numbers:
-#                          default_route (defaults), near (nears), network (networks),
-#                          refusal (refusals), for_others (routes_for_others); sourceless
-#     addresses            address_dev, address_hex (addresses), numbered
-#     devices              class, kind_of, is_up, number_of_device; of CNIs: cni_dev, cni_name,
-#                          cni_use (cnis), uses, cnis_of, runs, devices_of_cnis
-#     the lines themselves section, are_devices
-#   judge_devices: expected, doubtful, beside_tunnel, uplink, equal_devices, is_fixed, is_lacking
-#   judge_leftovers: rival_of
-#   judge_refusals: answered, owner; cnis_inside, cnis_at_first, is_pod_inside
-#   judge_answers: grade, finding_at, reason_at, repairable; place, finding, reason, is_repairable,
-#     is_refused
-#   judge_others: is_decided, selection_of; selected_by, sources; has_bare_pods, number_of_uplink
-#   judge_ranges: doubt_of, doubt_name, doubt_reason, where, ranges (different_doubts);
-#     is_repair_said
+# Variables: place_of (places), number_of; answer (answers), why, last_error; surplus, is_changed,
+#   is_interrupted; held_route; section, are_devices; routes_with
 read_lists='
 # A route may go on in the next line (nh_info), so it is held until a line that is not such a one.
 # Behind the last route there is always one: a device, or "errors".
@@ -634,14 +611,15 @@ section == "before" {
   count_protocol()
   read_prefix($2)
   if (overlaps("cidr", first, last)) held_route = $0
-  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first) # of this host
+  # Of the type and table local, and proto kernel: an address of this host.
+  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first)
   next
 }
 /^\tnh_info / { # the next hops of the route in the line before
   if (held_route != "") held_route = held_route $0
   next
 }
-{ note_not_judged("[" $0 "]") }
+{ note_not_judged("[" $0 "]") } # no rule and no route that is known
 END {
   if (is_interrupted) is_changed = 1
   note_changes()
@@ -716,6 +694,8 @@ function prefix_of(line,   word) {
 # whether the rule is for all of them, for some (by their destination), or for none. What selects
 # packets is in `selector`, the values by their words, and as one text in `selection`. For
 # "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
+#
+# Variables: action, plain_packets, prefix, table, selector, selection, text; is_inverted, is_known
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
 function read_rule() {
@@ -832,7 +812,14 @@ function value_of(hex,   i, number) { # behind 0x
 # Sets what the route says: `type`, `prefix` with its ends, `table`, and so on. `object` is the
 # number of a nexthop object, and `unclear` is why the route is not judged. `devices` are those of
 # the next hops that are not dead, as in /eth0/ib0/; `direct` are those without a gateway. What is
-# absent is "-".
+# absent is "-". The routes that are needed when all is known are kept, each under a number.
+#
+# Variables: type, prefix, table, protocol, metric, preference, gateway, object, unclear, devices,
+#   direct, text; field, hop (hops), has_gateway, is_dead, is_via; route_type, route_prefix,
+#   route_first, route_last, route_table, route_protocol, route_metric, route_preference,
+#   route_unclear, route_devices, route_hops, route_has_gateway, route_text (routes), is_kept;
+#   refusal (refusals), answered; is_listed, routes_by, devices_from; address_dev, address_hex
+#   (addresses), numbered
 read_routes='
 # unicast 10.8.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 80 scope 0
 function read_route(line,   n, word, i) {
@@ -866,7 +853,7 @@ function read_route(line,   n, word, i) {
   }
   if (devices == NONE && unclear == "-" && type != "local") unclear = "no-hops"
   read_prefix(prefix)
-  return field["expires"] !~ /^-/ # or it is over
+  return field["expires"] !~ /^-/ # Linux does not use a route after its end
 }
 function note_route() {
   is_kept = 0
@@ -971,6 +958,10 @@ function end_of_object(word, i, n) {
 # Packets that leave by a device in `doubtful` may be right or wrong, and so may those by a card in
 # `beside_tunnel`, which lies under a tunnel. The default routes of cards in `behind_router` have a
 # gateway (grade_of_device, may_lack_its_gateway).
+#
+# Variables: expected, doubtful, beside_tunnel, behind_router, uplink, is_lacking; looked_up,
+#   passes_over (lookups), is_in_doubt; default_route (defaults), has_some_default, equal_devices,
+#   is_fixed
 judge_devices='
 BEGIN {
   CARDS = "card|bridge"
@@ -1115,6 +1106,8 @@ function say_what_is_awaited(   n, dev, i) {
 '
 
 # --- What is right: the devices of CNIs, and what CNIs left behind --------------------------------
+# Variables: number_of_device; cni_dev, cni_name, cni_use (cnis), uses, cnis_of, runs,
+#   devices_of_cnis; rival_of
 judge_leftovers='
 BEGIN { devices_of_cnis = numbered = NONE }
 function note_device(   dev, i) {
@@ -1181,6 +1174,9 @@ function sign_of_leftover(dev, low, high,   i, its_dev) {
 #   cni      it is as the table of CNIs says (refuses), and what proves it is there
 #   perhaps  there is only a trace of the CNI, or a pod of any CNI inside its range
 #   nobody   all others
+#
+# Variables: owner; cnis_inside, cnis_at_first, is_pod_inside; near (nears), network (networks),
+#   sourceless
 judge_refusals='
 BEGIN { KNOWS_THE_LINK = "^(kernel|ra|dhcp)$" } # protocols of routes to the network of a device
 # Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
@@ -1245,6 +1241,9 @@ function note_inside(r, low, high, list,   n, dev, i) {
 # --- What is right: the answers -------------------------------------------------------------------
 # Sets the grade of each place: fine, own (an address of this host, which may be a part of any
 # range), doubt, or escape. The last two have a name and a reason.
+#
+# Variables: grade, finding_at, reason_at, repairable; place, finding, reason, is_repairable,
+#   is_refused
 judge_answers='
 function doubt(its_name, its_reason) {
   finding = its_name
@@ -1408,6 +1407,9 @@ function is_allowed(dev,   i) {
 # Packets with the mark 0x1 leave by wg0. That is right where plain packets may leave by wg0, or
 # where a CNI uses it for marked packets. If not, the rule is in doubt for each expected CIDR,
 # because the cluster may send such packets; intendedRules says that this is right.
+#
+# Variables: other_rule (others), is_for_others, is_whole, for_others (routes_for_others),
+#   is_decided, selection_of; selected_by, sources; has_bare_pods, number_of_uplink
 judge_others='
 function note_rule_for_others() {
   if (word_that_selects() == "" || action == "unknown" || selection in is_intended) return
@@ -1541,6 +1543,8 @@ function find_bare_pods(   list, n, dev, i) {
 
 # --- What is right: the findings ------------------------------------------------------------------
 # Puts neighbouring places together of which the same is said.
+#
+# Variables: doubt_of, doubt_name, doubt_reason, where, ranges (different_doubts); is_repair_said
 judge_ranges='
 function find_ranges(   c) {
   for (c = 1; c <= count["cidr"]; c++) find_ranges_of(c)
@@ -1604,6 +1608,7 @@ judging=$read_lists$read_rules$read_routes$judge_devices$judge_leftovers
 judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
 # --- What the programs of awk share: addresses, ranges, and what `ip` prints ----------------------
+# Variables: first_of, last_of, count
 
 addresses='' listed='' sentences='' # set by what comes here
 # Here comes addresses.sh.

@@ -6,8 +6,9 @@ read_clock() {
     now=$((10#${now/./})) # not octal: it can be 0.98
     return 0
   fi
-  # ProcSubset=pid, in our services, hides that file. A process can still read when it began: that
-  # of $() begins now. At each start of a unit, five such processes would cost 3 ms.
+  # ProcSubset=pid, in our services, hides that file. A process can still read when it began, which
+  # is word 22, in 1/100 s; and the process of $() begins now. It is not the first choice because
+  # five such processes would cost each start of a unit 3 ms.
   now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
   now=${now:-0}
 }

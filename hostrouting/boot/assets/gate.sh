@@ -213,6 +213,7 @@ take_lock() {
     mkdir -m 755 "$run" 2>/dev/null
   fi
   if ! { exec 8<>"$queue" 9<>"$lock"; } 2>/dev/null; then
+    # Once more, for the reason: without 2>/dev/null.
     error=$({ exec 8<>"$queue" 9<>"$lock"; } 2>&1)
     log 4 "$unit: the steps run without a lock, as there is none: ${error#*: line *: }"
     return 0
@@ -362,9 +363,9 @@ execute() { # PATH IS_OURS
   if [[ $mode != guard ]] && ((step_limit > work_time)); then
     may_wait=$((step_limit - work_time))
   fi
-  # In the background, for the same reason as `flock`.
+  # In the background, for the same reason as `flock`; so it has nothing to read.
   exec -c "${enter_host_network[@]}" timeout -k "$kill_after" "$step_limit" \
-    /bin/bash -c "$command" "$1" "$unit" "$may_wait" </dev/null 9<&- &
+    /bin/bash -c "$command" "$1" "$unit" "$may_wait" 9<&- &
   wait $!
 }
 

@@ -11,7 +11,7 @@ routes_step=10-static-routes
 end_of_gate='the gate ended with' # before its status, in a line of its own
 # The text after `bash -c` with which systemd runs this script, and the gate before a start. It runs
 # the script whose path follows, and fails if that is missing or cut short.
-run=${BASH_EXECUTION_STRING:?run this script as hostrouting-guard.service does}
+run_script=${BASH_EXECUTION_STRING:?run this script as hostrouting-guard.service does}
 
 # In seconds.
 idle_time=58          # until all steps run without a change: with shortest_pause, once a minute
@@ -129,7 +129,7 @@ run_gate() { # [STEP]
       lines+=("$line")
     fi
   done < <(
-    /bin/bash -pc "$run" "$etc/gate.sh" hostrouting-guard.service "$@" 2>&1 3<&-
+    /bin/bash -pc "$run_script" "$etc/gate.sh" hostrouting-guard.service "$@" 2>&1 3<&-
     printf '\n%s %s\n' "$end_of_gate" $?
   )
   for line in "${lines[@]}"; do

@@ -16,6 +16,8 @@
 #   dummy     dummy                         sends nothing out
 #   dead-end  ifb, vrf, lo, InfiniBand      sends nothing to the network
 # The fabric of InfiniBand does not lead to the network, so such a device has to be named.
+#
+# Variables: name_of, class_of_kind, class_of_link_type; is_up, kind_of, class
 listed='
 function read_listed_setting(   i) {
   if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
@@ -36,7 +38,7 @@ function read_device(   dev, piece, link_type, kind) {
   link_type = piece[2] # link/[1], or link/ether
   sub(/ .*/, "", link_type)
   gsub(/link\/|[][]/, "", link_type)
-  kind = piece[3] ""
+  kind = piece[3] "" # there may be none, and gawk 5.2.1 crashes without a text
   sub(/ .*/, "", kind)
   if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = "" # a card has no kind before these
   is_up[dev] = $3 ~ /[<,]UP[,>]/

@@ -36,7 +36,7 @@ for line in "${configuration[@]}"; do
     comments+=("comment ${line#*comment }")
   fi
 done
-table=${text#add table ip6 }
+table=${text#add table ip6 } # with which the text begins
 table=${table%%$'\n'*}
 if [[ ${comments[0]-} != 'comment "hostrouting: '* ]]; then
   again='hostrouting apply --config /etc/hostrouting/config.json'

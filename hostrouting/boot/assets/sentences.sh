@@ -1,4 +1,5 @@
 # What is said. A text for programs of awk.
+# Variables: sentence, words_for
 sentences='
 # The sentence with this name. Each {HOLE} in it is filled with words_for["HOLE"], which the caller
 # has set before: it is global, because awk has no other way to pass values by name.

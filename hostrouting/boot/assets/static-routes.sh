@@ -23,8 +23,8 @@
 # Bash 4.4 or later (docs/limits.md has all versions).
 #
 # What it says in the journal, with what to type. The sentences are settings, which Python writes
-# from hostrouting/routes/plan.py (SENTENCES) and hostrouting/routes/uplink.py (NEEDS, REMEDIES). To
-# find where a sentence is said, search for its name, such as in_words("waits").
+# from hostrouting/routes/steps.py (SENTENCES) and hostrouting/routes/uplink.py (NEEDS, REMEDIES).
+# To find where a sentence is said, search for its name, such as in_words("waits").
 #   ROUTE-WAITS     something is missing for a route
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
 #   ROUTE-CONFLICT  a route that is not of hostrouting is in its place
@@ -47,7 +47,9 @@
 #                                        what is said, with {holes}
 configuration=(
 )
-set -u -o pipefail && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+set -u -o pipefail
+umask 077
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 shopt -s lastpipe # the last command of a pipeline is run by this shell, and can set its variables
 awk='awk'
 if hash mawk 2>/dev/null; then
@@ -58,7 +60,8 @@ unit=${1:-UNIT}
 apply='hostrouting apply --config /etc/hostrouting/config.json'
 
 main() { # SECONDS
-  local seconds_to_wait=$1 waited=0 stopped='' say_again_at=0 now=0 began
+  local seconds_to_wait=$1 waited=0 say_again_at=0 stopped=''
+  local now=0 began # in 1/100 s; the others are in seconds
   read_clock
   began=$now
   trap 'stopped=143' TERM INT HUP
@@ -205,7 +208,14 @@ make_plan() {
 # The last variable of `read` gets the rest of the line with its tabs: of "refused", all advice.
 read_plan() {
   local kind text rest unread='ip or awk was killed, or is missing'
-  changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
+  changes=()
+  undos=()
+  optional=()
+  reasons=()
+  advice=()
+  notes=()
+  is_hopeless=''
+  is_torn=''
   settings_and_lists | run_planner | while IFS=$'\t' read -r kind text rest; do
     case $kind in
       change)
@@ -307,12 +317,11 @@ run_each() { # LEVEL TEXT COMMAND...
   done
 }
 
-# Runs these commands until one fails; a signal does not cut that short.
+# Runs these commands until one fails; a signal does not cut that short. For $() alone: the trap is
+# for its process, too, of which the caller gets the status.
 batch() { # COMMAND...
-  (
-    trap '' TERM INT HUP
-    printf '%s\n' "$@" | ip -batch - 2>&1
-  )
+  trap '' TERM INT HUP
+  printf '%s\n' "$@" | ip -batch - 2>&1
 }
 
 # --- The plan -------------------------------------------------------------------------------------
@@ -377,23 +386,9 @@ batch() { # COMMAND...
 #             first: the first is in use until the end, and the first again if all is taken back
 #   optional  what may fail
 #
-# The variables, by what sets them: for whoever adds one, because all functions share them. A test
-# compares this list with the variables that gawk finds. A function that answers yes or no (is_...,
-# can_..., has_...) sets none itself. Besides route (routes), hop, part (parts), first_part,
-# last_part, at_key, count_at and fate:
-#   read_setting     ours, restart, apply, sentence, is_expected, is_of_guests, is_refusing, wanted,
-#                    named, is_half, is_wanted_key, is_wanted_prefix, name_of, class_of_kind,
-#                    class_of_link_type
-#   the first lines  is_listing, line (lines), is_kept, on_link_line, on_link_to (on_link_lines),
-#                    is_held, has_devices, are_errors, is_torn, unread
-#   note_device      class, kind_of, is_up, has_card_port
-#   read_block       first, last
-#   read_routes      entries, default_route (defaults), seen, is_own, has_address
-#   find_doubt       doubtful, choice, remedy
-#   plan_wanted      best_by, last_seen, is_needed, is_added, existing_for, first_for,
-#                    shared_missing (shared)
-#   change           command_of, undo_of, count
-#   words_for        the caller of in_words
+# All functions share their variables, so each section has a list of those that it sets, and a test
+# compares these lists with what gawk finds; `line (lines)` is an array and the number of its
+# elements. A function that answers yes or no (is_..., can_..., has_...) sets none itself.
 #
 # No apostrophe can stand in the text of the program: it would end it.
 
@@ -402,6 +397,8 @@ addresses='' listed='' sentences='' # set by what comes here
 # Here comes listed.sh.
 # Here comes sentences.sh.
 planner='
+# Variables: is_listing; line (lines), is_kept; on_link_line, on_link_to (on_link_lines), is_held;
+#   has_devices, are_errors, is_torn, unread
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
@@ -449,6 +446,8 @@ END {
 }
 
 # --- Settings -----------------------------------------------------------------
+# Variables: ours, restart, apply, is_expected, is_of_guests, is_refusing, wanted, named, is_half,
+#   is_wanted_key, is_wanted_prefix
 
 function read_setting() {
   if ($1 == "protocol") ours = $2
@@ -502,6 +501,7 @@ function print_errors() {
 }
 
 # --- Devices ------------------------------------------------------------------
+# Variables: has_card_port
 
 function note_device(   dev, i) {
   dev = read_device()
@@ -520,6 +520,7 @@ function is_card(dev) {
 }
 
 # --- Routes -------------------------------------------------------------------
+# Variables: route (routes), hop, is_own, has_address
 
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
@@ -641,6 +642,7 @@ function copy_hop(r, from, h,   new) {
 }
 
 # --- Parts of routes, in the words of commands ----------------------------------
+# Variables: part (parts), first_part, last_part
 
 function make_parts(r,   h) {
   first_part[r] = parts + 1
@@ -732,6 +734,7 @@ function difference(r,   h, text) {
 }
 
 # --- Entries: the parts of listed routes ----------------------------------------
+# Variables: entries, at_key, count_at
 
 # Linux uses the first of a key: not one that is passed over, if another is there; in IPv6, that of
 # the router with the highest preference; else that which is listed first.
@@ -778,6 +781,8 @@ function is_our_entry(e) {
 #   tun0                            tun0   tun0       tun0
 #   tap0                            tap0   tap0       tap0, if a card has an address
 #   ppp0                            ppp0   ppp0
+#
+# Variables: default_route (defaults), seen; doubtful, choice, remedy
 
 # Whether it is for all packets, and not one of ours, which may go.
 function is_default(r) {
@@ -894,7 +899,7 @@ function find_doubt(family,   used, devs, equals) {
     doubtful[family] = equals
     choice[family] = in_words("equal")
   }
-  if (is_vpn(family, devs)) {
+  if (is_vpn(family, devs)) { # which is said where both are true
     doubtful[family] = devs_out(default_beside_tunnels(family), equals)
     choice[family] = in_words("tunnel")
   }
@@ -924,6 +929,7 @@ function only_expected_dev(   dev, able) {
 }
 
 # --- What is missing for a next hop ---------------------------------------------
+# Variables: best_by
 
 function missing_for_hop(r, h,   gateway, family) {
   gateway = gateway_of(r, h)
@@ -1040,6 +1046,7 @@ function uses_dev(r, dev,   h) {
 }
 
 # --- Planning a configured route ----------------------------------------------
+# Variables: last_seen, is_needed, fate, is_added
 
 function plan_wanted(   w) {
   for (w = 1; w <= wanted; w++) plan_route(w)
@@ -1282,6 +1289,7 @@ function step_of_deletion(e,   r, is_joined) {
 }
 
 # --- Printing -----------------------------------------------------------------
+# Variables: command_of, undo_of, count; existing_for, first_for, shared_missing (shared)
 
 # `ip -batch` would take the device "a#b" for "a": it reads comments, quotes and joined lines.
 function change(step, command, undo) {

@@ -91,12 +91,18 @@ def test_folders(root: Path) -> None:
 
 @pytest.mark.linux
 def test_on_standard_output(tmp_path: Path) -> None:
-    """The archive is all that is written there; a document beside it is refused."""
+    """The archive is all that is written there, also if the configuration comes on standard input;
+    a document beside it is refused.
+    """
     file = tmp_path / "config.json"
     file.write_text(json.dumps(WANTED.to_mapping()))
-    words = [sys.executable, "-m", "hostrouting", "render", "--config", str(file), "--tar", "-"]
-    made = subprocess.run(words, capture_output=True, check=True)
-    refused = subprocess.run([*words, "--json"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "hostrouting", "render", "--tar", "-"]
+    document = file.read_bytes()
+    made = subprocess.run(
+        [*command, "--config", "-"], input=document, capture_output=True, check=True
+    )
+    words = [*command, "--config", str(file), "--json"]
+    refused = subprocess.run(words, capture_output=True, text=True, check=False)
     assert made.stdout == tar_of(FILES)
     assert refused.returncode == 2
     assert "leave one of them out" in refused.stderr

@@ -244,6 +244,7 @@ FOLDERS = {
         "touch /run/aks-flex-node/route-overlap.{ok,detected} && mount -o remount,ro /run"
     ),
     "a file": "touch /run/aks-flex-node",
+    "a folder in the place of another marker": f"mkdir -p /run/aks-flex-node/{MADE_UNDECIDED}",
 }
 
 
@@ -426,6 +427,13 @@ fi
         waiting = rf"<6>check-route-overlap: waiting \(\d+ of 60 s\) for {missing.words}"
         assert re.fullmatch(waiting, first)
         assert rest == ["<6>check-route-overlap: ok"]
+
+    def test_nothing_is_wrong(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Then nothing is awaited, not even a named device that is down."""
+        namespace.batch(["link set eth1 down"])
+        config = check(HEALTHY, expected_devs=["eth0", "eth1"])
+        checked = Checked(namespace, config, tmp_path, wait=1)
+        assert checked.said == "<6>check-route-overlap: ok\n"
 
     @pytest.mark.parametrize("marker", ["ok", "detected"])
     def test_markers_meanwhile(self, namespace: Namespace, tmp_path: Path, marker: str) -> None:
@@ -837,6 +845,17 @@ exit $status"""
         assert checked.verdict == ("overlap" if escape else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
 
+    def test_changes_that_end(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The third look still counts."""
+        changes = tmp_path / "changes"
+        twice = f"""\
+echo >>{changes}
+if (($(wc -l <{changes}) <= 2)); then
+  ip rule add to 10.8.0.0/16 table $$
+fi"""
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(twice)})
+        assert checked.verdict == "ok", checked.said
+
     @pytest.mark.parametrize("cidrs", [[HEALTHY], [HEALTHY, "fd16::/32"]], ids=["IPv4", "both"])
     def test_what_counts_down(self, namespace: Namespace, tmp_path: Path, cidrs: list[str]) -> None:
         """The timers of a bridge, and the seconds until a route expires, are not a change; a family
@@ -878,9 +897,9 @@ def test_no_local_variable_hides_another(
 
 @pytest.mark.needs("gawk")
 @pytest.mark.parametrize(("render", "program"), PROGRAMS[1:])
-def test_the_list_of_variables(render: Callable[[HostRoutingConfig], str], program: str) -> None:
-    """A comment names each variable that the functions of a program share, and no function that
-    answers yes or no assigns to one.
+def test_the_lists_of_variables(render: Callable[[HostRoutingConfig], str], program: str) -> None:
+    """The lists in the comments name each variable that the functions of a program share, and no
+    function that answers yes or no assigns to one.
     """
     script = render(check(FABRIC)).rpartition("\nmain ")[0]
     dump = f'gawk --dump-variables=/dev/stderr -v family=4 "{program}"'
@@ -888,10 +907,9 @@ def test_the_list_of_variables(render: Callable[[HostRoutingConfig], str], progr
         ["bash", "-c", f"{script}\n{dump} </dev/null"], capture_output=True, text=True, check=False
     )
     variables = set(re.findall("^([a-z]\\w*): ", done.stderr, re.MULTILINE))
-    comment = re.search(r"^# The variables, by what sets them(.*\n#)+.*", script, re.MULTILINE)
-    assert comment
+    lists = re.findall(r"^# Variables:.*(?:\n#   .*)*", script, re.MULTILINE)
     assert len(variables) > 50
-    assert variables - {"family"} - set(re.findall(r"\w+", comment[0])) == set()
+    assert variables - {"family"} - set(re.findall(r"\w+", " ".join(lists))) == set()
     questions = re.findall(
         r"^function ((?:is|are|can|may|has|needs)_\w+)\((.*?)\) \{(.*?)^(?:\}|(?=function))",
         script,

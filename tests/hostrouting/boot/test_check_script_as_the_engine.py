@@ -538,6 +538,19 @@ def test_rules_for_other_packets(
         assert (doubt in checked.said) is (right == "undecided")
 
 
+@pytest.mark.parametrize(
+    ("protocols", "verdict"), [("udp tcp", "ok"), ("udp tcp ipv6-icmp", "undecided")]
+)
+def test_rules_for_protocols_in_ipv6(
+    namespace: Namespace, tmp_path: Path, protocols: str, verdict: str
+) -> None:
+    """Linux is asked with ICMPv6 where there are rules for UDP and TCP."""
+    rules = [f"rule add ipproto {protocol} lookup 100" for protocol in protocols.split()]
+    namespace.batch(["route add default via fe80::1 dev eth0", *rules], family=IPV6)
+    checked = Checked(namespace, check("fd16::/64"), tmp_path)
+    assert checked.verdict == verdict, checked.said
+
+
 def test_routes_by_one_nexthop_object(namespace: Namespace, tmp_path: Path) -> None:
     """In IPv6, Linux keeps a route for each nexthop object and CPU, and answers with it about all
     routes by that object.

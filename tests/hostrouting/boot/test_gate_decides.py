@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from hostrouting.host.layout import HostLayout
 from tests.support.inline_gate import COMMAND, gate_text
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -670,7 +671,7 @@ done
         assert status == ("0" if is_whole else "255"), name
 
 
-@pytest.mark.parametrize("damage", ["rm", "truncate --size 0", "sed -i '$d'"])
+@pytest.mark.parametrize("damage", ["rm", "truncate --size 0", "sed -i '$d'", "sed -i '$iexit 1'"])
 def test_damage_is_said(gate: Gate, damage: str) -> None:
     """A gate that cannot do its work says so in the journal of the unit that it holds back."""
     gate.write("a", "", a=SUCCEEDS)
@@ -678,7 +679,22 @@ def test_damage_is_said(gate: Gate, damage: str) -> None:
     subprocess.run(["sh", "-c", f"{damage} {script}"], check=True)
     status, log = gate.start()
     assert status == 255
-    assert log.splitlines()[-1] == f"<3>hostrouting: {script} is missing or cut short"
+    *_, last = log.splitlines()
+    repair = f"as root: hostrouting apply --config {HostLayout.config_path}"
+    assert last == f"<3>hostrouting: {script} is missing, cut short or edited; {repair}"
+
+
+def test_a_folder_that_is_a_link(gate: Gate) -> None:
+    """Who can write to the folder to which it leads counts."""
+    gate.write("a", "", a=SUCCEEDS)
+    folder = gate.paths / "etc/gate.d"
+    elsewhere = gate.paths / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert gate.start() == (0, "")
+    elsewhere.chmod(0o775)
+    status, _ = gate.start()
+    assert status == 255
 
 
 def test_who_can_write_is_not_known(gate: Gate) -> None:
@@ -745,6 +761,33 @@ class TestTheLock:
         assert f"was not started: {refusal}" in log
 
 
+def test_names_that_change_while_the_lock_is_awaited(gate: Gate) -> None:
+    """The names that the writer leaves count."""
+    script = gate.paths / "etc/gate.sh"
+    new = gate.paths / "new"
+    gate.write("b", "", b=SUCCEEDS)
+    new.write_text(script.read_text())
+    gate.write("a", "", b=SUCCEEDS)
+    writing = f"echo; sleep 0.5; mv {new} {script}"
+    words = ["flock", f"{gate.paths}/run/lock", "sh", "-c", writing]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout
+        writer.stdout.readline()
+        assert gate.start() == (0, "")
+
+
+def test_both_locks_share_the_time(gate: Gate) -> None:
+    """What the wait for the first has taken, the second does not have."""
+    gate.write()
+    script = gate.paths / "etc/gate.sh"
+    waits = gate.paths / "waits"
+    flock = f"flock() {{ echo $3 >>{waits}; sleep 2.1; }}\n"
+    script.write_text(flock + script.read_text())
+    assert gate.start() == (0, "")
+    first, second = map(int, waits.read_text().split())
+    assert first - second >= 2
+
+
 def test_what_a_step_leaves_behind(gate: Gate) -> None:
     """A step that leaves a process behind does not lock the gate; only root can lock it."""
     gate.write("a", "", a=f"sleep 50 >/dev/null 2>&1 & {SUCCEEDS}")
@@ -808,8 +851,12 @@ def test_a_signal(gate: Gate) -> None:
     lock = gate.paths / "run/lock"
     began = gate.paths / "began"
     tried = gate.paths / "tried"
-    at_end = f"sleep 0.5; flock --nonblock {lock} true; echo $? >{tried}; exit 1"
-    gate.write("a", a=f"trap '{at_end}' TERM\n: >{began}\nwhile :; do sleep 0.05; done\n")
+    another = "kill -HUP $(ps -o ppid= $PPID)"  # as systemd does, with SendSIGHUP=yes
+    at_end = f"{another}; sleep 0.5; flock --nonblock {lock} true; echo $? >{tried}; exit 1"
+    # At a signal before its `fork` has returned, `timeout` ends and leaves the step behind.
+    is_watched = "until grep -q ^State:.S /proc/$PPID/status; do :; done"
+    begin = f"{is_watched}\n: >{began}\nwhile :; do sleep 0.05; done\n"
+    gate.write("a", a=f"trap '{at_end}' TERM\n{begin}")
     script = gate.paths / "etc/gate.sh"
     text = script.read_text()
     assert text.count("kill_after=5 ") == 1

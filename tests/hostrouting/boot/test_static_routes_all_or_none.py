@@ -165,6 +165,21 @@ class TestAllOrNothing:
             }
             assert "9.9.9.9 via 10.0.0.1 dev eth0 proto static" in namespace.ip("route").stdout
 
+    @pytest.mark.parametrize("signal", ["TERM", "HUP", "INT"])
+    def test_a_signal_while_it_writes(
+        self, namespace: Namespace, tmp_path: Path, signal: str
+    ) -> None:
+        """What is begun is written to the end."""
+        tools = {"ip": f'{IS_WRITING} && kill -{signal} 0; exec ip "$@"'}
+        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+
+    def test_a_signal_while_it_reads(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The signal is named, and not only what it has done to `ip` and awk."""
+        ran = Ran(namespace, HALVES, tmp_path, wait=60, tools={"ip": "kill -TERM 0"})
+        assert ran.status == 143
+        assert re.search("cannot be read: .*; told to stop after [0-9]+ s$", ran.said.strip())
+
     @pytest.mark.parametrize(
         ("old", "new"),
         [
@@ -241,6 +256,7 @@ class TestAllOrNothing:
         assert ran.lines == [f"<3>static-routes: {why}"]
         assert listed(namespace) == before
         came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
+        came = f"flock --nonblock /run/hostrouting/routes {came}"  # meanwhile, others may write
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": came})
         assert (ran.status, len(ours(namespace))) == (0, 3)
 

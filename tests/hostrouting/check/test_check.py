@@ -29,10 +29,11 @@ from tests.support.tasks import CIDR, config, context
 CIDR6 = "fd16::/48"
 
 
-def test_a_default_route_is_awaited() -> None:
+def test_a_default_route_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The verdict is that of the moment when a default route is there; without one it is said at
-    the deadline.
+    the deadline. Meanwhile the log says what is awaited.
     """
+    caplog.set_level("INFO")
     of_ipv4 = config(cidrs=(CIDR,))
     of_both = config(cidrs=(CIDR, CIDR6))
     default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
@@ -43,6 +44,7 @@ def test_a_default_route_is_awaited() -> None:
     at_the_deadline = check_kernel(kernel, of_ipv4, ctx=ctx, wait=5)
     assert at_the_deadline.verdict == "no-default-route"
     assert ctx.clock.now() == 5
+    assert caplog.messages == ["waiting for up to 5 s: there is no IPv4 default route"]
 
     kernel.later(lambda: kernel.ip_route("add", default))
     with_default = check_kernel(kernel, of_ipv4, ctx=ctx, wait=5)

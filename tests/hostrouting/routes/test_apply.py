@@ -20,10 +20,11 @@ from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV6, Prefix
-from hostrouting.model.route import OURS, NextHop, Route, RouteKey
+from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FaultyBackend
 from hostrouting.testing.faults import Moment
 from tests.support.commands import furnish
@@ -643,3 +644,19 @@ class TestReasons:
         kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=4)
         words = r"not every .* rolled back .the capability is gone.: there is now \[20"
         assert re.search(words, str(self.failed(kernel)))
+
+    def test_many_that_cannot_be_taken_back(self) -> None:
+        """The first ten are named, and the others counted: a device can have thousands."""
+        inner = fake()
+        kernel = FaultyBackend(inner)
+        eth1 = NextHop("eth1")
+        prefixes = [Prefix.parse(f"20.9.{number}.0/24") for number in range(12)]
+        put(kernel, [entry(prefix, eth1) for prefix in prefixes])
+        added = self.WANTED[0]
+        plan, before = planned(kernel, [*(by(prefix, eth1) for prefix in prefixes), added])
+        kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
+        kernel.fail("change", errno.EINVAL, nth=1)
+        with pytest.raises(ApplyError) as caught:
+            apply_plan(plan, kernel, before=before)
+        assert caught.value.after.count(" instead of ") == 10
+        assert caught.value.after.endswith("; and 2 more")
