@@ -69,7 +69,8 @@ class TestWaiting:
         come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1"
         tools = {"sleep": f"{come}; exec sleep 0.1"}
         ran = Ran(namespace, many, tmp_path, wait=60, tools=tools)
-        assert (ran.status, len(ours(namespace))) == (0, 49)
+        assert ran.status == 0
+        assert len(ours(namespace)) == 49
         (line,) = ran.lines
         assert line == (
             "<6>static-routes: waiting (N of 60 s): ROUTE-WAITS: 10.1.0.0/16 needs an IPv4 default route; "
@@ -97,7 +98,9 @@ class TestWaiting:
         assert ran.lines[1:] == [
             f"<3>static-routes: ROUTE-WAITS: {wait}; gave up after N s" for wait in waits
         ]
-        assert (ran.status, ours(namespace), ours(namespace, IPV6)) == (1, [], [])
+        assert ran.status == 1
+        assert ours(namespace) == []
+        assert ours(namespace, IPV6) == []
         assert len((tmp_path / "naps").read_text()) in {
             1,
             2,
@@ -143,7 +146,9 @@ class TestWhichDefaultRoute:
         namespace.ip("link", "set", "eth0", "alias", alias)
         before = {route.prefix for route in namespace.routes(4)}
         ran = Ran(namespace, HALVES, tmp_path)
-        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+        assert ran.lines == []
+        assert ran.status == 0
+        assert len(ours(namespace)) == 2
         assert {route.prefix for route in namespace.routes(4) if route.protocol != 213} == before
 
     @pytest.mark.parametrize(
@@ -162,7 +167,9 @@ class TestWhichDefaultRoute:
         """
         namespace.ip("link", "set", "lo", "alias", f"x\n{alias}")
         ran = Ran(namespace, HALVES, tmp_path)
-        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+        assert ran.lines == []
+        assert ran.status == 0
+        assert len(ours(namespace)) == 2
 
     def test_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is known by the type of the device, however that is listed, and has to be named; so
@@ -379,8 +386,8 @@ class TestWhenTheDefaultRouteGoes:
         assert first.changes == [1]
         assert second.changes == []
         for ran in (first, second):
-            assert ran.status == 0
             assert ran.lines == []
+            assert ran.status == 0
             assert [re.sub(" linkdown| proto boot", "", line) for line in ran.stays] == warnings
 
         namespace.batch(["link del tun0"])
@@ -489,7 +496,8 @@ class TestWhenTheDefaultRouteGoes:
         assert "tun0" in line
         assert ours(namespace) == ["172.16.0.0/17"]
         plan = planned(namespace, HALF)
-        assert (len(plan.waiting), plan.steps) == (1, ())
+        assert len(plan.waiting) == 1
+        assert plan.steps == ()
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_is_moved_back(

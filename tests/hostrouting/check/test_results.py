@@ -55,7 +55,8 @@ def test_another_rule_of_the_priority_of_that_for_table_local() -> None:
     """
     host = vm_with(ELSEWHERE, rules=(rule(priority=0),), links=(IB0,))
     first, second, *_ = host.rules
-    assert (first.table, second.table) == (100, TABLE_LOCAL)
+    assert first.table == 100
+    assert second.table == TABLE_LOCAL
     assert "10.0.0.4" in targets(checked(host), "missing-rule")
 
 
