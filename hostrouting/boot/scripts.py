@@ -21,7 +21,8 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.model.route import OURS, REFUSED
-from hostrouting.routes.plan import SENTENCES, reply_routes
+from hostrouting.routes.plan import reply_routes
+from hostrouting.routes.steps import SENTENCES
 from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import Route, deletion_command
-from hostrouting.routes.plan import Step
+from hostrouting.routes.steps import Step
 from tests.support.awks import AWKS
 from tests.support.namespace import Namespace
 from tests.support.routes_script import (
