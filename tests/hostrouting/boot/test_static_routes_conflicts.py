@@ -186,8 +186,10 @@ def test_a_name_that_ip_would_misread(
     """`ip -batch` would take these for the device a, or read no further: nothing is written."""
     for at, dev in enumerate([name, "a"]):
         namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"other{at}")
-        namespace.ip("link", "set", f"other{at}", "up")
-        namespace.ip("link", "set", dev, "up")
+        for end in (f"other{at}", dev):
+            # Else a route of its link-local address comes in the middle of the test.
+            namespace.ip("link", "set", end, "addrgenmode", "none")
+            namespace.ip("link", "set", end, "up")
     namespace.ip("route", "replace", "default", "dev", name)
     for dev in (name, "a"):
         namespace.ip("route", "append", "10.5.0.0/16", "proto", "213", "dev", dev)
