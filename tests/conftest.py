@@ -208,7 +208,7 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """If skipping is forbidden, a skip is a failure that says what was missing."""
-    report: pytest.TestReport = yield  # type: ignore[assignment]  # a wrapper hook receives what it wraps
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # what the hook returns
     if (
         os.environ.get("HOSTROUTING_FORBID_SKIPS")
         and report.skipped

@@ -68,11 +68,15 @@ def test_what_is_loaded_before_the_check_is_python_3_6(name: str) -> None:
 @pytest.mark.parametrize("entry", ["module", "command", "single file"])
 def test_one_line_says_what_is_needed(tmp_path: Path, entry: str) -> None:
     """The exit code is that of bad input, and there is no traceback."""
-    claimed = "import sys; sys.version_info = (3, 9, 2, 'final', 0); sys.path.insert(0, sys.argv.pop(1)); "
+    claimed = """
+import runpy, sys
+sys.version_info = (3, 9, 2, "final", 0)
+sys.path.insert(0, sys.argv.pop(1))
+"""
     started = {
-        "module": "import runpy; runpy.run_module('hostrouting', run_name='__main__', alter_sys=True)",
+        "module": "runpy.run_module('hostrouting', run_name='__main__', alter_sys=True)",
         "command": "from hostrouting.__main__ import run; sys.exit(run())",
-        "single file": "import runpy; runpy.run_path(sys.path[0], run_name='__main__')",
+        "single file": "runpy.run_path(sys.path[0], run_name='__main__')",
     }[entry]
     place = str(single_file(tmp_path)) if entry == "single file" else str(ROOT)
     done = completed([sys.executable, "-c", claimed + started, place, "--help"])
@@ -118,7 +122,7 @@ def single_file(folder: Path) -> Path:
 
 def test_the_version_is_that_of_the_package() -> None:
     """The package index and the message name the same version."""
-    from hostrouting.__main__ import OLDEST  # noqa: PLC0415  the program, which nothing else imports
+    from hostrouting.__main__ import OLDEST  # noqa: PLC0415  nothing else imports it
 
     wanted = f'requires-python = ">={OLDEST[0]}.{OLDEST[1]}"'
     assert wanted in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -53,8 +53,16 @@ FABRIC, GATEWAY = "172.16.0.0/16", "10.0.0.1"
 
 Method: TypeAlias = Callable[[], object]
 """Does the work once; a float that it returns is the seconds that it took by its own clock."""
-Row: TypeAlias = tuple[str, str, str, str]
-"""The work, what was measured, the goal, and a bar: how much of the goal is used."""
+
+
+class Row(NamedTuple):
+    """A row of the table that is printed."""
+
+    work: str
+    measured: str
+    goal: str
+    used: str
+    """A bar: how much of the goal is used."""
 
 
 @attrs.frozen
@@ -71,14 +79,17 @@ class Bench:
         is nobody's time.
         """
         times: dict[str, list[float]] = {name: [] for name in methods}
-        for number in range((max(3, rounds // 4) if self.is_quick else rounds) + 1):
+        if self.is_quick:
+            rounds = max(3, rounds // 4)
+        for number in range(1 + rounds):
+            is_counted = number > 0
             for name, method in methods.items():
                 before()
                 gc.collect()
                 began = time.perf_counter()
                 answer = method()
                 took = time.perf_counter() - began
-                if number:
+                if is_counted:
                     times[name].append(answer if isinstance(answer, float) else took)
                 del answer  # or the next method would take the time to free it
         return times
@@ -91,13 +102,16 @@ def seconds(value: float) -> str:
 
 def bar(share: float) -> str:
     """Ten blocks for what the goal allows, and a word if it is missed."""
-    return "█" * round(min(share, 2) * 10) + ("" if share <= 1 else " missed")
+    blocks = "█" * round(min(share, 2) * 10)
+    return blocks if share <= 1 else f"{blocks} missed"
 
 
 def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, limit: float) -> Row:
     """One method beside another: it may take `limit` times as long."""
-    ratio = statistics.median(one / two for one, two in zip(times[ours], times[other], strict=True))
-    medians = [statistics.median(times[name]) for name in (ours, other)]
+    rounds = zip(times[ours], times[other], strict=True)
+    ratio = statistics.median(our_time / other_time for our_time, other_time in rounds)
+    our_median = statistics.median(times[ours])
+    other_median = statistics.median(times[other])
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
     if limit > 1:
         goal = f"≤ {limit:g} ×"
@@ -105,15 +119,15 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
         goal = f"≥ {1 / limit:.3g} × faster"
     else:
         goal = "not slower"
-    measured = f"{shown} ({seconds(medians[0])}, {seconds(medians[1])})"
-    return f"{work}, beside {other}", measured, goal, bar(ratio / limit)
+    measured = f"{shown} ({seconds(our_median)}, {seconds(other_median)})"
+    return Row(f"{work}, beside {other}", measured, goal, bar(ratio / limit))
 
 
 def alone(work: str, values: list[float], limit: float) -> Row:
     """What a method takes, in seconds."""
     value = statistics.median(values)
     goal = f"≤ {limit * 1e3:g} ms" if limit < 1 else f"≤ {limit:g} s"
-    return work, seconds(value), goal, bar(value / limit)
+    return Row(work, seconds(value), goal, bar(value / limit))
 
 
 def run(*words: str, code: int = 0, text: str = "") -> str:
@@ -171,31 +185,41 @@ def pyz_row(bench: Bench) -> Iterator[Row]:
 # In the booted system: what systemctl takes for each machine, round by round. The machine is a
 # program that does nothing.
 START_TIMES = """
-for ((round = 0; round < $0; round++)); do for name in bare gated; do
-  begin=$EPOCHREALTIME && systemctl start "systemd-nspawn@$name.service" || exit
-  echo $((${EPOCHREALTIME/./} - ${begin/./}))
-done; done
+for ((round = 0; round < $0; round++)); do
+  for name in bare gated; do
+    begin=$EPOCHREALTIME
+    systemctl start "systemd-nspawn@$name.service" || exit
+    echo $((${EPOCHREALTIME/./} - ${begin/./}))
+  done
+done
 """
-NOTHING = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=\nExecStart=/bin/true\nType=exec\n"
+NOTHING = """\
+[Unit]
+StartLimitIntervalSec=0
+[Service]
+ExecStart=
+ExecStart=/bin/true
+Type=exec
+"""
 
 
 def gate_row(bench: Bench) -> Iterator[Row]:
     """What the gate adds to the start of a machine, under a real systemd."""
-    if missing := absent(NEEDS):
+    missing = absent(NEEDS)
+    if missing:
         raise RuntimeError(f"it needs {', '.join(missing)}")
+    rounds = 7 if bench.is_quick else 26
     units, drop_ins = "/etc/systemd/system", "systemd-nspawn@{}.service.d"
     files = {f"{units}/{drop_ins.format('')}/90-nothing.conf": NOTHING}
     with host(config(*HALVES, mode="STRICT"), more=files, machines=()) as system:
         system.link(f"{units}/{drop_ins.format('bare')}/00-host-routing.conf", "/dev/null")
         system.must("systemctl", "daemon-reload")
         version = system.must("systemctl", "--version").split()[1]
-        times = [
-            int(line) / 1e6
-            for line in system.must(
-                "bash", "-c", START_TIMES, "7" if bench.is_quick else "26"
-            ).split()
-        ]
-    added = [gated - bare for bare, gated in zip(times[2::2], times[3::2], strict=True)]
+        microseconds = system.must("bash", "-c", START_TIMES, str(rounds)).split()
+    times = [int(number) / 1e6 for number in microseconds]
+    _, _, *counted = times  # without the first round
+    pairs = zip(counted[::2], counted[1::2], strict=True)
+    added = [gated - bare for bare, gated in pairs]
     yield alone(f"what the gate adds to a start, systemd {version}", added, 0.040)
 
 
@@ -208,7 +232,13 @@ IDLE = {
     "mv": "--help",
     "rm": "-f",
 }
-TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREALTIME/./} - ${begin/./})); exit $status'
+TIMED = """
+begin=$EPOCHREALTIME
+/bin/bash "$1" >&2
+status=$?
+echo $((${EPOCHREALTIME/./} - ${begin/./}))
+exit $status
+"""
 
 
 def boot_row(bench: Bench) -> Iterator[Row]:
@@ -216,31 +246,42 @@ def boot_row(bench: Bench) -> Iterator[Row]:
     to do.
     """
     networks = tuple(ip_network(f"172.16.{16 * number}.0/20") for number in range(10))
-    config = HostRoutingConfig(
-        StaticRoutesConfig(True, tuple(map(StaticRoute, networks))), RouteOverlapConfig(networks)
-    )
+    static_routes = StaticRoutesConfig(True, tuple(map(StaticRoute, networks)))
+    config = HostRoutingConfig(static_routes, RouteOverlapConfig(networks))
 
     def script(name: str, text: str) -> Method:
         path = bench.folder / name
         path.write_text(text)
-        return lambda: int(run("env", "LC_ALL=C", "/bin/bash", "-c", TIMED, name, str(path))) / 1e6
 
-    def measured(work: str, name: str, text: str, before: Method) -> Row:
+        def timed() -> float:
+            microseconds = run("env", "LC_ALL=C", "/bin/bash", "-c", TIMED, name, str(path))
+            return int(microseconds) / 1e6
+
+        return timed
+
+    def programs_of(name: str, text: str) -> list[str]:
+        """The programs that one run of this script starts."""
         noted = bench.folder / f"programs-of-{name}"
         tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
+        noting = script(name, put_before(text, bench.folder, tools))
+        noting()
+        return noted.read_text().split()
+
+    def measured(work: str, name: str, text: str, before: Method) -> Row:
         before()
-        script(name, put_before(text, bench.folder, tools))()
-        lines = [f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()]
+        lines = [f"{program} {IDLE[program]} >/dev/null" for program in programs_of(name, text)]
         idle = "\n".join(["#!/bin/bash", *lines, ""])
         other = "its programs alone"
         methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
-        return beside(work, bench.times(methods, rounds=20, before=before), name, other, 3)
+        times = bench.times(methods, rounds=20, before=before)
+        return beside(work, times, name, other, 3)
 
     routes, check = render_static_routes_script(config), render_check_script(config)
     flush = partial(run, "ip", "route", "flush", "proto", "213")
     run("mount", "-t", "tmpfs", "none", "/run")  # for locks and markers
     yield measured("boot: 10 routes from nothing", "static-routes.sh", routes, flush)
-    script("static-routes.sh", routes)()
+    install_routes = script("static-routes.sh", routes)
+    install_routes()
     forget = partial(run, "sh", "-c", f"rm -f {HostLayout.state_directory}/*")
     yield measured("boot: check of 10 CIDRs", "check-route-overlap.sh", check, forget)
     run("umount", "/run")
@@ -263,7 +304,14 @@ def in_c(bench: Bench, word: str, messages: Path | None = None) -> Method:
     program = bench.folder / "netlink_baseline"
     if not program.exists():
         run("cc", "-O2", "-o", str(program), str(Path(__file__).with_name("netlink_baseline.c")))
-    return lambda: float(run("sh", "-c", f"exec {program} {word} <{messages or '/dev/null'}"))
+    command = f"exec {program} {word} <{messages or '/dev/null'}"
+    return lambda: float(run("sh", "-c", command))
+
+
+# As linux/netlink.h and linux/rtnetlink.h number them.
+RTM_NEWROUTE = 24
+NLM_F_REQUEST, NLM_F_EXCL, NLM_F_CREATE = 0x1, 0x200, 0x400
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY = 1, 4, 5, 6
 
 
 def destinations(count: int) -> list[str]:
@@ -271,47 +319,59 @@ def destinations(count: int) -> list[str]:
     return [f"20.{place >> 12}.{place >> 4 & 255}.{(place & 15) << 4}/28" for place in range(count)]
 
 
+def encoded_route(number: int, network: str) -> bytes:
+    """The message that adds the route to this network by our gateway, with metric 100."""
+    address, _, length = network.partition("/")
+    destination = struct.pack("=HH4s", 8, RTA_DST, socket.inet_aton(address))
+    gateway = struct.pack("=HH4s", 8, RTA_GATEWAY, socket.inet_aton(GATEWAY))
+    device = struct.pack("=HHI", 8, RTA_OIF, socket.if_nametoindex("eth0"))
+    metric = struct.pack("=HHI", 8, RTA_PRIORITY, 100)
+    table, protocol, scope, unicast = 254, 213, 0, 1
+    fields = (socket.AF_INET, int(length), 0, 0, table, protocol, scope, unicast, 0)
+    body = struct.pack("=BBBBBBBBI", *fields) + destination + gateway + device + metric
+    flags = NLM_F_REQUEST | NLM_F_EXCL | NLM_F_CREATE
+    header = struct.pack("=IHHII", 16 + len(body), RTM_NEWROUTE, flags, number, 0)
+    return header + body
+
+
 def install_row(bench: Bench) -> Iterator[Row]:
     """10,000 routes by one gateway."""
     networks = destinations(10_000)
-    index, gateway = socket.if_nametoindex("eth0"), socket.inet_aton(GATEWAY)
-    with (bench.folder / "messages").open("wb") as file:
-        for number, network in enumerate(networks, 1):
-            address, _, length = network.partition("/")
-            # RTM_NEWROUTE, to be created, and new
-            file.write(struct.pack("=IHHII", 60, 24, 0x601, number, 0))
-            fixed = (socket.AF_INET, int(length), 0, 0, 254, 213, 0, 1, 0)
-            file.write(struct.pack("=BBBBBBBBI", *fixed))
-            file.write(struct.pack("=HH4s", 8, 1, socket.inet_aton(address)))
-            file.write(struct.pack("=HH4sHHIHHI", 8, 5, gateway, 8, 4, index, 8, 6, 100))
+
+    messages = bench.folder / "messages"
+    messages.write_bytes(
+        b"".join(encoded_route(number, network) for number, network in enumerate(networks, 1))
+    )
+    commands = bench.folder / "batch"
     way = f"via {GATEWAY} dev eth0 metric 100 proto 213"
-    lines = [f"route add {network} {way}\n" for network in networks]
-    (bench.folder / "batch").write_text("".join(lines))
+    commands.write_text("".join(f"route add {network} {way}\n" for network in networks))
+    route = Route.to(networks[0], dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
+    routes = [route._replace(prefix=Prefix.parse(network)) for network in networks]
+    changes = [RouteRequest("add", each) for each in routes]
+
     ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
     with NetlinkBackend(timeout=60) as backend:
-        route = Route.to(networks[0], dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
-        routes = [route._replace(prefix=Prefix.parse(network)) for network in networks]
-        changes = [RouteRequest("add", route) for route in routes]
         methods: dict[str, Method] = {
             ours: partial(backend.change, changes),
-            batch: lambda: run("ip", "-batch", str(bench.folder / "batch")),
-            c: in_c(bench, "send", bench.folder / "messages"),
+            batch: lambda: run("ip", "-batch", str(commands)),
+            c: in_c(bench, "send", messages),
         }
         times = bench.times(methods, rounds=9, before=empty)
     empty()
-    for other, limit in ((batch, 1 / 2.3), (c, 1.6)):
-        yield beside("install 10,000 routes", times, ours, other, limit)
+    yield beside("install 10,000 routes", times, ours, batch, 1 / 2.3)
+    yield beside("install 10,000 routes", times, ours, c, 1.6)
 
 
 def read_row(bench: Bench) -> Iterator[Row]:
     """10,000 routes of which 100 are asked for, and all of them made into objects."""
     networks = destinations(10_000)
     ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100" for network in networks))
+    asked_for = [Prefix.parse(network) for network in networks[::100]]
     some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
     with NetlinkBackend(timeout=60) as backend:
         methods: dict[str, Method] = {
-            some: partial(backend.snapshot, family=4, near=[*map(Prefix.parse, networks[::100])]),
+            some: partial(backend.snapshot, family=4, near=asked_for),
             every: partial(backend.snapshot, family=4),
             c: in_c(bench, "dump"),
             parsed: lambda: json.loads(run(*command)),
@@ -325,30 +385,31 @@ def read_row(bench: Bench) -> Iterator[Row]:
 
 def cidrs_row(bench: Bench) -> Iterator[Row]:
     """100 CIDRs among 100,000 routes of the usual lengths, some inside others."""
-    rng, space = random.Random(213), Prefix.parse("30.0.0.0/8")  # noqa: S311  the same ones every time
+    rng = random.Random(213)  # noqa: S311  the same ones every time
+    space = Prefix.parse("30.0.0.0/8")
 
     def some(count: int, *lengths: int) -> list[Prefix]:
         prefixes: set[Prefix] = set()
         while len(prefixes) < count:
-            prefixes.add(
-                Prefix.around(IPV4, rng.randrange(space.first, space.last), rng.choice(lengths))
-            )
+            address = rng.randrange(space.first, space.last)
+            prefixes.add(Prefix.around(IPV4, address, rng.choice(lengths)))
         return sorted(prefixes)
 
     routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
-    ip(
-        *(
-            f"route add {prefix} via {GATEWAY} dev eth0 proto {rng.choice(['bgp', 'bird'])}"
-            for prefix in routes
-        )
-    )
+    commands: list[str] = []
+    for prefix in routes:
+        protocol = rng.choice(["bgp", "bird"])
+        commands.append(f"route add {prefix} via {GATEWAY} dev eth0 proto {protocol}")
+    ip(*commands)
+
     cidrs = some(100, 24)
-    loop = 'for address in "$@"; do ip route get "$address" >/dev/null; done'
-    addresses = [str(cidr.ip) for cidr in cidrs]
-    ours, other = "the check", "ip route get for each"
     config = HostRoutingConfig(
         route_overlap=RouteOverlapConfig(tuple(map(Prefix.to_network, cidrs)))
     )
+    loop = 'for address in "$@"; do ip route get "$address" >/dev/null; done'
+    addresses = [str(cidr.ip) for cidr in cidrs]
+
+    ours, other = "the check", "ip route get for each"
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
@@ -367,26 +428,16 @@ def fleet_row(bench: Bench) -> Iterator[Row]:
     """10,000 snapshots of nodes, each with addresses of its own, judged by the command on two
     processors.
     """
-    count, nodes = 1_000 if bench.is_quick else 10_000, bench.folder / "nodes"
+    count = 1_000 if bench.is_quick else 10_000
+    nodes = bench.folder / "nodes"
     nodes.mkdir()
     text = h200().snapshot().to_json()
     for number in range(count):
         own = text.replace('"10.0.0.', f'"10.{number // 250}.{number % 250}.')
-        (nodes / f"node-{number:05}.json").write_text(
-            own.replace("172.16.1.10", f"172.16.{number >> 8}.{number & 255}")
-        )
-    command = [
-        "taskset",
-        "-c",
-        "0,1",
-        sys.executable,
-        "-m",
-        "hostrouting",
-        "check",
-        "--snapshots",
-        str(nodes),
-        FABRIC,
-    ]
+        own = own.replace("172.16.1.10", f"172.16.{number >> 8}.{number & 255}")
+        (nodes / f"node-{number:05}.json").write_text(own)
+    on_two_processors = ["taskset", "-c", "0,1", sys.executable, "-m", "hostrouting"]
+    command = [*on_two_processors, "check", "--snapshots", str(nodes), FABRIC]
     times = bench.times({"": lambda: run(*command, code=1)}, rounds=3)[""]
     yield alone(f"{count:,} snapshots of nodes, 2 processes", times, 10.0 * count / 10_000)
 
@@ -400,40 +451,64 @@ def suite_row(bench: Bench) -> Iterator[Row]:
     yield alone(f"the suite on {os.cpu_count()} cores", [time.perf_counter() - began], 110)
 
 
-ROWS = {
-    name.removesuffix("_row"): row for name, row in list(globals().items()) if name.endswith("_row")
+ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "check": check_row,
+    "pyz": pyz_row,
+    "gate": gate_row,
+    "boot": boot_row,
+    "h200": h200_row,
+    "install": install_row,
+    "read": read_row,
+    "cidrs": cidrs_row,
+    "fleet": fleet_row,
+    "suite": suite_row,
 }
 
 
-def main() -> None:
-    """Measure, and print the table."""
+def arguments() -> argparse.Namespace:
+    """The rows that are asked for, and the options."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
     parser.add_argument(
         "--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite"
     )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if not asked.inside:  # as a new process, which has one thread, in a namespace of its own
-        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        program = [sys.executable, "-m", "tests.benchmarks.bench", "--inside", *sys.argv[1:]]
-        os.execvp("unshare", ["unshare", "--net", "--mount", *user, *program])  # noqa: S606  its arguments are ours
+    return parser.parse_args()
+
+
+def begin_again_inside() -> None:
+    """Go on as a new process, which has one thread, in a namespace of its own."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    program = [sys.executable, "-m", "tests.benchmarks.bench", "--inside", *sys.argv[1:]]
+    command = ["unshare", "--net", "--mount", *user, *program]
+    os.execvp("unshare", command)  # noqa: S606  its arguments are ours
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print the rows in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    asked = arguments()
+    if not asked.inside:
+        begin_again_inside()
     ip(*commands_of(h200()))
-    cells: list[Row] = [("work", "measured", "goal", "of the goal")]
+    rows = [Row("work", "measured", "goal", "of the goal")]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # in memory, as /run is
         bench = Bench(Path(folder), asked.quick)
         for name in asked.rows or ROWS:
             try:
-                cells += ROWS[name](bench)
-            except (RuntimeError, OSError) as reason:
-                cells.append((name, f"not measured: {reason}"[:200].splitlines()[0], "", ""))
+                rows += ROWS[name](bench)
+            except (RuntimeError, OSError) as failure:
+                reason = f"not measured: {failure}"[:200].splitlines()[0]
+                rows.append(Row(name, reason, "", ""))
             sys.stderr.write(f"{name} is done\n")
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        sys.stdout.write(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            + "\n"
-        )
+    print_table(rows)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ def test_by_itself() -> None:
         "6 overlap: 172.16.0.0/16 leaves through ibN",
         '  {"destination": "172.16.0.0/17"}',
         '  {"destination": "172.16.128.0/17"}',
-        "1 no verdict: the snapshot is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
+        (
+            "1 no verdict: the snapshot is not JSON, or was not copied whole; "
+            "save one with: hostrouting snapshot > FILE"
+        ),
         "2 ok: nothing is wrong",
     ]
 
@@ -32,7 +35,8 @@ CLUSTER = """\
 import runpy, sys
 from distributed import LocalCluster
 if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(host="127.0.0.1", **options) as cluster:
         sys.argv = [*sys.argv[1:], "--dask", cluster.scheduler_address]
         runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -14,7 +14,10 @@ from tests.support.programs import EXAMPLES, completed
 from tests.support.tasks import config, run
 
 FOLDER = EXAMPLES / "fleet/npd"
-UNKNOWN = "UNKNOWN: no check has run since this host booted, or the last one has failed; on the host, run: hostrouting status"
+UNKNOWN = (
+    "UNKNOWN: no check has run since this host booted, or the last one has failed; "
+    "on the host, run: hostrouting status"
+)
 DOUBT = "UNDECIDED: it is unclear whether packets to 10.0.0.0/8 should leave through eth0 or eth1"
 
 

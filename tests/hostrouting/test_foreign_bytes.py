@@ -17,19 +17,25 @@ READERS: dict[str, tuple[Callable[[str], object], bytes]] = {
     "ebtables": (
         lambda words: [pod_rule(rule.text) for rule in read_listing(words, "ebtables")],
         (
-            b"Bridge chain: PREROUTING, entries: 1, policy: ACCEPT\n-p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac"
-            b" aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
+            b"Bridge chain: PREROUTING, entries: 1, policy: ACCEPT\n"
+            b"-p ARP --arp-op Request --arp-ip-dst 10.240.0.9 "
+            b"-j arpreply --arpreply-mac aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
         ),
     ),
     "conflist": (
         lambda words: active_file({"10-a.conflist": words}),
-        b'{"cniVersion": "0.3.0", "name": "azure", "plugins": [{"type": "azure-vnet", "mode": "bridge"}]}',
+        (
+            b'{"cniVersion": "0.3.0", "name": "azure", '
+            b'"plugins": [{"type": "azure-vnet", "mode": "bridge"}]}'
+        ),
     ),
     "state": (
         read_state,
         (
-            b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
-            b' "MacAddress": "qrvM3e7/", "IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}}}}}}}}'
+            b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {'
+            b'"1": {"HostIfName": "azv1", "MacAddress": "qrvM3e7/", '
+            b'"IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}'
+            b"}}}}}}}"
         ),
     ),
 }

@@ -66,8 +66,12 @@ def test_import_loads_nothing() -> None:
     """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only
     when it is used.
     """
-    code = "import sys, hostrouting; print([name for name in sys.modules if name.startswith('hostrouting.')]);"
-    code += "hostrouting.Pyroute2Backend; print('pyroute2' in sys.modules)"
+    code = """if True:
+        import sys, hostrouting
+        print([name for name in sys.modules if name.startswith("hostrouting.")])
+        hostrouting.Pyroute2Backend
+        print("pyroute2" in sys.modules)
+    """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['hostrouting.release']", "False"]
 
@@ -88,7 +92,8 @@ import hostrouting
 assert hostrouting.__file__.startswith({str(archive)!r})
 static = {{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}}
 config = hostrouting.HostRoutingConfig.from_mapping({{"staticRoutes": static}})
-print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hostrouting.files_of(config)) > 3)
+names = [getattr(hostrouting, name) for name in hostrouting.__all__]
+print(len(names), len(hostrouting.files_of(config)) > 3)
 """
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False

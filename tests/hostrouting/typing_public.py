@@ -101,4 +101,4 @@ results = fleet.check_snapshots(["nodes"], config, ThreadPoolExecutor())
 assert_type(results, "Iterator[fleet.NodeResult]")
 groups = fleet.group_nodes(results)
 assert_type(groups, tuple[fleet.NodeGroup, ...])
-fleet.check_snapshots(["nodes"])  # type: ignore[call-arg]  # the configuration and the executor are missing
+fleet.check_snapshots(["nodes"])  # type: ignore[call-arg]  # no configuration, no executor

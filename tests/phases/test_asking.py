@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
@@ -293,8 +294,9 @@ class TestSelection:
     def test_names_that_no_task_has(self, option: str, name: str) -> None:
         """An unknown name is an error before the first task starts; it lists all names."""
         seen = Recorder()
+        named: Any = {option: (name,)}
         with pytest.raises(phases.UnknownTask) as caught:
-            phases.run(self.tree(), observers=[seen], **{option: (name,)})  # type: ignore[arg-type]  # only or skip
+            phases.run(self.tree(), observers=[seen], **named)
         known = "bootstrap, download, network, routes, check, start"
         assert f"{option}: there is no task {name!r}. The tasks are: {known}" in str(caught.value)
         assert seen.ends == []

@@ -64,7 +64,7 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
         raise SystemExit("gone already")
 
     for _ in range(2):
-        with pytest.raises(phases.Cancelled), ctx.on_cancel(callback):  # noqa: PT012  the block is what is tried
+        with pytest.raises(phases.Cancelled), ctx.on_cancel(callback):  # noqa: PT012  it is tried
             ctx.cancel()
             ctx.cancel()
             assert came.wait(100)
@@ -92,9 +92,10 @@ def test_a_callback_at_a_deadline() -> None:
         clock.wait(ended.is_set)
     assert clock.now() == 7
     ctx = Context()
-    with pytest.raises(OSError, match="left half done"), ctx.on_cancel(lambda: None):  # noqa: PT012  the block is tried
+    failure = OSError("left half done")
+    with pytest.raises(OSError, match="left half done"), ctx.on_cancel(lambda: None):  # noqa: PT012
         ctx.cancel()
-        raise OSError("left half done")
+        raise failure
 
 
 class TestFind:

@@ -218,7 +218,9 @@ PROGRAM = """
 import logging, phases
 from phases.testing import StubTask
 logging.basicConfig(level="INFO", format="LOG %(message)s")
-print(phases.run(phases.serial(StubTask("a", seconds=0.1), StubTask("b", seconds=0.1), name="boot")))
+first = StubTask("a", seconds=0.1)
+second = StubTask("b", seconds=0.1)
+print(phases.run(phases.serial(first, second, name="boot")))
 """
 
 

@@ -116,7 +116,8 @@ def test_a_condition_that_nothing_evaluates() -> None:
     ):
         phases.when(lambda: True, StubTask("a"))  # type: ignore[arg-type, misc]
     task = StubTask("a")
-    report = phases.run(phases.when(lambda ctx: condition(ctx), task), observers=[])  # noqa: PLW0108  the mistake
+    hidden = phases.when(lambda ctx: condition(ctx), task)  # noqa: PLW0108  the mistake
+    report = phases.run(hidden, observers=[])
     assert str(report.error) == (
         "a: its condition returned a coroutine, which nothing runs; call asyncio.run in it"
     )
@@ -211,111 +212,117 @@ def test_a_coroutine_that_nothing_runs() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("use", "words"),
-    # Each type: ignore is for the mistake that has to be refused.
-    [
-        (lambda: phases.Skip(5), "reason"),  # type: ignore[arg-type]
-        (
-            lambda: phases.retry(StubTask("a"), on=[OSError]),  # type: ignore[arg-type]
-            r"retry: on is \[<class 'OSError'>\]; it must be a type of errors, or a tuple of types",
-        ),
-        (
-            lambda: phases.retry(StubTask("a"), on="OSError"),  # type: ignore[arg-type]
-            "retry: on is 'OSError'",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), observers=[5]),  # type: ignore[list-item]
-            "observers has 5; an observer is a function of a step",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), observers=Recorder()),  # type: ignore[arg-type]
-            "observers is <.*Recorder.*; it must be a list of observers",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), clock=FakeClock),  # type: ignore[arg-type]
-            r"clock is <class .*FakeClock'>; it must be a phases.Clock, such as FakeClock\(\)",
-        ),
-        (
-            lambda: Context(clock=time),  # type: ignore[arg-type]
-            "clock is <module 'time'.*; it must be a phases.Clock",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), ctx=FakeClock()),  # type: ignore[arg-type]
-            r"run: ctx is <.*FakeClock.*; it must be a phases.Context",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), undo_on_failure="no"),  # type: ignore[arg-type]
-            "run: undo_on_failure is 'no'; it must be True or False",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), only=5),  # type: ignore[arg-type]
-            "only is 5; it must be a name, or a list of names",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), skip=phases.task("b")(print)),  # type: ignore[arg-type]
-            r"skip is FunctionTask\('b'\); it must be a name",
-        ),
-        (
-            lambda: Context().on_cancel(None).__enter__(),  # type: ignore[arg-type]
-            "on_cancel: callback is None; it must be a function",
-        ),
-        (
-            lambda: phases.plan(StubTask("a"), ctx=5),  # type: ignore[arg-type]
-            "plan: ctx is 5; it must be a phases.Context",
-        ),
-        (
-            lambda: phases.execute(StubTask("a"), REPORT),  # type: ignore[arg-type]
-            r"execute: ctx is Step\(.*; it must be a phases.Context",
-        ),
-        (
-            lambda: Context().sleep("5"),  # type: ignore[arg-type]
-            "sleep: seconds is '5'; it must be a number",
-        ),
-        (
-            lambda: StubTask("a", errors=OSError("busy")),  # type: ignore[arg-type]
-            r"errors is OSError\('busy'\); it must be a list of errors",
-        ),
-        (
-            lambda: Context(observers=[Recorder]),  # type: ignore[list-item]
-            "observers has <class .*Recorder'>; an observer",
-        ),
-        (
-            lambda: phases.undo(StubTask("a"), REPORT),  # type: ignore[arg-type]
-            r"undo: ctx is Step\(.*; it must be a phases.Context; a report is passed as of=…$",
-        ),
-        (
-            lambda: phases.undo(StubTask("a"), of=REPORT.to_json()),  # type: ignore[arg-type]
-            "undo: of is '{.*; it must be a report, as run returned it$",
-        ),
-        (
-            lambda: phases.run(StubTask("a"), only=[StubTask("a")]),  # type: ignore[list-item]
-            "only is <.*; it must be a name, or a list of names$",
-        ),
-        (
-            lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]
-            "when: its condition is 'yes'; it must be True, False or a function of the context",
-        ),
-        (
-            lambda: phases.when(None, StubTask("a")),  # type: ignore[arg-type]
-            "when: its condition is None; it must be True, False or a function of the context",
-        ),
-        (
-            lambda: phases.when(StubTask("b"), StubTask("a")),  # type: ignore[arg-type]
-            "when: its condition is <.*; it must",
-        ),
-    ],
-)
-def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> None:
+TASK = StubTask("a")
+OTHER_TASK = phases.task("b")(print)
+UNTYPED: Any = phases
+"""phases, for calls that a type checker would refuse."""
+UNTYPED_CONTEXT: Any = Context
+UNTYPED_STUB: Any = StubTask
+
+REFUSED_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
+    "Skip: a number": (lambda: UNTYPED.Skip(5), "reason"),
+    "retry: a list of types": (
+        lambda: UNTYPED.retry(TASK, on=[OSError]),
+        r"retry: on is \[<class 'OSError'>\]; it must be a type of errors, or a tuple of types",
+    ),
+    "retry: the name of a type": (
+        lambda: UNTYPED.retry(TASK, on="OSError"),
+        "retry: on is 'OSError'",
+    ),
+    "when: a text": (
+        lambda: UNTYPED.when("yes", TASK),
+        "when: its condition is 'yes'; it must be True, False or a function of the context",
+    ),
+    "when: None": (
+        lambda: UNTYPED.when(None, TASK),
+        "when: its condition is None; it must be True, False or a function of the context",
+    ),
+    "when: a task": (
+        lambda: UNTYPED.when(OTHER_TASK, TASK),
+        r"when: its condition is FunctionTask\('b'\); it must",
+    ),
+    "run: an observer that cannot be called": (
+        lambda: UNTYPED.run(TASK, observers=[5]),
+        "observers has 5; an observer is a function of a step",
+    ),
+    "run: one observer": (
+        lambda: UNTYPED.run(TASK, observers=Recorder()),
+        "observers is <.*Recorder.*; it must be a list of observers",
+    ),
+    "run: the class of a clock": (
+        lambda: UNTYPED.run(TASK, clock=FakeClock),
+        r"clock is <class .*FakeClock'>; it must be a phases.Clock, such as FakeClock\(\)",
+    ),
+    "run: a clock in place of a context": (
+        lambda: UNTYPED.run(TASK, ctx=FakeClock()),
+        r"run: ctx is <.*FakeClock.*; it must be a phases.Context",
+    ),
+    "run: a text in place of a bool": (
+        lambda: UNTYPED.run(TASK, undo_on_failure="no"),
+        "run: undo_on_failure is 'no'; it must be True or False",
+    ),
+    "run: only a number": (
+        lambda: UNTYPED.run(TASK, only=5),
+        "only is 5; it must be a name, or a list of names",
+    ),
+    "run: only a list with a task": (
+        lambda: UNTYPED.run(TASK, only=[TASK]),
+        "only is <.*; it must be a name, or a list of names$",
+    ),
+    "run: skip a task": (
+        lambda: UNTYPED.run(TASK, skip=OTHER_TASK),
+        r"skip is FunctionTask\('b'\); it must be a name",
+    ),
+    "plan: a number in place of a context": (
+        lambda: UNTYPED.plan(TASK, ctx=5),
+        "plan: ctx is 5; it must be a phases.Context",
+    ),
+    "execute: a report in place of a context": (
+        lambda: UNTYPED.execute(TASK, REPORT),
+        r"execute: ctx is Step\(.*; it must be a phases.Context",
+    ),
+    "undo: a report in place of a context": (
+        lambda: UNTYPED.undo(TASK, REPORT),
+        r"undo: ctx is Step\(.*; it must be a phases.Context; a report is passed as of=…$",
+    ),
+    "undo: the text of a report": (
+        lambda: UNTYPED.undo(TASK, of=REPORT.to_json()),
+        "undo: of is '{.*; it must be a report, as run returned it$",
+    ),
+    "Context: a module in place of a clock": (
+        lambda: UNTYPED_CONTEXT(clock=time),
+        "clock is <module 'time'.*; it must be a phases.Clock",
+    ),
+    "Context: the class of an observer": (
+        lambda: UNTYPED_CONTEXT(observers=[Recorder]),
+        "observers has <class .*Recorder'>; an observer",
+    ),
+    "on_cancel: None": (
+        lambda: UNTYPED_CONTEXT().on_cancel(None).__enter__(),
+        "on_cancel: callback is None; it must be a function",
+    ),
+    "sleep: a text": (
+        lambda: UNTYPED_CONTEXT().sleep("5"),
+        "sleep: seconds is '5'; it must be a number",
+    ),
+    "StubTask: one error": (
+        lambda: UNTYPED_STUB("a", errors=OSError("busy")),
+        r"errors is OSError\('busy'\); it must be a list of errors",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED_ARGUMENTS.values(), ids=REFUSED_ARGUMENTS)
+def test_arguments_that_are_refused(call: Callable[[], object], words: str) -> None:
     """At once, with the name of the argument, the value and the rule."""
     with pytest.raises(TypeError, match=words):
-        use()
+        call()
 
 
 def test_a_task_in_a_message() -> None:
     """A task is shown by its name."""
     with pytest.raises(ValueError, match=r"seconds is FunctionTask\('a'\); it must be a number"):
-        phases.deadline(60, phases.task("a")(print))  # type: ignore[arg-type]  # the wrong way round
+        UNTYPED.deadline(60, phases.task("a")(print))  # the wrong way round
 
 
 def test_the_class_skip() -> None:
@@ -518,19 +525,26 @@ def test_a_run_is_cancelled_because_of_a_signal(
     """A program that handles signals itself passes them on: the report, also as observers get it,
     has the number at its root, and the exit code is as if `run` had handled the signal.
     """
-    signals: list[tuple[str, int | None]] = []
-    ctx = Context(observers=[lambda step: signals.append((step.name, step.signal))])
+    observed: list[tuple[str, int | None]] = []
+
+    def observe(step: Step) -> None:
+        observed.append((step.name, step.signal))
+
+    ctx = Context(observers=[observe])
     stop = phases.task("stop")(lambda inner: inner.cancel(reason))
     if moment == "before it starts":
         ctx.cancel(reason)
+
     report = phases.run(phases.serial(stop, StubTask("next"), name="all"), ctx=ctx)
     ctx.cancel(signal.SIGHUP)  # too late to be the reason
+
     assert report.status is Status.CANCELLED
     assert report.reason == words
     assert report.signal == number
     assert report.exit_code == code
-    assert signals[-1] == ("all", number)
-    assert [step.signal for step in report.children] == [None] * len(report.children)
+    assert observed[-1] == ("all", number)
+    for step in report.children:
+        assert step.signal is None, step.name
     assert json.loads(report.to_json())["reason"] == words
 
 

@@ -161,7 +161,8 @@ def test_execute_handles_no_signal() -> None:
     code = """
         import threading
         try:
-            phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), StubTask("next")))
+            both = phases.parallel(wait, deaf, name="both")
+            phases.execute(phases.serial(both, StubTask("next")))
         except KeyboardInterrupt:
             print(threading.active_count())
     """
@@ -371,8 +372,10 @@ def test_a_storm_of_signals() -> None:
         signal.signal(signal.SIGUSR2, lambda *_: storm.clear())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, raises)
-        short = StubTask("a", seconds=0.003), phases.task("b")(lambda ctx: ctx.shielded().__enter__().sleep(0.002))
-        task = phases.serial(phases.parallel(*short), *short, name="all")
+        sleeps = StubTask("a", seconds=0.003)
+        sleeps_shielded = phases.task("b")(lambda ctx: ctx.shielded().__enter__().sleep(0.002))
+        at_once = phases.parallel(sleeps, sleeps_shielded)
+        task = phases.serial(at_once, sleeps, sleeps_shielded, name="all")
         ready()
         while storm:
             try:

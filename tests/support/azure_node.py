@@ -56,7 +56,10 @@ class AzureNode:
         # to notice that the other end is up.
         self.fabric.batch(
             [
-                f"link add eth0 index 900 address {_FABRIC_MAC} type veth peer name wire netns {self.node.path}",
+                (
+                    f"link add eth0 index 900 address {_FABRIC_MAC} type veth "
+                    f"peer name wire netns {self.node.path}"
+                ),
                 *_up("eth0", *_FABRIC),
                 *(f"neigh add {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in _NODE),
             ]

@@ -21,9 +21,8 @@ def add_rules(namespace: Namespace, rules: Iterable[str]) -> None:
 def pod_rules(ip: str, mac: str, uplink: str = "eth0") -> tuple[str, ...]:
     """The rules that azure-vnet adds for one address of a pod."""
     if ":" in ip:
-        return (
-            f"PREROUTING -p IPv6 -i {uplink} --ip6-dst {ip} -j dnat --to-dst {mac} --dnat-target ACCEPT",
-        )
+        packets = f"PREROUTING -p IPv6 -i {uplink} --ip6-dst {ip}"
+        return (f"{packets} -j dnat --to-dst {mac} --dnat-target ACCEPT",)
     return (
         f"PREROUTING -p ARP --arp-op Request --arp-ip-dst {ip} -j arpreply --arpreply-mac {mac}",
         f"PREROUTING -p IPv4 -i {uplink} --ip-dst {ip} -j dnat --to-dst {mac} --dnat-target ACCEPT",
@@ -34,8 +33,14 @@ _MAC, _DST = "0a:0b:0c:0d:0e:05", "--arp-ip-dst 10.1.0.5 "
 (R1, R2), (R3,) = pod_rules("10.1.0.5", _MAC), pod_rules("fd00::5", _MAC)
 
 NODE_RULES = (
-    "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT",
-    "POSTROUTING -s Unicast -o eth0 -j snat --to-src 0a:00:00:00:00:01 --snat-arp --snat-target ACCEPT",
+    (
+        "PREROUTING -p ARP -i eth0 --arp-op Reply "
+        "-j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"
+    ),
+    (
+        "POSTROUTING -s Unicast -o eth0 "
+        "-j snat --to-src 0a:00:00:00:00:01 --snat-arp --snat-target ACCEPT"
+    ),
 )
 """The rules that it adds once on a node; its rule for the node's own address is an R1 with that
 address.

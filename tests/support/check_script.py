@@ -30,7 +30,9 @@ __all__ = ["Checked", "EnginesCheck", "check", "command", "dressed", "showing"]
 
 _STATE = "aks-flex-node"
 _LINE = re.compile(  # the dash between two addresses is \u2013
-    r"([A-Z-]+): expected CIDR (?P<cidr>\S+) \((?P<first>[^\u2013)]+)(\u2013(?P<last>[^)]+))?\) (routes via (?P<devs>.*) \[)?"
+    r"([A-Z-]+): expected CIDR (?P<cidr>\S+) "
+    r"\((?P<first>[^\u2013)]+)(\u2013(?P<last>[^)]+))?\) "
+    r"(routes via (?P<devs>.*) \[)?"
 )
 
 _OWN_TYPES = {"local", "anycast", "broadcast", "multicast"}
@@ -75,7 +77,8 @@ def command(script: Path, *arguments: str, before: str = "") -> list[str]:
     (run / "hostrouting").mkdir(parents=True, exist_ok=True)
     # A shell that starts in half the time is enough, unless the test has commands of its own.
     shell = "bash" if before else "sh"
-    text = f'mount --bind {run} /run && {{ {before or ":"}; }} && exec /bin/bash -pc \'. "$0"; exit 1\' "$@"'
+    as_the_gate = """exec /bin/bash -pc '. "$0"; exit 1' "$@" """
+    text = f"mount --bind {run} /run && {{ {before or ':'}; }} && {as_the_gate}"
     return ["unshare", "--mount", shell, "-c", text, "gate", str(script), *arguments]
 
 

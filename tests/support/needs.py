@@ -14,7 +14,7 @@ from functools import cache
 
 PACKAGES = {
     "busybox": "busybox",
-    "debootstrap": "debootstrap debian-archive-keyring",  # the keys with which it trusts Debian's packages
+    "debootstrap": "debootstrap debian-archive-keyring",  # the keys that it trusts
     "ebtables-nft": "iptables",
     "gawk": "gawk",
     "ifup": "ifupdown",
@@ -82,8 +82,10 @@ def advice(reasons: Iterable[str]) -> Iterator[str]:
         yield f"To run these tests too, as root: apt-get install {' '.join(sorted(packages))}"
     services = packages & SERVICES
     if services:
-        yield f"Only on a throw-away machine, because they can change its network: {' '.join(sorted(services))}"
+        names = " ".join(sorted(services))
+        yield f"Only on a throw-away machine, because they can change its network: {names}"
 
 
 if __name__ == "__main__":
-    print(*sorted({PACKAGES[name] for name in absent(PACKAGES)}))  # noqa: T201  what the script is for
+    missing_packages = {PACKAGES[name] for name in absent(PACKAGES)}
+    print(*sorted(missing_packages))  # noqa: T201  what the script is for

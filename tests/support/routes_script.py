@@ -76,7 +76,8 @@ class Ran:
         **options: object,
     ) -> None:
         """Render the script and run it; the options are those of `words`."""
-        done = namespace.run(*words(wanted, directory, **options))  # type: ignore[arg-type]  # they are passed on
+        command = words(wanted, directory, **options)  # type: ignore[arg-type]  # passed on
+        done = namespace.run(*command)
         self.changes = [
             *map(int, re.findall("<6>static-routes: changed routes: (.*)\n", done.stderr))
         ]

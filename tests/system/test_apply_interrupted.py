@@ -73,7 +73,9 @@ UNITS = LAYOUT.unit_directory
 _OPEN = "GATE-OPEN: "
 # What is in the way of the files of units, so that a machine starts unchecked.
 OBSTACLES = {
-    "full /etc": f"mount -t tmpfs -o size=4k,mode=755 none {UNITS}; cat /dev/zero >{UNITS}/all 2>&1; true",
+    "full /etc": (
+        f"mount -t tmpfs -o size=4k,mode=755 none {UNITS}; cat /dev/zero >{UNITS}/all 2>&1; true"
+    ),
     "read-only /etc": f"mount -t tmpfs -o ro,mode=755 none {UNITS}",
 }
 

@@ -22,14 +22,28 @@ KINDS = {
     "dynamic": "DynamicUser=yes\nPrivateTmp=yes\n",
     "network": "PrivateNetwork=yes\n",
     "namespace": "NetworkNamespacePath=/run/netns/other\n",
-    "paths": "ProtectSystem=strict\nInaccessiblePaths=/etc/hostrouting -/run/hostrouting\nTemporaryFileSystem=/usr/sbin\n",
+    "paths": """\
+ProtectSystem=strict
+InaccessiblePaths=/etc/hostrouting -/run/hostrouting
+TemporaryFileSystem=/usr/sbin
+""",
     "calls": "NoNewPrivileges=yes\nCapabilityBoundingSet=\nSystemCallFilter=~@network-io @mount\n",
     "users": "PrivateUsers=yes\nPermissionsStartOnly=yes\n",
     "environment": f"Environment={_EVIL}\n",
     "statuses": "SuccessExitStatus=1 2 127 143 254 SIGTERM SIGKILL\n",
-    "proc": "ProtectProc=invisible\nProcSubset=pid\nProtectControlGroups=yes\nProtectKernelTunables=yes\n",
+    "proc": """\
+ProtectProc=invisible
+ProcSubset=pid
+ProtectControlGroups=yes
+ProtectKernelTunables=yes
+""",
     "log": "StandardError=null\nIgnoreSIGPIPE=no\n",
-    "notify": "Type=notify\nNotifyAccess=all\nExecStart=\nExecStart=/bin/sh -c 'systemd-notify --ready; sleep infinity'\n",
+    "notify": """\
+Type=notify
+NotifyAccess=all
+ExecStart=
+ExecStart=/bin/sh -c 'systemd-notify --ready; sleep infinity'
+""",
     "once": "Type=oneshot\nRemainAfterExit=yes\nExecStart=\nExecStart=/bin/true\n",
 }
 FILES = {
@@ -180,10 +194,22 @@ def test_files_that_change() -> None:
     write = f"""
     exec 8<>/run/hostrouting/turn 9<>/run/hostrouting/lock
     flock -x 8; flock -x -w 30 9 || exit; flock -u 8
-    for step in 10-a 20-b; do echo "echo $1 >>/run/ran; exit 0" >{STEPS}/new; mv {STEPS}/new {STEPS}/$step.sh; sleep $2; done
+    for step in 10-a 20-b; do
+      echo "echo $1 >>/run/ran; exit 0" >{STEPS}/new
+      mv {STEPS}/new {STEPS}/$step.sh
+      sleep $2
+    done
     """
     slow = {f"{step}": "sleep 0.3; exit 0\n" for step in ("10-a", "20-b")}
-    again = "[Service]\nExecStart=\nExecStart=/bin/true\nRestart=always\nRestartSec=10ms\n[Unit]\nStartLimitIntervalSec=0\n"
+    again = """\
+[Service]
+ExecStart=
+ExecStart=/bin/true
+Restart=always
+RestartSec=10ms
+[Unit]
+StartLimitIntervalSec=0
+"""
     busy = ("user", "dynamic", "network", "users")
     with system_with("plain", *busy, steps=slow, required="10-a 20-b") as system:
         for unit in busy:

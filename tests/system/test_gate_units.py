@@ -16,12 +16,29 @@ STARTED = (KUBELET, K3S, "agent@a.service")
 
 # As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which operators.md
 # names both.
-_AGAIN = "RestartSec=1\nRestart="
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {
-    KUBELET: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n{_AGAIN}always\n",
-    K3S: "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\n"
-    f"ExecStartPre=-/sbin/modprobe overlay\nExecStart=/opt/alive\n{_AGAIN}on-failure\n",
+    KUBELET: """\
+[Unit]
+StartLimitIntervalSec=0
+[Service]
+ExecStart=/bin/sleep infinity
+RestartSec=1
+Restart=always
+""",
+    K3S: """\
+[Unit]
+StartLimitIntervalSec=0
+[Service]
+Type=notify
+NotifyAccess=all
+WatchdogSec=5
+TimeoutStartSec=0
+ExecStartPre=-/sbin/modprobe overlay
+ExecStart=/opt/alive
+RestartSec=1
+Restart=on-failure
+""",
     AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
 }
 _FILES = {f"/usr/lib/systemd/system/{unit}": text for unit, text in _UNITS.items()}
@@ -132,7 +149,13 @@ def a_kubelet_that_is_not_gated_is_named(system: System) -> None:
     assert start(system, KUBELET) == 1
 
 
-_FLUSH = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.5\nExecStart=/bin/sh -c 'nft flush ruleset'\n"
+_FLUSH = """\
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sleep 0.5
+ExecStart=/bin/sh -c 'nft flush ruleset'
+"""
 _WANTS = "[Unit]\nWants=nftables-flush.service\n"
 _LOOKS = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/run/seen'\n"
 

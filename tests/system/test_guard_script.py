@@ -19,8 +19,20 @@ from tests.support.waiting import wait_for
 pytestmark = gate_tests
 
 UNIT, ROUTE = "hostrouting-guard.service", "10.99.0.0/16"
-ROUTES = f"echo routes >>/run/hostrouting/passes\n[[ $(ip route show {ROUTE}) ]] || {{ ip route add {ROUTE} via 10.0.0.1 proto 213; echo changed; }}\nexit 0\n"
-CHECK = "echo check >>/run/hostrouting/passes\n[[ -e /run/good ]] && exit 0\necho an address escapes\nexit 1\n"
+ROUTES = f"""\
+echo routes >>/run/hostrouting/passes
+if [[ ! $(ip route show {ROUTE}) ]]; then
+  ip route add {ROUTE} via 10.0.0.1 proto 213
+  echo changed
+fi
+exit 0
+"""
+CHECK = """\
+echo check >>/run/hostrouting/passes
+[[ -e /run/good ]] && exit 0
+echo an address escapes
+exit 1
+"""
 FOREIGN = (
     "route add 172.20.0.0/16 via 10.0.0.9 proto static",
     "route add 172.21.0.0/16 dev eth0 metric 7",

@@ -66,7 +66,10 @@ def test_whatever_is_done() -> None:
         machine.untouched("remove")
         assert not gate.ours(system)
         assert not gate.markers(system)
-        left = "find /etc /run -path '*hostrouting*' -o -name '*host-routing*' | grep -v '^/run/hostrouting/*[a-z]*$'"
+        left = """
+            find /etc /run -path '*hostrouting*' -o -name '*host-routing*' |
+            grep -v '^/run/hostrouting/*[a-z]*$'
+        """
         assert system.run("sh", "-c", left).stdout == ""
         assert system.run("systemctl", "cat", *UNITS).returncode != 0
         gate.end(system)

@@ -176,7 +176,8 @@ class Said(Programs):
 def listed(*rules: str) -> str:
     """The output of `ebtables -t nat -L` for these rules of PREROUTING."""
     lines = "".join(f"{rule.removeprefix('PREROUTING ')} \n" for rule in rules)
-    return f"Bridge table: nat\n\nBridge chain: PREROUTING, entries: {len(rules)}, policy: ACCEPT\n{lines}"
+    chain = f"Bridge chain: PREROUTING, entries: {len(rules)}, policy: ACCEPT\n{lines}"
+    return f"Bridge table: nat\n\n{chain}"
 
 
 def nft(*rules: str) -> dict[str, Ended]:
@@ -309,7 +310,8 @@ def test_a_deletion_that_fails(ended: Ended, kind: str) -> None:
 
 def test_a_listing_of_legacy_ebtables() -> None:
     """Empty chains, chains of the administrator and rules that end with a space are read."""
-    listing = f"{listed(R1, 'PREROUTING -j CONTINUE')}\nBridge chain: OUTPUT, entries: 0, policy: ACCEPT\n\n"
-    listing += "Bridge chain: mine, entries: 1, policy: RETURN\n-p IPv4 -j DROP \n"
+    listing = listed(R1, "PREROUTING -j CONTINUE")
+    listing += "\nBridge chain: OUTPUT, entries: 0, policy: ACCEPT\n"
+    listing += "\nBridge chain: mine, entries: 1, policy: RETURN\n-p IPv4 -j DROP \n"
     rules = [(1, R1), (2, "PREROUTING -j CONTINUE"), (1, "mine -p IPv4 -j DROP")]
     assert [rule[1:] for rule in read_listing(listing, "ebtables-legacy")] == rules

@@ -49,7 +49,10 @@ def hosts() -> Iterator[tuple[Namespace, Namespace]]:
         node.batch(
             [
                 f"link add azure0 address {NODE} type bridge mcast_snooping 0",
-                f"link add pod0 address {VIEW.macs['pod0']} type veth peer name eth0 index 77 address {POD} netns {pod.path}",
+                (
+                    f"link add pod0 address {VIEW.macs['pod0']} type veth "
+                    f"peer name eth0 index 77 address {POD} netns {pod.path}"
+                ),
                 f"link add other index 77 address {OTHER} type ifb",
                 "link set pod0 master azure0",
                 "tuntap add dev tun0 mode tun",  # it has no MAC address
@@ -64,10 +67,12 @@ def node(hosts: tuple[Namespace, Namespace]) -> Iterator[Namespace]:
     """The node with its two neighbours; the test runs there."""
     node, _ = hosts
     node.batch(NO_NEIGHBOURS)
-    node.batch(
-        f"neigh replace {entry.ip} lladdr {entry.mac} dev azure0 nud permanent{' extern_learn' * (not entry.permanent)}"
-        for entry in VIEW.neighbours
-    )
+    commands: list[str] = []
+    for entry in VIEW.neighbours:
+        owner = "" if entry.permanent else " extern_learn"
+        replace = f"neigh replace {entry.ip} lladdr {entry.mac}"
+        commands.append(f"{replace} dev azure0 nud permanent{owner}")
+    node.batch(commands)
     with node.inside():
         yield node
 

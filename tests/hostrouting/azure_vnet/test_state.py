@@ -47,7 +47,10 @@ def test_no_pod(empty: str) -> None:
         '{"Endpoints": {}}',  # as azure-cns keeps its own
         '{"Network": {"ExternalInterfaces": []}}',
         '{"Network": {"ExternalInterfaces": {"eth0": null}}}',
-        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"a": {}}}}}}}}',
+        (
+            '{"Network": {"ExternalInterfaces": {"eth0": '
+            '{"Networks": {"azure": {"Endpoints": {"a": {}}}}}}}}'
+        ),
         state("azv1", "10.1.0.5", "ten"),
     ],
     ids=count(),

@@ -26,7 +26,10 @@ OVERLAP = (
     "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0\u2013172.16.255.255)"
     " routes via ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5], expected eth0"
 )
-ACTION = "ACTION: to see which routes repair this, or why none does, without a change: hostrouting repair"
+ACTION = (
+    "ACTION: to see which routes repair this, or why none does, without a change: "
+    "hostrouting repair"
+)
 HEALTHY = "10.0.0.0/8"
 FABRIC = "172.16.0.0/16"
 MADE_OK = "route-overlap.ok"
@@ -238,7 +241,10 @@ class TestWhatItSaysAndLeaves:
         assert escaping == [frozenset({name}) for name in names]
 
 
-FULL = "mount -t tmpfs -o size=16k,nr_inodes=9 none /run && { mkdir -p /run/aks-flex-node; cat /dev/zero >/run/all; :; }"
+FULL = (
+    "mount -t tmpfs -o size=16k,nr_inodes=9 none /run && "
+    "{ mkdir -p /run/aks-flex-node; cat /dev/zero >/run/all; :; }"
+)
 FOLDERS = {
     "full": f"{FULL} 2>/dev/null",
     "full, and no folder": "mount -t tmpfs -o nr_inodes=1 none /run",
@@ -606,7 +612,14 @@ LISTING_ALIASES = [
 
 
 # Does its work, and takes a while to end after that.
-LINGERING = 'echo >>{0}/begun; {1} "$@"; status=$?; exec >&- 2>&-; sleep 0.3; echo >>{0}/ended; exit $status'
+LINGERING = """\
+echo >>{0}/begun
+{1} "$@"
+status=$?
+exec >&- 2>&-
+sleep 0.3
+echo >>{0}/ended
+exit $status"""
 
 
 class TestMishaps:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import attrs
 import pytest
@@ -310,8 +311,8 @@ def rebuild(namespace: Namespace, family: int, wanted: Snapshot) -> None:
     namespace.batch(map(rule_command, rules), force=True, family=family)
 
 
-# Each story: its name, commands on a host with a default route by eth0, the verdict on
-# 172.20.0.0/16, and what is said.
+# Each story: its name, commands on a host with a default route by eth0 (a word in braces is one of
+# WORDS), and then the verdict on 172.20.0.0/16, with what is said.
 TUNNEL = (
     "link add tun7 type vxlan id 7 dstport 4789; link set tun7 up; route replace default dev tun7"
 )
@@ -324,155 +325,274 @@ WORDS = {
 }
 STORIES = """\
 a tunnel hides a card's default route, and another card has a network, and a table for its address
-  {both}; address add 172.20.9.4/24 dev eth1; rule add pref 50 from 172.20.9.4 lookup 101
+  {both}
+  address add 172.20.9.4/24 dev eth1
+  rule add pref 50 from 172.20.9.4 lookup 101
   route add default dev eth1 table 101
-  overlap: routes via eth1 [172.20.9.0/24 dev eth1 proto kernel scope link src 172.20.9.4], expected tun7, eth0
+  overlap: routes via eth1 [172.20.9.0/24 dev eth1 proto kernel scope link src 172.20.9.4],
+      expected tun7, eth0
 a tunnel has the only default route, and a card has a network
-  {tunnel}; address add 172.20.9.4/24 dev eth1
-  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave through tun7 or eth1;
+  {tunnel}
+  address add 172.20.9.4/24 dev eth1
+  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave
+      through tun7 or eth1;
 a tunnel has the only default route, and a card has a router
-  {tunnel}; address add 10.0.9.4/24 dev eth1; route add 172.20.9.0/24 via 10.0.9.1 dev eth1
-  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave through tun7 or eth1;
+  {tunnel}
+  address add 10.0.9.4/24 dev eth1
+  route add 172.20.9.0/24 via 10.0.9.1 dev eth1
+  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave
+      through tun7 or eth1;
 the default route is suppressed, and hidden
-  rule add pref 50 lookup main suppress_prefixlength 0; {halves}; rule del pref 32766
-  undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
+  rule add pref 50 lookup main suppress_prefixlength 0
+  {halves}
+  rule del pref 32766
+  undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs,
+      name the intended
 one default route by lo
   route replace default dev lo
-  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the
+      network
 a rule that refuses a part
   rule add pref 9 to 172.20.4.0/24 blackhole
-  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole) by [rule 9:
+  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused
+      (blackhole) by [rule 9:
 a rule for which Linux answers as if there were no route
   rule add pref 9 to 172.20.4.0/24 unreachable
-  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (unreachable) by [rule 9:
+  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused
+      (unreachable) by [rule 9:
 a part of the host's own
-  route add 172.20.9.0/24 dev ib0; address add 172.20.9.7/32 dev eth0; address add 172.20.8.7/32 dev eth0
+  route add 172.20.9.0/24 dev ib0
+  address add 172.20.9.7/32 dev eth0
+  address add 172.20.8.7/32 dev eth0
   overlap: (172.20.9.0\u2013172.20.9.255) routes via ib0
 rules for other packets, whose tables are empty
-  rule add pref 9 fwmark 1 lookup 100; rule add pref 8 from 10.0.0.4 lookup 100; route add tos 4 1.2.3.4 dev ib0
+  rule add pref 9 fwmark 1 lookup 100
+  rule add pref 8 from 10.0.0.4 lookup 100
+  route add tos 4 1.2.3.4 dev ib0
   ok
 rules for packets that arrive
-  {lxc}; rule add pref 7 iif eth1 lookup 100; rule add pref 8 iif lo lookup 101; rule add pref 9 iif lxc1 lookup 100
+  {lxc}
+  rule add pref 7 iif eth1 lookup 100
+  rule add pref 8 iif lo lookup 101
+  rule add pref 9 iif lxc1 lookup 100
   route add default dev ib0 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all iif lxc1 lookup 100;
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      iif lxc1 lookup 100;
 a rule for packets without a source
-  rule add pref 9 from 0.0.0.0 lookup 100; rule add pref 8 not from 0.0.0.0/8 lookup 101
-  route add default dev eth1 table 100; route add default dev ib0 table 101; route add 172.20.9.0/24 dev eth0 table 100
+  rule add pref 9 from 0.0.0.0 lookup 100
+  rule add pref 8 not from 0.0.0.0/8 lookup 101
+  route add default dev eth1 table 100
+  route add default dev ib0 table 101
+  route add 172.20.9.0/24 dev eth0 table 100
   overlap: routes via eth0 [172.20.9.0/24 dev eth0 table 100 proto boot scope link], expected eth1
 marks that packets without a mark have
-  rule add pref 9 fwmark 0x200/0xff lookup 100; route add default dev eth1 table 100; route add 172.20.9.0/24 dev eth0 table 100
+  rule add pref 9 fwmark 0x200/0xff lookup 100
+  route add default dev eth1 table 100
+  route add 172.20.9.0/24 dev eth0 table 100
   overlap: routes via eth0 [172.20.9.0/24 dev eth0 table 100 proto boot scope link], expected eth1
 marks that packets without a mark do not have
-  rule add pref 9 fwmark 0x300/0x100 lookup 100; rule add pref 8 fwmark 0xf00/0xff0 lookup 100; route add default dev ib0 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 8: from all fwmark 0xf00/0xff0 lookup 100;
+  rule add pref 9 fwmark 0x300/0x100 lookup 100
+  rule add pref 8 fwmark 0xf00/0xff0 lookup 100
+  route add default dev ib0 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 8: from all
+      fwmark 0xf00/0xff0 lookup 100;
 a route for a tos
   route add 172.20.9.0/24 tos 0x10 dev ib0
-  undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot scope link] (only for
+  undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot
+      scope link] (only for
 a rule for UDP, with the only default route
-  rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
-  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
+  rule add pref 50 ipproto udp lookup 100
+  route del default
+  route add default via 10.0.0.1 dev eth0 table 100
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the
+      network
 a rule for UDP, and one for TCP, with what would escape
-  rule add pref 50 ipproto udp lookup 100; rule add pref 51 ipproto tcp lookup 100; route add 172.20.9.0/24 dev ib0 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 50: from all ipproto udp lookup 100;
+  rule add pref 50 ipproto udp lookup 100
+  rule add pref 51 ipproto tcp lookup 100
+  route add 172.20.9.0/24 dev ib0 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 50: from all
+      ipproto udp lookup 100;
 a rule for ICMP, about which Linux is asked where there are rules for UDP and TCP
   rule add pref 50 ipproto icmp lookup 100
-  undecided: UNDECIDED: this check does not judge rule 50: from all ipproto icmp lookup 100; run: hostrouting check
+  undecided: UNDECIDED: this check does not judge rule 50: from all ipproto icmp lookup 100; run:
+      hostrouting check
 a next hop that is down
-  route add 172.20.8.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0; link set ib0 down
+  route add 172.20.8.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0
+  link set ib0 down
   ok
 blocks like a CNI's, without its devices
-  route add blackhole 172.20.40.0/26 proto 80; route add 10.7.0.0/26 dev eth1 proto 80
-  undecided: UNDECIDED: packets to 172.20.40.0\u2013172.20.40.63 may be lost: [blackhole 172.20.40.0/26 proto calico] refuses
+  route add blackhole 172.20.40.0/26 proto 80
+  route add 10.7.0.0/26 dev eth1 proto 80
+  undecided: UNDECIDED: packets to 172.20.40.0\u2013172.20.40.63 may be lost: [blackhole
+      172.20.40.0/26 proto calico] refuses
 the block of a CNI around another CNI's pod
-  {pods}; {lxc}; route add blackhole 172.20.40.0/26 proto 12; route add 172.20.40.9 dev lxc1
+  {pods}
+  {lxc}
+  route add blackhole 172.20.40.0/26 proto 12
+  route add 172.20.40.9 dev lxc1
   undecided: [blackhole 172.20.40.0/26 proto bird] refuses them, perhaps for pods;
 the protocol of a CNI's refusals, which many other routes have, without the CNI
   route add unreachable 172.20.9.7 proto kernel
-  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.9.7) is refused (unreachable) by [unreachable 172.20.9.7 proto kernel]
+  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.9.7) is refused (unreachable) by
+      [unreachable 172.20.9.7 proto kernel]
 a refused range that is too wide for the block of the pod inside
-  {lxc}; route add blackhole 172.20.64.0/19 proto 196; route add 172.20.64.9 dev lxc1
-  overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19 proto 196]; expected via eth0
+  {lxc}
+  route add blackhole 172.20.64.0/19 proto 196
+  route add 172.20.64.9 dev lxc1
+  overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19
+      proto 196]; expected via eth0
 two refused ranges around own addresses that are not of pods, one of them at the beginning
-  address add 172.20.8.0/32 dev eth1; address add 172.20.9.7/32 dev eth1
-  route add blackhole 172.20.8.0/24 proto 196; route add blackhole 172.20.9.0/24 proto 196
-  overlap: (172.20.9.0\u2013172.20.9.255) is refused (blackhole) by [blackhole 172.20.9.0/24 proto 196]; expected via eth0
+  address add 172.20.8.0/32 dev eth1
+  address add 172.20.9.7/32 dev eth1
+  route add blackhole 172.20.8.0/24 proto 196
+  route add blackhole 172.20.9.0/24 proto 196
+  overlap: (172.20.9.0\u2013172.20.9.255) is refused (blackhole) by [blackhole 172.20.9.0/24 proto
+      196]; expected via eth0
 a mark with two rules, of which the first has a table that leaves the packets to the second
-  rule add pref 9 fwmark 1 lookup 100; rule add pref 10 fwmark 1 lookup 101
-  route add throw 172.20.0.0/16 table 100; route add default dev eth1 table 101
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 10: from all fwmark 0x1 lookup 101;
+  rule add pref 9 fwmark 1 lookup 100
+  rule add pref 10 fwmark 1 lookup 101
+  route add throw 172.20.0.0/16 table 100
+  route add default dev eth1 table 101
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 10: from all
+      fwmark 0x1 lookup 101;
 a mark with two rules, of which the first decides for all packets
-  rule add pref 9 fwmark 1 lookup 100; rule add pref 10 fwmark 1 lookup 101
-  route add default dev eth0 table 100; route add default dev eth1 table 101
+  rule add pref 9 fwmark 1 lookup 100
+  rule add pref 10 fwmark 1 lookup 101
+  route add default dev eth0 table 100
+  route add default dev eth1 table 101
   ok
 a mark whose table is for some plain packets, too
-  rule add pref 8 to 10.99.0.0/16 lookup 101; rule add pref 9 fwmark 1 lookup 101; route add default dev eth1 table 101
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all fwmark 0x1 lookup 101;
+  rule add pref 8 to 10.99.0.0/16 lookup 101
+  rule add pref 9 fwmark 1 lookup 101
+  route add default dev eth1 table 101
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      fwmark 0x1 lookup 101;
 a mark for table main, beside another table that plain packets look up first
-  rule add pref 8 fwmark 1 lookup main; rule add pref 9 lookup 90
-  route add 172.20.0.0/16 dev eth0 table 90; route add 172.20.0.0/16 dev eth1
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 8: from all fwmark 0x1 lookup main;
+  rule add pref 8 fwmark 1 lookup main
+  rule add pref 9 lookup 90
+  route add 172.20.0.0/16 dev eth0 table 90
+  route add 172.20.0.0/16 dev eth1
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 8: from all
+      fwmark 0x1 lookup main;
 all destinations but one network look up another table, which has the default route
-  rule add pref 9 not to 10.99.0.0/16 lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
-  undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
+  rule add pref 9 not to 10.99.0.0/16 lookup 100
+  route del default
+  route add default via 10.0.0.1 dev eth0 table 100
+  undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs,
+      name the intended
 a route that was made by hand without its gateway
-  route add 172.20.9.0/24 dev eth0; route add 172.20.8.0/24 dev eth0 proto kernel; route add 172.20.7.7 dev eth0
-  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto boot scope link] has no gateway
+  route add 172.20.9.0/24 dev eth0
+  route add 172.20.8.0/24 dev eth0 proto kernel
+  route add 172.20.7.7 dev eth0
+  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto
+      boot scope link] has no gateway
 routes without a gateway, of Linux and of DHCP, which know who is on the link
-  route add 172.20.9.0/24 dev eth0 proto dhcp; route add 172.20.8.0/24 dev eth0 proto kernel
+  route add 172.20.9.0/24 dev eth0 proto dhcp
+  route add 172.20.8.0/24 dev eth0 proto kernel
   ok
 a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
-  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
+  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot
+      nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
 an equal default route by lo, which Linux does not use
   route append default dev lo
-  undecided: UNDECIDED: this check does not judge route [default dev lo proto boot scope link] (by lo, so Linux may pass over it);
+  undecided: UNDECIDED: this check does not judge route [default dev lo proto boot scope link] (by
+      lo, so Linux may pass over it);
 an equal default route by a device that does not lead out
-  link add ifb7 type ifb; link set ifb7 up; route append default dev ifb7
+  link add ifb7 type ifb
+  link set ifb7 up
+  route append default dev ifb7
   ok
 the rule for VRFs before the one for table local
-  rule add pref 1000 l3mdev; rule add pref 1001 l3mdev unreachable; rule add pref 32765 table local; rule del pref 0
+  rule add pref 1000 l3mdev
+  rule add pref 1001 l3mdev unreachable
+  rule add pref 32765 table local
+  rule del pref 0
   ok
 a rule for the sources of pods, whose addresses are in no device of this host
-  {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.0.0/16 lookup 100; route add default dev eth1 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.0.0/16 lookup 100;
+  {pods}
+  route add 172.20.1.5 dev cali1
+  rule add pref 9 from 172.20.0.0/16 lookup 100
+  route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from
+      172.20.0.0/16 lookup 100;
 a rule for a part of the pods' network
-  link add cni0 type bridge; link set cni0 up; route add 172.20.64.0/18 dev cni0
-  rule add pref 9 from 172.20.96.0/20 lookup 100; route add default dev eth1 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.96.0/20 lookup 100;
+  link add cni0 type bridge
+  link set cni0 up
+  route add 172.20.64.0/18 dev cni0
+  rule add pref 9 from 172.20.96.0/20 lookup 100
+  route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from
+      172.20.96.0/20 lookup 100;
 a rule for sources beside the pods' network
-  link add cni0 type bridge; link set cni0 up; route add 172.20.64.0/18 dev cni0; route add default dev cni0 metric 99
-  rule add pref 9 from 172.20.0.0/18 lookup 100; route add default dev eth1 table 100
+  link add cni0 type bridge
+  link set cni0 up
+  route add 172.20.64.0/18 dev cni0
+  route add default dev cni0 metric 99
+  rule add pref 9 from 172.20.0.0/18 lookup 100
+  route add default dev eth1 table 100
   ok
 a rule for the source of one pod, as a CNI adds it
-  {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.1.5 lookup 100; route add default dev eth1 table 100
+  {pods}
+  route add 172.20.1.5 dev cali1
+  rule add pref 9 from 172.20.1.5 lookup 100
+  route add default dev eth1 table 100
   ok
 a mark whose table has a default route that the rule passes over, which only the check judges
   rule add pref 9 fwmark 1 lookup 100 suppress_prefixlength 0
-  route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100; route add default dev eth1 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all fwmark 0x1 lookup 100
+  route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100
+  route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      fwmark 0x1 lookup 100
 a rule for sockets that are bound to a device, which only the check judges
-  rule add pref 9 oif eth1 lookup 100; route add default dev ib0 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all oif eth1 lookup 100
+  rule add pref 9 oif eth1 lookup 100
+  route add default dev ib0 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      oif eth1 lookup 100
 a rule for root alone, which plain packets meet
-  rule add pref 9 uidrange 0-0 lookup 100; route add default dev eth1 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all uidrange 0-0 lookup 100;
+  rule add pref 9 uidrange 0-0 lookup 100
+  route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      uidrange 0-0 lookup 100;
 a rule for users, which plain packets do not meet
-  rule add pref 9 uidrange 1000-2000 lookup 100; route add default dev eth1 table 100
-  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all uidrange 1000-2000 lookup 100;
+  rule add pref 9 uidrange 1000-2000 lookup 100
+  route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      uidrange 1000-2000 lookup 100;
 a rule that refuses what has no mark
   rule add pref 9 not fwmark 0x1 prohibit
   overlap: is refused (prohibit) by a route or rule that is not known; expected via eth0
 the block of a CNI, and a route of another type that it hides
-  {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
+  {pods}
+  route add blackhole 172.20.40.0/26 proto 80
+  route add unreachable 172.20.40.0/26 metric 9
   ok
 """
-STORY = {
-    name: (commands.format(**WORDS).replace("\n", ";").split(";"), verdict, words)
-    for name, commands, verdict, words in re.findall(
-        r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
-    )
-}
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 44
+
+
+class Story(NamedTuple):
+    """What is done to the host, and what the check says then."""
+
+    commands: list[str]
+    verdict: str
+    words: str
+
+
+def stories(text: str) -> dict[str, Story]:
+    """Each story by its name; a line that is indented further goes on with the one before."""
+    by_name: dict[str, Story] = {}
+    for block in re.split(r"\n(?=\S)", text.replace("\n      ", " ").strip()):
+        name, *lines, said = block.split("\n  ")
+        commands: list[str] = []
+        for line in lines:
+            commands += line.format(**WORDS).split("; ")
+        verdict, _, words = said.partition(": ")
+        by_name[name] = Story(commands, verdict, words)
+    return by_name
+
+
+STORY = stories(STORIES)
+assert len(STORY) == 44, "a name stands twice, or a story has no name"
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -484,10 +604,10 @@ def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: lis
 
     With expectedDevs no card is meant: its routes are overlaps.
     """
-    commands, verdict, words = STORY[name]
-    if devs:
-        verdict, words = "overlap", ""
-    namespace.batch(commands)
+    story = STORY[name]
+    verdict = "overlap" if devs else story.verdict
+    words = "" if devs else story.words
+    namespace.batch(story.commands)
     config = check("172.20.0.0/16", expected_devs=devs)
     engines = engines_check(namespace, config)
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(name) % len(AWKS)])
@@ -591,8 +711,14 @@ def test_routes_by_one_nexthop_object(namespace: Namespace, tmp_path: Path) -> N
         # on another card
         "address add 10.9.9.9/24 dev eth1; route change default via 10.0.0.1 dev eth0 src 10.9.9.9",
         # Linux takes that of another device
-        "route del default; address flush dev eth0; address add 10.9.9.9/32 dev lo; route add default dev eth0",
-        "route del default; address flush dev eth0; address add 10.9.9.9/24 dev eth1; route add default dev eth0",
+        (
+            "route del default; address flush dev eth0; address add 10.9.9.9/32 dev lo; "
+            "route add default dev eth0"
+        ),
+        (
+            "route del default; address flush dev eth0; address add 10.9.9.9/24 dev eth1; "
+            "route add default dev eth0"
+        ),
     ],
 )
 def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, commands: str) -> None:
@@ -767,7 +893,8 @@ def test_any_address(namespace: Namespace, tmp_path: Path, awk: str) -> None:
     """Linux reads each address as the script spells it, and the script as Linux does; one row of
     zeros is left out.
     """
-    groups, chance = ["0", "0", "0", "1", "ab", "ab0", "ffff"], Random(7)  # noqa: S311  the same in each run
+    groups = ["0", "0", "0", "1", "ab", "ab0", "ffff"]
+    chance = Random(7)  # noqa: S311  the same in each run
     cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(60)]
     namespace.batch(
         ["route add ::ffff:0.0.0.0/97 dev ib0", "route add ::ffff:128.0.0.0/97 dev eth0"],

@@ -200,9 +200,20 @@ def test_a_pass_while_a_pause_ends(tmp_path: Path) -> None:
     assert [step for second, step in done if 5 < second < 20] == ["10-static-routes", "all"]
 
 
+def failing(condition: str) -> str:
+    """A gate that fails, and says so, while this condition of bash holds."""
+    return f"""\
+if {condition}; then
+  echo a fault
+  trap - EXIT
+  exit 1
+fi
+{ENDS_WELL}"""
+
+
 def test_the_end_of_a_fault(tmp_path: Path) -> None:
     """A fault is logged once, in a pass of either kind, and so is its end."""
-    gate = f"if ((CLOCK > 30 && CLOCK < 200)); then\n  echo a fault\n  trap - EXIT\n  exit 1\nfi\n{ENDS_WELL}"
+    gate = failing("((CLOCK > 30 && CLOCK < 200))")
     lines = logged(tmp_path, gate, [60, 66, 300, 400])
     assert lines == [
         "a fault",
@@ -213,7 +224,7 @@ def test_the_end_of_a_fault(tmp_path: Path) -> None:
 
 def test_a_fault_of_another_step(tmp_path: Path) -> None:
     """A pass that only sets the routes does not end it, although it succeeds."""
-    gate = f"if [[ ! ${{2-}} ]] && ((CLOCK < 200)); then\n  echo a fault\n  trap - EXIT\n  exit 1\nfi\n{ENDS_WELL}"
+    gate = failing("[[ ! ${2-} ]] && ((CLOCK < 200))")
     lines = logged(tmp_path, gate, [60, 66, 300, 400])
     assert lines == [
         "a fault",

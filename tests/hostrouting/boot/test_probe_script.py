@@ -17,7 +17,14 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 REWRITE = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
 SCRIPT = render_probe_script(HostRoutingConfig(probe_rewrite=REWRITE))
-OTHER = 'table ip6 other {\n chain c {\n  type filter hook input priority 0\n  counter comment "theirs"\n }\n}\n'
+OTHER = """\
+table ip6 other {
+  chain c {
+    type filter hook input priority 0
+    counter comment "theirs"
+  }
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +107,8 @@ def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
             f"nft refuses table ip6 {TABLE}: Error: no",
         ),
         (
-            f'$REAL "$@"; [[ -e $0.1 || $1 != -f ]] || {{ >$0.1; $REAL delete table ip6 {TABLE}; }}',
+            f"""$REAL "$@"
+            [[ -e $0.1 || $1 != -f ]] || {{ >$0.1; $REAL delete table ip6 {TABLE}; }}""",
             0,
             "",
         ),

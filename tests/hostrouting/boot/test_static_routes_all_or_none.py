@@ -380,7 +380,10 @@ class TestAllOrNothing:
         """
         cut = {
             "ip": 'ip "$@"; printf "%s\\n" "Dump terminated" "Command failed -:1" >&2; exit 1',
-            "awk": "printf 'change\\troute flush table main\\troute flush table main\n'; kill -9 $$",
+            "awk": (
+                r"printf 'change\troute flush table main\troute flush table main\n'"
+                "; kill -9 $$"
+            ),
             "awk after a conflict": "printf 'refused\\tX\\toption A\n'; kill -9 $$",
         }
         program = failed.split(maxsplit=1)[0]
@@ -398,8 +401,9 @@ class TestAllOrNothing:
         ran = Ran(namespace, HALVES, tmp_path, tools={"awk": f'{only_unit} "$@"'})
         assert ran.lines == [
             (
-                "<3>static-routes: the routes cannot be read: this script has lost its settings; to "
-                "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
+                "<3>static-routes: the routes cannot be read: this script has lost its settings; "
+                "to write it again, as root: "
+                "hostrouting apply --config /etc/hostrouting/config.json"
             )
         ]
         assert ran.status == 1
@@ -472,8 +476,8 @@ class TestTwoAtOnce:
         assert ours(namespace) == []
         assert ran.lines == [
             (
-                "<3>static-routes: cannot lock /run/hostrouting/routes: another run has held it for "
-                "5 s"
+                "<3>static-routes: cannot lock /run/hostrouting/routes: "
+                "another run has held it for 5 s"
             )
         ]
         ran = Ran(namespace, HALVES, tmp_path, tools={"flock": "exit 66"})
@@ -543,8 +547,9 @@ class TestTheOptionalRoute:
         before = [line for line in listed(namespace) if "2603:" in line]
         ran = Ran(namespace, HALVES, tmp_path, rewrite=REPLY, wait=60)
         refusal = (
-            f"<7>static-routes: optional: route add {REPLY.global_address}/128 proto 213 metric 1024 "
-            "dev eth1: Error: IPv6 is disabled on nexthop device."
+            "<7>static-routes: optional: "
+            f"route add {REPLY.global_address}/128 proto 213 metric 1024 dev eth1: "
+            "Error: IPv6 is disabled on nexthop device."
         )
         lines = [refusal] if state == "IPv6 is off" else []
         assert ran.lines == lines

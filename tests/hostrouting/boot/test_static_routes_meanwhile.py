@@ -73,7 +73,8 @@ class TestWaiting:
         assert len(ours(namespace)) == 49
         (line,) = ran.lines
         assert line == (
-            "<6>static-routes: waiting (N of 60 s): ROUTE-WAITS: 10.1.0.0/16 needs an IPv4 default route; "
+            "<6>static-routes: waiting (N of 60 s): "
+            "ROUTE-WAITS: 10.1.0.0/16 needs an IPv4 default route; "
             "last seen: [default via 10.0.0.9 dev eth0 table 100 proto 77]"
         )
 

@@ -10,16 +10,20 @@ asked, and so does the script at boot. A file has:
     uplink           the name and kind of the device with the default route, if that is not eth0
     devices          the name and kind of each further device
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
-    script           what the script at boot says, if that is not the worst verdict of the families: it leaves out the
-                     packets of pods and those that rules select, and leaves open what is rare
-    config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`, `pod_cidrs`,
-                     `intended_rules`
-    ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink);
-                     `escapes`: first-last, and the devices or blackhole, unreachable, prohibit, own-range; the `repair`,
-                     with the reasons for what no route can close; `says`, words in the report; `names` of findings,
-                     and those that are `absent`;
-                     `undecided`, the names of the doubts that are its verdict; and any other `verdict` that does not
-                     follow from the escapes. With that, escapes and repair are compared only if they are given
+    script           what the script at boot says, if that is not the worst verdict of the families:
+                     it leaves out the packets of pods and those that rules select, and leaves open
+                     what is rare
+    config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
+                     `pod_cidrs`, `intended_rules`
+    ipv4, ipv6       what is said in each family:
+        cidrs        those that are expected by `devs` (the uplink)
+        escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range
+        repair       with the reasons for what no route can close
+        says         words in the report
+        names        findings, and those that are `absent`
+        undecided    the names of the doubts that are its verdict
+        verdict      any other that does not follow from the escapes. With `undecided` or `verdict`,
+                     escapes and repair are compared only if they are given
 
 A device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make
 like that: a veth has the name, and the snapshot and the script's `ip` have the kind, and the link

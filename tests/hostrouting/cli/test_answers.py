@@ -223,7 +223,10 @@ UNUSABLE = {
     ),
     "two faults": (
         '{"routeOverlap": {"mode": 1, "modes": 2}}',
-        "/etc/hostrouting/config.json has 2 faults: routeOverlap.mode: 1 is not one of WARN, STRICT; ",
+        (
+            "/etc/hostrouting/config.json has 2 faults: "
+            "routeOverlap.mode: 1 is not one of WARN, STRICT; "
+        ),
     ),
     "absent": (None, "/etc/hostrouting/config.json is missing, although "),
     "a folder": ("in it", "cannot read /etc/hostrouting/config.json: it is a directory"),
@@ -601,9 +604,9 @@ def test_routes_that_would_wait_after_a_reboot(tmp_path: Path) -> None:
     for said in (plan, applied, status):
         [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
         assert line == (
-            "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, will wait for an IPv4 "
-            "default route; what is there now works; bring back what is missing, or write "
-            '"dev" and "gateway" into the configured route'
+            "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, "
+            "will wait for an IPv4 default route; what is there now works; "
+            'bring back what is missing, or write "dev" and "gateway" into the configured route'
         )
 
 

@@ -44,7 +44,10 @@ def test_each_rule_is_named(rule: Rule, words: str) -> None:
     [
         (
             OBJECT,
-            "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)",
+            (
+                "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 "
+                "(its next hops are not listed)"
+            ),
         ),
         (TOS._replace(tos=16), "(for packets with tos 0x10)"),
         (

@@ -445,7 +445,8 @@ def test_a_folder_that_nobody_may_change(tmp_path: Path, monkeypatch: pytest.Mon
     """A folder on a writable file system, such as an immutable one, is not called read-only."""
     monkeypatch.setattr("os.access", lambda *_: False)
     assert HERE.why_unwritable(f"{tmp_path}/new") == (
-        f"{tmp_path} does not allow it; for its permissions and attributes: ls -ld {tmp_path}; lsattr -d {tmp_path}"
+        f"{tmp_path} does not allow it; for its permissions and attributes: "
+        f"ls -ld {tmp_path}; lsattr -d {tmp_path}"
     )
 
 
@@ -461,22 +462,30 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
         files = LocalFiles({str(tmp_path)!r})
         assert files.read("/file") == "text" and files.try_lock("/") and not files.remove("/absent")
         print(files.why_unwritable("/new/folder"))
-        for verb, *more in (files.write, "x"), (files.link, "/x"), (files.remove,), (files.try_lock,):
+        for change in (
+            lambda: files.write("/file", "x"),
+            lambda: files.link("/file", "/x"),
+            lambda: files.remove("/file"),
+            lambda: files.try_lock("/file"),
+        ):
             try:
-                verb("/file", *more)
+                change()
             except HostError as error:
                 print(error)
     """
-    script = f'mount -t tmpfs none {tmp_path} && printf text >{tmp_path}/file && mount -o remount,ro {tmp_path} && "$@"'
+    script = f"""
+        mount -t tmpfs none {tmp_path} &&
+        printf text >{tmp_path}/file &&
+        mount -o remount,ro {tmp_path} &&
+        "$@"
+    """
     done = completed(
         ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
     )
     sentences = done.stdout.splitlines()
     assert len(sentences) == 5
-    assert all(
-        line.endswith("Read-only file system; remount the file system writable")
-        for line in sentences
-    )
+    for sentence in sentences:
+        assert sentence.endswith("Read-only file system; remount the file system writable")
 
 
 @pytest.mark.linux

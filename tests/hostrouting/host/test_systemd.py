@@ -133,8 +133,12 @@ def test_show() -> None:
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
         {"Id": "m@b.service", "ExecCondition": "", "Before": ""},
     )
-    options = "--no-ask-password --no-pager --job-mode=ignore-dependencies show --all --property Id,ExecCondition,Before"
-    assert run.commands == [f"systemctl {options} -- m@*.service"]
+    assert run.commands == [
+        (
+            "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies "
+            "show --all --property Id,ExecCondition,Before -- m@*.service"
+        )
+    ]
     assert SystemdManager(run=run).show(("Id",), "none@*.service") == ()
 
 

@@ -92,9 +92,9 @@ def of_others(snapshot: Snapshot) -> list[Route]:
     return [route for route in snapshot.routes if route.protocol != OURS]
 
 
-# Each way in which a key can be held: the family; the routes that are there, with the letter of each
-# next hop and the owner; the next hops of the default route, which are those of the wanted route; and
-# the steps.
+# Each way in which a key can be held: the family; the routes that are there, with the letter of
+# each next hop and the owner; the next hops of the default route, which are those of the wanted
+# route; and the steps.
 HELD = """\
 4  -                    A   add A
 4  A:ours               A   keep A

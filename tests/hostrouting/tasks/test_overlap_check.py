@@ -44,8 +44,9 @@ class TestModes:
         host = FakeHost(kernel=h200())
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         start = (
-            "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; "
-            "expected: eth0; ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"
+            "OVERLAP: 172.16.0.0/16 leaves through ib0 "
+            "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; expected: eth0; "
+            "ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
         assert "REPAIR-COST: with the repair, this node's IP traffic to 172.16.0.0/16" in str(error)

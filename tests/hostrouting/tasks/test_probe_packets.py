@@ -93,7 +93,10 @@ table ip6 translation {{
 """
 MASQUERADE = """
 table ip6 translation {
-  chain postrouting { type nat hook postrouting priority 100; oifname "pod0" ct status dnat masquerade; }
+  chain postrouting {
+    type nat hook postrouting priority 100
+    oifname "pod0" ct status dnat masquerade
+  }
 }
 """
 
@@ -293,7 +296,10 @@ table inet filter {
   chain input { type filter hook input priority 0; policy accept; ip6 saddr @known counter; }
 }
 table ip6 azureSLBProbe {
-  chain prerouting { type filter hook prerouting priority -300; policy accept; ip6 saddr fe80::aa counter; }
+  chain prerouting {
+    type filter hook prerouting priority -300; policy accept
+    ip6 saddr fe80::aa counter
+  }
 }
 """
 

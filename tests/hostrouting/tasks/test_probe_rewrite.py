@@ -134,10 +134,11 @@ class TestInTheWay:
         host = FakeHost()
         host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
         apply(host)
-        assert (
-            f"{KNOWN}/128 cannot be installed: a route that is not hostrouting's has the same destination and metric"
-            in caplog.text
+        refusal = (
+            f"{KNOWN}/128 cannot be installed: "
+            "a route that is not hostrouting's has the same destination and metric"
         )
+        assert refusal in caplog.text
         assert ours(host) == []
         assert TABLE in host.nftables.tables
 

@@ -50,7 +50,10 @@ class TestConflict:
     way out.
     """
 
-    WAY_OUT = r"172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16 into staticRoutes.routes"
+    WAY_OUT = (
+        "172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 "
+        "instead of 172.16.0.0/16 into staticRoutes.routes"
+    )
 
     def test_on_a_new_host(self) -> None:
         """The files are installed, so the gate holds, and the error says so;

@@ -119,7 +119,7 @@ class TestFaults:
             ("watch", backend.watch),
         )
         for moment, call in calls:
-            backend.fail(moment, BackendError("busy"))  # type: ignore[arg-type]  # it is one of them
+            backend.fail(moment, BackendError("busy"))  # type: ignore[arg-type]  # one of them
             with pytest.raises(BackendError, match="busy"):
                 call()
             call()
@@ -132,7 +132,10 @@ class TestFaults:
                 OSError("x"),
                 1,
                 TypeError,
-                r"error is OSError\('x'\); it must be a BackendError or an errno, such as errno.ENOBUFS",
+                (
+                    r"error is OSError\('x'\); "
+                    "it must be a BackendError or an errno, such as errno.ENOBUFS"
+                ),
             ),
             (
                 "snapshot",

@@ -251,7 +251,10 @@ def test_a_manager_that_stops_running() -> None:
 @pytest.mark.linux
 def test_little_is_loaded() -> None:
     """The test kit imports neither hypothesis, pytest nor pyroute2."""
-    script = "import sys, hostrouting.testing; print({'hypothesis', 'pytest', 'pyroute2'} & set(sys.modules))"
+    script = """if True:
+        import sys, hostrouting.testing
+        print({"hypothesis", "pytest", "pyroute2"} & set(sys.modules))
+    """
     assert completed([sys.executable, "-c", script], check=True).stdout == "set()\n"
 
 

@@ -11,7 +11,8 @@ import re
 import socket
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyroute2
@@ -65,6 +66,25 @@ def built(
     return within
 
 
+@contextmanager
+def both_backends() -> Iterator[tuple[NetlinkBackend, Pyroute2Backend]]:
+    """Ours, and the one of pyroute2, in the namespace of the test."""
+    with (
+        NetlinkBackend() as ours,
+        pyroute2.IPRoute() as handle,
+        Pyroute2Backend(handle) as by_pyroute2,
+    ):
+        yield ours, by_pyroute2
+
+
+def assert_that_ip_lists(snapshot: Snapshot, namespace: Namespace) -> None:
+    """`ip` lists the same in this namespace, in the same order; of addresses, in any order."""
+    assert snapshot.links == namespace.links()
+    assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
+    assert snapshot.rules == namespace.rules(4) + namespace.rules(6)
+    assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
+
+
 @properties
 @given(data=st.data())
 def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
@@ -82,21 +102,17 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
             "reached": data.draw(st.booleans()),
             "near": data.draw(st.sampled_from([None, near, near])),
         }
-        with (
-            NetlinkBackend() as backend,
-            pyroute2.IPRoute() as handle,
-            Pyroute2Backend(handle) as other,
-        ):
-            snapshot, part = backend.snapshot(), backend.snapshot(**asked)
-            by_pyroute2 = other.snapshot()
-        assert snapshot.links == namespace.links()
-        assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
-        assert snapshot.rules == namespace.rules(4) + namespace.rules(6)
-        assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
-    assert not snapshot.restless
-    assert Snapshot.from_json(snapshot.to_json()) == snapshot
-    assert by_pyroute2._replace(ipv6_forwarding=snapshot.ipv6_forwarding) == snapshot
-    assert part == part_of(snapshot, **asked)
+
+        with both_backends() as (backend, pyroute2_backend):
+            whole = backend.snapshot()
+            part = backend.snapshot(**asked)
+            by_pyroute2 = pyroute2_backend.snapshot()
+
+        assert_that_ip_lists(whole, namespace)
+    assert not whole.restless
+    assert Snapshot.from_json(whole.to_json()) == whole
+    assert by_pyroute2._replace(ipv6_forwarding=whole.ipv6_forwarding) == whole
+    assert part == part_of(whole, **asked)
 
 
 def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
@@ -119,7 +135,9 @@ def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
         if is_ours or place in in_a_block | first_of_its_kind:
             expected.append(route)
     backend.change(RouteRequest("add", route) for route in routes)
+
     snapshot = backend.snapshot(family=4, near=[Prefix.parse(block) for block in near])
+
     assert [route for route in snapshot.routes if route in routes] == expected
 
 
@@ -229,7 +247,10 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "nexthop add id 5 via 10.0.0.9 dev eth0",
             "nexthop add id 6 encap seg6 mode encap segs fd00:99::9 via 10.0.0.9 dev eth0",
             "nexthop add id 7 group 5/6",
-            "route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 weight 256",
+            (
+                "route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 "
+                "nexthop via 10.0.0.2 dev eth0 weight 256"
+            ),
             "route add 2.0.0.0/8 via inet6 fe80::1 dev eth0 mtu 1400 advmss 1300",
             "route add 3.0.0.0/8 nhid 5",
             "route add 6.0.0.0/8 nhid 6",
@@ -238,7 +259,10 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
                 "route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 "
                 "nexthop encap seg6 mode encap segs fd00:99::9 via 10.0.0.2 dev eth0"
             ),
-            "route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 metric 4294967295 tos 0x10 table 70000",
+            (
+                "route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 "
+                "metric 4294967295 tos 0x10 table 70000"
+            ),
         ]
     )
     namespace.batch(
@@ -246,7 +270,10 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "route add 2001::/16 via fd00:99::1 dev eth0 mtu 1280 pref high",
             "route add 2002::/16 from 2001:db8::/32 dev eth0",
             "route add 2003::/16 dev eth0 expires 1000",
-            "route add 2004::/16 encap seg6local action End.X nh6 fd00:99::1 via fd00:99::1 dev eth0",
+            (
+                "route add 2004::/16 encap seg6local action End.X nh6 fd00:99::1 "
+                "via fd00:99::1 dev eth0"
+            ),
             (
                 "route add 2005::/16 nexthop encap ip6 id 7 dst fd00:99::9 via fd00:99::1 dev eth0 "
                 "nexthop via fd00:99::2 dev eth0"
@@ -254,10 +281,10 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
         ],
         family=6,
     )
+
     snapshot = backend.snapshot()
-    assert snapshot.links == namespace.links()
-    assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
-    assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
+
+    assert_that_ip_lists(snapshot, namespace)
     assert {str(route.prefix): route.unread for route in snapshot.routes if route.unread} == {
         "6.0.0.0/8": ("encap seg6",),
         "7.0.0.0/8": ("encap seg6",),
@@ -314,12 +341,12 @@ def test_what_else_a_rule_selects_by(
     namespace: Namespace, backend: NetlinkBackend, family: int
 ) -> None:
     """Such a rule is never read as one for all packets."""
+    families = {4: socket.AF_INET, 6: socket.AF_INET6}
     to = "fd00::/8" if family == 6 else "9.0.0.0/8"
     invert = "not from all to" if family == 6 else "not to"
-    with pyroute2.IPRoute() as handle:  # `ip` cannot say this
-        for priority, tunnel in ((100, 5), (101, 6)):
-            number = {4: 2, 6: 10}[family]
-            handle.rule("add", family=number, table=100, priority=priority, tun_id=tunnel)
+    with pyroute2.IPRoute() as handle:  # `ip` cannot say tun_id
+        handle.rule("add", family=families[family], table=100, priority=100, tun_id=5)
+        handle.rule("add", family=families[family], table=100, priority=101, tun_id=6)
     namespace.batch(
         [
             "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
@@ -328,37 +355,53 @@ def test_what_else_a_rule_selects_by(
         ],
         family=family,
     )
-    rules = backend.snapshot(family=family).rules
-    first, second, ports, marked, inverted = (each for each in rules if each.table == 100)
-    usual = Rule(family=family, priority=0, table=100)
-    assert first == usual._replace(priority=100, others=(("attribute-12", "0000000000000005"),))
-    assert second == usual._replace(priority=101, others=(("attribute-12", "0000000000000006"),))
-    assert ports == usual._replace(
-        priority=200,
-        others=(("uidrange", "3-4"), ("ipproto", "tcp"), ("sport", "5"), ("dport", "80-90")),
-    )
-    assert marked == usual._replace(
-        priority=201, iif="lo", fwmark=3, fwmask=0xFF, others=(("tos", "0x10"), ("oif", "eth0"))
-    )
-    assert inverted == usual._replace(priority=202, invert=True, dst=Prefix.parse(to))
+
+    snapshot = backend.snapshot(family=family)
+
+    tunnel_5 = (("attribute-12", "0000000000000005"),)
+    tunnel_6 = (("attribute-12", "0000000000000006"),)
+    ports = (("uidrange", "3-4"), ("ipproto", "tcp"), ("sport", "5"), ("dport", "80-90"))
+    marked = (("tos", "0x10"), ("oif", "eth0"))
+    assert [rule for rule in snapshot.rules if rule.table == 100] == [
+        Rule(family=family, table=100, priority=100, others=tunnel_5),
+        Rule(family=family, table=100, priority=101, others=tunnel_6),
+        Rule(family=family, table=100, priority=200, others=ports),
+        Rule(
+            family=family,
+            table=100,
+            priority=201,
+            iif="lo",
+            fwmark=3,
+            fwmask=0xFF,
+            others=marked,
+        ),
+        Rule(family=family, table=100, priority=202, invert=True, dst=Prefix.parse(to)),
+    ]
+
+
+def xdp_program() -> int:
+    """Load a program that lets every packet pass; its file descriptor."""
+    result_is_pass = struct.pack("<BBhi", 0xB7, 0, 0, 2)
+    exit_program = struct.pack("<BBhi", 0x95, 0, 0, 0)
+    code = ctypes.create_string_buffer(result_is_pass + exit_program)
+    license_ = ctypes.create_string_buffer(b"GPL")
+    type_xdp, instructions = 6, 2
+    addresses = (ctypes.addressof(code), ctypes.addressof(license_))
+    fields = struct.pack("<IIQQ", type_xdp, instructions, *addresses).ljust(128, b"\0")
+    bpf_call = 321 if platform.machine() == "x86_64" else 280
+    load_program = 5
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = libc.syscall(bpf_call, load_program, ctypes.create_string_buffer(fields), 128)
+    assert program >= 0, os.strerror(ctypes.get_errno())
+    return int(program)
 
 
 def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBackend) -> None:
     """It is known to have one, and other devices are known to have none."""
-    result_is_pass = struct.pack("<BBhi", 0xB7, 0, 0, 2)
-    exit_program = struct.pack("<BBhi", 0x95, 0, 0, 0)
-    code = result_is_pass + exit_program
-    code_at, license_at = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
-    fields = struct.pack(
-        "<IIQQ", 6, 2, ctypes.addressof(code_at), ctypes.addressof(license_at)
-    ).ljust(128, b"\0")
-    libc = ctypes.CDLL(None, use_errno=True)
-    program = libc.syscall(
-        {"x86_64": 321}.get(platform.machine(), 280), 5, ctypes.create_string_buffer(fields), 128
-    )
-    assert program >= 0, os.strerror(ctypes.get_errno())
+    program = xdp_program()
     with namespace.inside(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
-        handle.link("set", index=handle.link_lookup(ifname="eth0")[0], xdp_fd=program)
+        [eth0] = handle.link_lookup(ifname="eth0")
+        handle.link("set", index=eth0, xdp_fd=program)
         os.close(program)
         for snapshot in (backend.snapshot(), other.snapshot()):
             assert {link.name for link in snapshot.links if link.xdp} == {"eth0"}
@@ -374,27 +417,26 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
     with private_namespace() as namespace, namespace.inside():
         block = built(namespace, data)[family]
         addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
-        expected = namespace.get(family, [f"{address} ipproto udp uid 0" for address in addresses])
-        with (
-            NetlinkBackend() as backend,
-            pyroute2.IPRoute() as handle,
-            Pyroute2Backend(handle) as other,
-        ):
+        by_ip = namespace.get(family, [f"{address} ipproto udp uid 0" for address in addresses])
+
+        with both_backends() as (backend, pyroute2_backend):
             answers = backend.lookup(addresses)
-            if family == 4 or not has_a_rule_for_protocols(backend.snapshot()):
-                assert in_short(other.lookup(addresses)) == in_short(answers)
-    for address, said, answer in zip(addresses, expected, answers, strict=True):
+            by_pyroute2 = pyroute2_backend.lookup(addresses)
+            snapshot = backend.snapshot()
+
+    if family == 4 or not has_a_rule_for_protocols(snapshot):
+        assert in_short(by_pyroute2) == in_short(answers)
+    for address, said, answer in zip(addresses, by_ip, answers, strict=True):
         if isinstance(said, str):
             assert answer.kind == KIND_OF_ERRNO[ERRNO_OF[said]], address
             assert answer.route is None, address
-            continue
-        route = answer.route
-        assert route is not None, address
-        assert answer.kind == said.type
-        assert route.prefix == said.prefix
-        assert route.metric == said.metric
-        if family == 4:  # IPv6 answers with any next hop of ECMP first
-            assert set(route.next_hops) == set(said.next_hops), address
+        else:
+            assert answer.route is not None, address
+            assert answer.kind == said.type, address
+            assert answer.route.prefix == said.prefix, address
+            assert answer.route.metric == said.metric, address
+            if family == 4:  # IPv6 answers with any next hop of ECMP first
+                assert set(answer.route.next_hops) == set(said.next_hops), address
 
 
 def has_a_rule_for_protocols(snapshot: Snapshot) -> bool:
