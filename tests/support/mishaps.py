@@ -81,9 +81,9 @@ class Mishaps:
         """The function that is called before each effect."""
         self.watch(event)
         self.events.append(event)
-        if len(self.events) == self.nth or (
-            self.error is killed and 0 < self.nth < len(self.events)
-        ):
+        number = len(self.events)
+        is_after_the_kill = self.error is killed and 0 < self.nth < number
+        if number == self.nth or is_after_the_kill:
             raise self.error(event)
 
 
@@ -101,10 +101,12 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     host = FakeHost(kernel=kernel or h200(), files=_Files(), manager=_Manager())
 
     def watch(owner: Any, verb: str, event: Callable[..., str]) -> None:
+        """Record each call of this method as the event, unless that is empty."""
         method = getattr(owner, verb)
 
         def watched(*given: Any, **named: Any) -> Any:
-            if name := event(*given):
+            name = event(*given)
+            if name:
                 mishaps.before(name)
             return method(*given, **named)
 

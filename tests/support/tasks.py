@@ -99,6 +99,13 @@ def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> Non
         host.kernel.ip_route("add", typed)
 
 
+def before_it_sets_routes(host: FakeHost, happens: Callable[[], object]) -> None:
+    """Let this happen in the next run: its files are installed, and it begins to look at the
+    routes again, to set them.
+    """
+    host.faults.meanwhile("snapshot", happens, nth=3)  # the first two are of two plans
+
+
 def lose_routes(host: FakeHost) -> None:
     """Delete our routes as another program would."""
     for route in our_routes(host):

@@ -42,6 +42,7 @@ from tests.support.tasks import (
     LAYOUT,
     REPAIR,
     WANTED,
+    before_it_sets_routes,
     config,
     configured,
     failure_of,
@@ -767,7 +768,7 @@ class TestLock:
         host = FakeHost(kernel=h200(dual_stack=True))
         rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
         other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=rewrite), host=host)
-        host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
+        before_it_sets_routes(host, lambda: run(other))
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
         destinations = [str(route.prefix) for route in our_routes(host)]
         assert destinations == ["10.7.0.0/16", "2603:1062:0:1:fe80:1234:5678:9abc/128"]

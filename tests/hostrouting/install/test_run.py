@@ -27,6 +27,7 @@ from tests.support.tasks import (
     LAYOUT,
     REPAIR,
     WANTED,
+    before_it_sets_routes,
     config,
     configured,
     context,
@@ -40,6 +41,7 @@ from tests.support.tasks import (
 )
 
 CONFLICTING = config("172.16.0.0/16")
+PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
 LOCK = f"lock {LAYOUT.turn_path}"
 """The effect of a run that waits for its turn."""
 
@@ -57,7 +59,7 @@ class TestHeldUnits:
     def test_what_another_run_has_removed(self) -> None:
         """Nothing holds them back any more."""
         host = FakeHost(kernel=h200())
-        host.faults.meanwhile("snapshot", lambda: run(Remove(host=host)), nth=3)
+        before_it_sets_routes(host, lambda: run(Remove(host=host)))
         error = failure_of(run, Configure(WANTED, host=host), of=NotReady)
         assert "another run has installed a different configuration" in str(error)
         assert HELD not in str(error)
@@ -66,7 +68,7 @@ class TestHeldUnits:
         """The other run goes on, so nothing is said of units."""
         host = FakeHost(kernel=h200())
         other = Configure(config("10.77.0.0/16"), host=host)
-        host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
+        before_it_sets_routes(host, lambda: run(other))
         error = failure_of(run, Configure(WANTED, host=host), of=NotReady)
         assert "another run has installed a different configuration" in str(error)
         assert HELD not in str(error)
@@ -80,8 +82,7 @@ class TestHeldUnits:
 
     def test_a_step_that_no_unit_waits_for(self) -> None:
         """No unit waits for the rewrite of probes, also if it fails."""
-        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-        wanted = config(*REPAIR)._replace(probe_rewrite=probes)
+        wanted = config(*REPAIR)._replace(probe_rewrite=PROBES)
         host = FakeHost(kernel=h200())
         host.nftables.fail(HostError("cannot load it", what="nft"), nth=4)  # after three looks
         error = failure_of(run, Configure(wanted, host=host), match="cannot load it")
@@ -123,12 +124,15 @@ class TestGuard:
     def test_it_does_not_start(self, host: FakeHost) -> None:
         """All else is done; then the run fails, and says why the guard does not run."""
         report = phases.run(Configure(GUARDED, host=host), observers=[], clock=FakeClock())
+
         [failure] = report.failures
         assert failure.name == "start-guard"
         assert "bash was not found" in str(failure.error)
         assert "will not start" not in str(failure.error)
         assert len(ours(host)) == len(REPAIR)
+
         alone = phases.run(CheckRouteOverlap(WANTED, host=host), observers=[], clock=FakeClock())
+
         assert [failure.name for failure in alone.failures] == ["start-guard"]
 
     def test_a_task_about_one_section(self, host: FakeHost) -> None:
@@ -144,10 +148,13 @@ class TestGuard:
         """The error has what the task has changed all the same."""
         phases.run(Configure(GUARDED, host=host), observers=[], clock=FakeClock())
         task = ConfigureStaticRoutes(config("10.7.0.0/16"), host=host)
+
         with pytest.raises(phases.TaskFailed) as caught:
             run(task)
-        added = [change for change in effects_of(caught.value).changes if change.verb == "add"]
-        assert [str(change.route.prefix) for change in added] == ["10.7.0.0/16"]
+
+        changes = effects_of(caught.value).changes
+        added = [change.route for change in changes if change.verb == "add"]
+        assert [str(route.prefix) for route in added] == ["10.7.0.0/16"]
 
     def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
         """Both failures are told."""
@@ -165,27 +172,32 @@ class TestLeftOut:
         host = configured(config(cidrs=("10.9.0.0/16",)))
         wanted = config("172.16.0.0/16", cidrs=("10.9.0.0/16",))
         task = Configure(wanted, host=host)
+
         dry = phases.plan(task, skip=ConfigureStaticRoutes.name)
+        report = phases.run(task, skip=ConfigureStaticRoutes.name, observers=[])
+
         assert isinstance(dry.result, Plan)
         assert dry.ok
         assert dry.result.routes.steps == ()
-        assert phases.run(task, skip=ConfigureStaticRoutes.name, observers=[]).ok
+        assert report.ok
 
     def test_a_task_that_another_one_needs(self) -> None:
         """It is left out there, too: no route is set or deleted."""
         host = FakeHost(kernel=h200())
         type_routes(host, *REPAIR)
-        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-        wanted = HostRoutingConfig(probe_rewrite=probes)
-        both = phases.serial(
-            ConfigureStaticRoutes(wanted, host=host), RewriteProbeSource(wanted, host=host)
-        )
         before = ours(host)
-        dry = phases.plan(both, skip=ConfigureStaticRoutes.name)
-        [planned] = [step for step in dry.walk() if step.name == RewriteProbeSource.name]
+        wanted = HostRoutingConfig(probe_rewrite=PROBES)
+        routes = ConfigureStaticRoutes(wanted, host=host)
+        probes = RewriteProbeSource(wanted, host=host)
+        both = phases.serial(routes, probes)
+
+        dry = phases.plan(both, skip=routes.name)
+        report = phases.run(both, skip=routes.name, observers=[])
+
+        [planned] = [step for step in dry.walk() if step.name == probes.name]
         assert isinstance(planned.result, Plan)
         assert planned.result.routes.steps == ()
-        assert phases.run(both, skip=ConfigureStaticRoutes.name, observers=[]).ok
+        assert report.ok
         assert ours(host) == before
         assert list(host.nftables.tables) == ["hostrouting_slb"]
 
@@ -307,7 +319,7 @@ class TestUndo:
         through_it = Route.to("192.0.2.0/24", dev="eth0", gateway="10.7.0.1", protocol=OURS)
         host.kernel.ip_route("add", to_gateway)
         task = Configure(config("10.8.0.0/16"), host=host)
-        host.faults.meanwhile("snapshot", lambda: host.kernel.ip_route("add", through_it), nth=3)
+        before_it_sets_routes(host, lambda: host.kernel.ip_route("add", through_it))
         run(task)
         assert our_destinations(host) == ["10.8.0.0/16"]
         undo(task)
@@ -339,7 +351,7 @@ class TestUndo:
         """A route that the plan did not have, and the run has deleted, is back, too."""
         host = configured(config(cidrs=("10.9.0.0/16",)))
         task = Configure(config("10.8.0.0/16"), host=host)
-        host.faults.meanwhile("snapshot", lambda: type_routes(host, "10.7.0.0/16"), nth=3)
+        before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
         run(task)
         assert our_destinations(host) == ["10.8.0.0/16"]
         undo(task)
@@ -350,10 +362,12 @@ class TestUndo:
         host = configured(config(cidrs=("10.9.0.0/16",)))
         task = Configure(config("10.8.0.0/16"), host=host)
         ctx = phases.Context(observers=[])
-        host.faults.meanwhile("snapshot", lambda: type_routes(host, "10.7.0.0/16"), nth=3)
+        before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
         host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=2)
+
         with pytest.raises(phases.Cancelled) as caught:
             phases.execute(task, ctx)
+
         verbs = [change.verb for change in effects_of(caught.value).changes]
         assert "delete" in verbs[:-1]
         assert our_destinations(host) == ["10.7.0.0/16"]
@@ -410,11 +424,14 @@ class TestUndo:
         former = config("10.8.0.0/16")
         host = configured(former)
         task = Configure(config("10.7.0.0/16"), host=host)
-        host.files.broken[LAYOUT.step_path(LAYOUT.routes_step)] = "No space left on device"
+        script = LAYOUT.step_path(LAYOUT.routes_step)
+        host.files.broken[script] = "No space left on device"
         failure_of(run, task, of=HostError)
         assert read_installed(host) != former
         host.files.broken.clear()
+
         undo(task)
+
         assert Configure(former, host=host).plan().is_empty
 
     def test_the_lock(self) -> None:
@@ -432,7 +449,9 @@ class TestUndo:
 
         mishaps.watch = look
         mishaps.disarm()
+
         undo(task)
+
         verbs = {event.split(" ")[0] for event in mishaps.events}
         assert verbs >= {"route", "write", "reload"}
         assert unlocked == []
@@ -450,7 +469,9 @@ class TestUndo:
             return LAYOUT.ok_path in host.files.texts  # the last that undo does before
 
         mishaps.meanwhile(LOCK, lambda: run(other), when=is_checked)
+
         undo(task)
+
         assert our_destinations(host) == ["10.6.0.0/16"]
 
     def test_an_undo_that_is_cancelled(self) -> None:
@@ -463,20 +484,24 @@ class TestUndo:
         run(task)
         ctx = context()
 
-        def cancel(event: str) -> None:
-            if event.startswith("route"):
-                ctx.cancel("Ctrl-C")
-                host.files.locked.add(LAYOUT.turn_path)
-                mishaps.watch = lambda _event: None
-                ctx.clock.start(release, name="release")
-
         def release() -> None:
             phases.Context(clock=ctx.clock, observers=[]).sleep(1)
             host.files.locked.discard(LAYOUT.turn_path)
 
+        def cancel(event: str) -> None:
+            """Cancel at the first change of a route; another process has the lock for a second."""
+            if event.startswith("route"):
+                mishaps.watch = lambda _event: None
+                ctx.cancel("Ctrl-C")
+                host.files.locked.add(LAYOUT.turn_path)
+                ctx.clock.start(release, name="release")
+
         mishaps.watch = cancel
+        undoing = phases.task("undo")(task.undo)
+
         with pytest.raises(phases.Cancelled):
-            phases.execute(phases.task("undo")(task.undo), ctx)
+            phases.execute(undoing, ctx)
+
         assert typed in ours(host)
 
 
@@ -494,20 +519,19 @@ class TestIdleSettings:
 
     def test_configure(self, idle: dict[str, Any]) -> None:
         """The run removes what was installed, and undo brings it back."""
-        former = HostRoutingConfig.from_mapping(
-            {
-                "staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]},
-                "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
-            }
-        )
+        former = config("10.77.0.0/16", mode="WARN")._replace(probe_rewrite=PROBES)
         host = configured(former)
         before = ours(host)
         task = Configure(HostRoutingConfig.from_mapping(idle), host=host)
+
         run(task)
+
         assert ours(host) == []
         assert host.nftables.tables == {}
         assert host.files.texts == {}
+
         undo(task)
+
         assert ours(host) == before
         assert read_installed(host) == former
 
@@ -516,10 +540,14 @@ class TestIdleSettings:
         former = config("10.77.0.0/16", mode="WARN")
         host = configured(former)
         task = ConfigureStaticRoutes(HostRoutingConfig.from_mapping(idle), host=host)
+
         run(task)
+
         assert ours(host) == []
         assert host.files.texts == {}
+
         undo(task)
+
         assert read_installed(host) == former
 
 
@@ -550,6 +578,8 @@ def test_rights() -> None:
     run(Configure(GUARDED, host=host))
     manager_of(host).states[LAYOUT.guard_unit] = "failed"
     rights = Rights(changes_network=False)
+
     result = run(Configure(GUARDED, host=host))
+
     [start] = effects_of(result).operations
     assert start.verb == "start"

@@ -24,6 +24,7 @@ from tests.support.tasks import (
     HELD,
     LAYOUT,
     REPAIR,
+    before_it_sets_routes,
     config,
     configured,
     context,
@@ -125,7 +126,7 @@ class TestDefaultRoute:
         kernel = host.kernel
         kernel.add_address("eth0", "10.0.0.4/24")
         kernel.ip_route("add", DEFAULT)
-        host.faults.meanwhile("snapshot", lambda: kernel.ip_route("delete", DEFAULT), nth=3)
+        before_it_sets_routes(host, lambda: kernel.ip_route("delete", DEFAULT))
         kernel.later(lambda: kernel.ip_route("add", DEFAULT))
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert len(ours(host)) == 1
@@ -142,7 +143,7 @@ class TestDefaultRoute:
         expecting = RouteOverlapConfig(expected_devs=("eth0",))
         wanted = config("203.0.113.0/24")._replace(route_overlap=expecting)
         other = CheckRouteOverlap(HostRoutingConfig(), host=host)
-        host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
+        before_it_sets_routes(host, lambda: run(other))
         failure_of(run, Configure(wanted, host=host), of=NotReady, match="gave up after 60 s")
         assert host.faults.waiting == 0
         assert ours(host) == []
@@ -252,7 +253,7 @@ class TestTransaction:
             Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213) for prefix in REPAIR
         ]
         adds = [RouteRequest("add", route) for route in routes]
-        host.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
+        before_it_sets_routes(host, lambda: host.kernel.change(adds))
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert effects_of(result).log_fields() == {"files": 6}
 
