@@ -1,6 +1,7 @@
 """static-routes.sh and gateways: a route of ours is right while Linux reaches its gateway."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,6 +24,25 @@ OURS_IPV4 = "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
 THEIRS_IPV4 = "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4"
 IPV6_WAY = "fd00:16::/64 via fe80::1 dev eth0"
 OURS_IPV6 = f"{IPV6_WAY} proto 213"
+HALF_BY_ETH0 = HALF._replace(dev="eth0")
+
+
+def assert_complete(namespace: Namespace, folder: Path, wish: StaticRoute) -> None:
+    """The route waits for nothing, neither for Python nor for the script."""
+    plan = planned(namespace, wish)
+    ran = Ran(namespace, [wish], folder)
+    assert plan.waiting == ()
+    assert ran.status == 0, ran.lines
+
+
+def assert_waiting(namespace: Namespace, folder: Path, wish: StaticRoute) -> None:
+    """Python and the script say in the same words what this route waits for."""
+    [waiting] = planned(namespace, wish).waiting
+    ran = Ran(namespace, [wish], folder)
+    # Only Python names the metric, which is not a reason.
+    reason = str(waiting).replace(f" metric {wish.metric}", "")
+    assert ran.status == 1
+    assert ran.lines == [f"{WAITS}{reason}"]
 
 
 @pytest.mark.parametrize(
@@ -114,120 +134,145 @@ def test_named_gateway_that_is_gone(
     assert str(waiting) == f"{wish} needs {reason}"
 
 
-ADDRESSES = [
-    ("fd55::4/64", "fd55::1", True),
-    ("fd55::4/63", "fd55::1", True),
-    ("::1.2.3.4/120", "::1.2.3.9", True),
-    ("fd56::4/64", "fd55::1", False),
+NEAR = [
+    ("fd55::4/64", "fd55::1"),
+    ("fd55::4/63", "fd55::1"),
+    ("::1.2.3.4/120", "::1.2.3.9"),
 ]
+NOT_IN_THE_PREFIX = ("fd56::4/64", "fd55::1")
 
 
-@pytest.mark.parametrize(("address", "gateway", "is_near"), ADDRESSES)
-def test_gateway_in_ipv6(
-    namespace: Namespace, tmp_path: Path, address: str, gateway: str, *, is_near: bool
-) -> None:
-    """The prefix of an address on the device says what is near."""
+def add_our_route(namespace: Namespace, address: str, gateway: str) -> None:
+    """A host with this address and a route of ours by this gateway, in IPv6."""
     ours_by_gateway = f"route add {IN_IPV6.destination} via {gateway} dev eth0 proto 213"
     namespace.batch([f"address add {address} dev eth0 nodad"])
     namespace.batch([f"route add {gateway} dev eth0 metric 9"])  # or Linux refuses the route
     namespace.batch([ours_by_gateway])
     namespace.batch([f"route del {gateway}"])
-    assert (planned(namespace, IN_IPV6).waiting == ()) is is_near
-    assert (Ran(namespace, [IN_IPV6], tmp_path).status == 0) is is_near
 
 
-@pytest.mark.parametrize(("address", "gateway"), [row[:2] for row in ADDRESSES])
+@pytest.mark.parametrize(("address", "gateway"), NEAR)
+def test_gateway_in_ipv6(namespace: Namespace, tmp_path: Path, address: str, gateway: str) -> None:
+    """A gateway in the prefix of an address on the device is near."""
+    add_our_route(namespace, address, gateway)
+    assert_complete(namespace, tmp_path, IN_IPV6)
+
+
+def test_gateway_in_ipv6_that_is_not_near(namespace: Namespace, tmp_path: Path) -> None:
+    """It is in the prefix of no address on the device."""
+    address, gateway = NOT_IN_THE_PREFIX
+    add_our_route(namespace, address, gateway)
+    [waiting] = planned(namespace, IN_IPV6).waiting
+    ran = Ran(namespace, [IN_IPV6], tmp_path)
+    assert ran.lines == [f"{WAITS}{waiting}; last seen: none"]
+    assert ran.status == 1
+
+
+@pytest.mark.parametrize(("address", "gateway"), [*NEAR, NOT_IN_THE_PREFIX])
 def test_gateway_in_ipv6_of_an_on_link_route(
     namespace: Namespace, tmp_path: Path, address: str, gateway: str
 ) -> None:
     """There, no address has to be near."""
     ours_on_link = f"route add {IN_IPV6.destination} via {gateway} dev eth0 onlink proto 213"
     namespace.batch([f"address add {address} dev eth0 nodad", ours_on_link])
-    assert planned(namespace, IN_IPV6).waiting == ()
-    assert Ran(namespace, [IN_IPV6], tmp_path).status == 0
+    assert_complete(namespace, tmp_path, IN_IPV6)
+
+
+def by_default_gateway(namespace: Namespace, changes: list[str]) -> None:
+    """A host with a default route by fd55::1, which is near by fd55::/64, and these changes."""
+    default = ["address add fd55::4/64 dev eth0 nodad", "route add default via fd55::1"]
+    namespace.batch([*default, *changes], family=IPV6)
 
 
 @pytest.mark.parametrize(
-    ("changes", "wish", "is_complete"),
+    "wish",
     [
-        pytest.param([], static("fd55::/64", metric=100), False, id="better metric"),
-        pytest.param([], static("fd55::/80"), False, id="longer"),
-        pytest.param([], static("fd55::/64"), True, id="as long"),
-        pytest.param([], static("fd55::/63", metric=100), True, id="shorter"),
-        pytest.param(
-            ["route add fd55::1 dev eth0"],
-            static("fd55::/80"),
-            True,
-            id="longer, beside a route to the gateway",
-        ),
-        pytest.param(
-            [f"{OF_ANOTHER} eth0 metric 100"], ELSEWHERE, False, id="another's, better metric"
-        ),
-        pytest.param(
-            [f"{OF_ANOTHER} eth0 metric 300"], ELSEWHERE, True, id="another's, worse metric"
-        ),
-        pytest.param(
-            [f"{OF_ANOTHER} eth0 metric 256 pref high"],
-            ELSEWHERE,
-            False,
-            id="another's, preferred",
-        ),
-        pytest.param(
-            ["route add fd55::/80 via fe80::7 dev eth1"],
-            ELSEWHERE,
-            True,
-            id="another's, by another device",
-        ),
-        pytest.param([], static("fd55::/80", "fe80::5", "eth0"), False, id="longer, by a gateway"),
-        pytest.param(
-            [], static("fd55::/80", "fe80::5", "eth1"), True, id="longer, by another device"
-        ),
+        pytest.param(static("fd55::/64"), id="as long as the route to the gateway"),
+        pytest.param(static("fd55::/63", metric=100), id="shorter"),
+        pytest.param(static("fd55::/80", "fe80::5", "eth1"), id="longer, by another device"),
     ],
 )
 def test_a_gateway_in_the_destination(
-    namespace: Namespace,
-    tmp_path: Path,
-    changes: list[str],
-    wish: StaticRoute,
-    *,
-    is_complete: bool,
+    namespace: Namespace, tmp_path: Path, wish: StaticRoute
 ) -> None:
-    """In IPv6, the best route to a gateway must not have one: neither another program's, nor
-    the wanted route.
-    """
-    gateway = ["address add fd55::4/64 dev eth0 nodad", "route add default via fd55::1"]
-    namespace.batch([*gateway, *changes], family=IPV6)
-    plan = planned(namespace, wish)
-    ran = Ran(namespace, [wish], tmp_path)
-    assert (plan.waiting == ()) is is_complete
-    assert (ran.status == 0) is is_complete
-    if plan.waiting:
-        said = str(plan.waiting[0]).replace(f" metric {wish.metric}", "")
-        assert ran.lines == [f"{WAITS}{said}"]
+    """In IPv6, the wanted route may contain the gateway if another route leads there first."""
+    by_default_gateway(namespace, [])
+    assert_complete(namespace, tmp_path, wish)
+
+
+def test_a_gateway_in_the_destination_with_a_route_of_its_own(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """That one leads to the gateway, also if the wanted route is longer than the network's."""
+    by_default_gateway(namespace, ["route add fd55::1 dev eth0"])
+    assert_complete(namespace, tmp_path, static("fd55::/80"))
 
 
 @pytest.mark.parametrize(
-    ("other", "is_complete"),
+    "wish",
     [
-        ("fd00::/8 via fe80::7 dev eth1", False),
-        ("fd00::/8 via fe80::7 dev eth0", True),
-        ("unreachable fd00::/8", True),
-        ("::/8 via fe80::7 dev eth1", True),
+        pytest.param(static("fd55::/64", metric=100), id="better metric"),
+        pytest.param(static("fd55::/80"), id="longer than the route to the gateway"),
+        pytest.param(static("fd55::/80", "fe80::5", "eth0"), id="longer, by a gateway"),
     ],
 )
-def test_a_gateway_on_link_in_ipv6(
-    namespace: Namespace, tmp_path: Path, other: str, *, is_complete: bool
+def test_a_gateway_that_the_wanted_route_takes_in(
+    namespace: Namespace, tmp_path: Path, wish: StaticRoute
 ) -> None:
-    """Linux does not believe that a gateway is on the link to which a route leads elsewhere."""
-    default = "route add default via fd55::1 dev eth0 onlink"
-    namespace.batch([default, f"route add {other}"], family=IPV6)
-    wish = static("2001:db8::/32")
-    plan = planned(namespace, wish)
-    ran = Ran(namespace, [wish], tmp_path)
-    assert (plan.waiting == ()) is is_complete
-    assert (ran.status == 0) is is_complete
-    if plan.waiting:
-        assert ran.lines == [f"{WAITS}{plan.waiting[0]}"]
+    """In IPv6, the best route to a gateway must not have one: the wanted route would be that."""
+    by_default_gateway(namespace, [])
+    assert_waiting(namespace, tmp_path, wish)
+
+
+@pytest.mark.parametrize(
+    "of_another",
+    [
+        pytest.param(f"{OF_ANOTHER} eth0 metric 300", id="worse metric"),
+        pytest.param("route add fd55::/80 via fe80::7 dev eth1", id="by another device"),
+    ],
+)
+def test_a_gateway_beside_the_route_of_another_program(
+    namespace: Namespace, tmp_path: Path, of_another: str
+) -> None:
+    """A route to the gateway that has a gateway itself does not matter if Linux does not use it."""
+    by_default_gateway(namespace, [of_another])
+    assert_complete(namespace, tmp_path, ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    "of_another",
+    [
+        pytest.param(f"{OF_ANOTHER} eth0 metric 100", id="better metric"),
+        pytest.param(f"{OF_ANOTHER} eth0 metric 256 pref high", id="preferred"),
+    ],
+)
+def test_a_gateway_that_another_program_takes_in(
+    namespace: Namespace, tmp_path: Path, of_another: str
+) -> None:
+    """In IPv6, the best route to a gateway must not have one: another program's has."""
+    by_default_gateway(namespace, [of_another])
+    assert_waiting(namespace, tmp_path, ELSEWHERE)
+
+
+ON_LINK_IN_IPV6 = "route add default via fd55::1 dev eth0 onlink"
+
+
+@pytest.mark.parametrize(
+    "other", ["fd00::/8 via fe80::7 dev eth0", "unreachable fd00::/8", "::/8 via fe80::7 dev eth1"]
+)
+def test_a_gateway_on_link_in_ipv6(namespace: Namespace, tmp_path: Path, other: str) -> None:
+    """No route leads to the gateway by another device."""
+    namespace.batch([ON_LINK_IN_IPV6, f"route add {other}"], family=IPV6)
+    assert_complete(namespace, tmp_path, static("2001:db8::/32"))
+
+
+def test_a_gateway_on_link_to_which_a_route_leads_elsewhere(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """Linux does not believe that it is on the link."""
+    elsewhere = "route add fd00::/8 via fe80::7 dev eth1"
+    namespace.batch([ON_LINK_IN_IPV6, elsewhere], family=IPV6)
+    assert_waiting(namespace, tmp_path, static("2001:db8::/32"))
 
 
 @pytest.mark.parametrize("protocol", ["static", "213"])
@@ -253,52 +298,57 @@ def test_on_link(
     assert listed(namespace) == before
 
 
-@pytest.mark.parametrize(
-    ("there", "lost", "is_right"),
-    [
-        pytest.param([OURS_IPV4], "eth0", False, id="ours is dead"),
-        pytest.param([OURS_IPV4, THEIRS_IPV4], "eth0", False, id="ours is dead before theirs"),
-        pytest.param([THEIRS_IPV4, OURS_IPV4], "eth1", True, id="theirs is dead before ours"),
-        pytest.param([f"{IPV6_WAY} pref high expires 600"], "eth1", True, id="theirs is ours"),
-        pytest.param(
-            [OURS_IPV6, "fd00:16::/64 dev wg0 pref high proto 4"],
-            "eth1",
-            False,
-            id="theirs is preferred",
-        ),
-        pytest.param(
-            ["fd00:16::/64 dev wg0 pref low proto 4", OURS_IPV6],
-            "eth1",
-            True,
-            id="ours is preferred",
-        ),
-        pytest.param(
-            ["fd00:16::/64 dev eth1 pref high proto 4", f"{OURS_IPV6} pref low"],
-            "eth1",
-            True,
-            id="theirs is preferred, and dead",
-        ),
-    ],
-)
-def test_the_route_that_linux_uses(
-    namespace: Namespace, tmp_path: Path, there: list[str], lost: str, *, is_right: bool
-) -> None:
+class Rivals(NamedTuple):
+    """Routes to one destination, of which Linux uses one."""
+
+    wish: StaticRoute
+    there: list[str]
+    lost: str
+    """The device whose carrier is gone."""
+
+
+RIGHT = {
+    "theirs is dead before ours": Rivals(HALF_BY_ETH0, [THEIRS_IPV4, OURS_IPV4], "eth1"),
+    "theirs is ours": Rivals(IN_IPV6, [f"{IPV6_WAY} pref high expires 600"], "eth1"),
+    "ours is preferred": Rivals(
+        IN_IPV6, ["fd00:16::/64 dev wg0 pref low proto 4", OURS_IPV6], "eth1"
+    ),
+    "theirs is preferred, and dead": Rivals(
+        IN_IPV6, ["fd00:16::/64 dev eth1 pref high proto 4", f"{OURS_IPV6} pref low"], "eth1"
+    ),
+}
+NOT_RIGHT = {
+    "ours is dead": Rivals(HALF_BY_ETH0, [OURS_IPV4], "eth0"),
+    "ours is dead before theirs": Rivals(HALF_BY_ETH0, [OURS_IPV4, THEIRS_IPV4], "eth0"),
+    "theirs is preferred": Rivals(
+        IN_IPV6, [OURS_IPV6, "fd00:16::/64 dev wg0 pref high proto 4"], "eth1"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*RIGHT, *NOT_RIGHT])
+def test_the_route_that_linux_uses(namespace: Namespace, tmp_path: Path, name: str) -> None:
     """It decides, wherever it stands in the list: one that is dead does not, and in IPv6 the
     router's preference does.
     """
+    rivals = (RIGHT | NOT_RIGHT)[name]
     for dev in ("eth0", "eth1"):
         for family in ("ipv4", "ipv6"):
             namespace.sysctl(f"{family}/conf/{dev}/ignore_routes_with_linkdown", 1)
     namespace.batch([ROUTER, "address add 10.1.0.4/24 dev eth1"])
-    namespace.batch(f"route append {route}" for route in there)
-    lose_carriers(namespace, [lost])
-    wish = IN_IPV6 if ":" in there[0] else HALF._replace(dev="eth0")
+    namespace.batch(f"route append {route}" for route in rivals.there)
+    lose_carriers(namespace, [rivals.lost])
     before = listed(namespace)
 
-    plan = planned(namespace, wish)
-    ran = Ran(namespace, [wish], tmp_path)
+    plan = planned(namespace, rivals.wish)
+    ran = Ran(namespace, [rivals.wish], tmp_path)
 
-    assert (not plan.waiting and not plan.conflicts) is is_right
-    assert (ran.status == 0) is is_right
+    if name in RIGHT:
+        assert plan.waiting == ()
+        assert plan.conflicts == ()
+        assert ran.status == 0
+    else:
+        assert plan.waiting or plan.conflicts
+        assert ran.status == 1
     assert ran.changes == []
     assert listed(namespace) == before
