@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -51,6 +52,64 @@ def way_of_ours(namespace: Namespace) -> str:
 def halves_of_ours(namespace: Namespace) -> str:
     """Our routes for the expected range, as `ip` lists them."""
     return namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout
+
+
+class Choice(NamedTuple):
+    """Default routes, a wish, and the way of our route. ib0 has no carrier."""
+
+    commands: list[str]
+    wish: StaticRoute
+    way: str
+
+
+def appended(*routes: str) -> list[str]:
+    """The commands that add these routes, each behind those with the same key."""
+    return [f"route append {route}" for route in routes]
+
+
+CHOICES = {
+    "not of another table": Choice(
+        [
+            *appended(f"default {ETH0}", "default dev wg0 table 100"),
+            "rule add pref 50 lookup 100",
+        ],
+        wish=HALF,
+        way=ETH0,
+    ),
+    "none, and a dev": Choice(appended("default dev wg0 table 51820"), wish=BY_WG0, way="dev wg0"),
+    "not for some packets": Choice(
+        appended(f"default {ETH0}", "default dev wg0 tos 4"), wish=HALF, way=ETH0
+    ),
+    "not a refusal": Choice(
+        appended("unreachable default", f"default {ETH0} metric 9"), wish=HALF, way=ETH0
+    ),
+    "none, and all is configured": Choice(
+        appended("10.9.0.0/24 dev wg0"),
+        wish=static(HALF.destination, "10.9.0.1", "wg0"),
+        way="via 10.9.0.1 dev wg0",
+    ),
+    "not without a carrier": Choice(
+        appended("default dev ib0 metric 9", f"default {ETH0} metric 9"), wish=HALF, way=ETH0
+    ),
+    "not the next hop without a carrier": Choice(
+        appended(f"default nexthop {ETH0} nexthop dev ib0"), wish=HALF, way=ETH0
+    ),
+    "a group of nexthop objects": Choice(
+        appended("default nhid 10"),
+        wish=HALF,
+        way=f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7",
+    ),
+    "equal next hops": Choice(
+        appended(f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"),
+        wish=static(HALF.destination, "10.0.0.1"),
+        way=f"{ETH0} onlink",
+    ),
+    "the next hop whose device reaches the gateway": Choice(
+        appended("10.1.0.0/24 dev eth1", f"default nexthop {ETH0} nexthop via 10.1.0.1 dev eth1"),
+        wish=static(HALF.destination, "10.1.0.7"),
+        way="via 10.1.0.7 dev eth1",
+    ),
+}
 
 
 class TestWaiting:
@@ -194,76 +253,20 @@ class TestWhichDefaultRoute:
             assert route.startswith("172.16.0.0/17 via 10.0.0.1 dev eth0 ")
             namespace.batch(["route del 172.16.0.0/17"])
 
-    @pytest.mark.parametrize(
-        ("routes", "wish", "by"),
-        [
-            pytest.param(
-                [f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"],
-                HALF,
-                ETH0,
-                id="not of another table",
-            ),
-            pytest.param(["default dev wg0 table 51820"], BY_WG0, "dev wg0", id="none, and a dev"),
-            pytest.param(
-                [f"default {ETH0}", "default dev wg0 tos 4"], HALF, ETH0, id="not for some packets"
-            ),
-            pytest.param(
-                ["unreachable default", f"default {ETH0} metric 9"], HALF, ETH0, id="not a refusal"
-            ),
-            pytest.param(
-                ["10.9.0.0/24 dev wg0"],
-                static(HALF.destination, "10.9.0.1", "wg0"),
-                "via 10.9.0.1 dev wg0",
-                id="none, and all is configured",
-            ),
-            pytest.param(
-                ["default dev ib0 metric 9", f"default {ETH0} metric 9"],
-                HALF,
-                ETH0,
-                id="not without a carrier",
-            ),
-            pytest.param(
-                [f"default nexthop {ETH0} nexthop dev ib0"],
-                HALF,
-                ETH0,
-                id="not the next hop without a carrier",
-            ),
-            pytest.param(
-                ["default nhid 10"],
-                HALF,
-                f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7",
-                id="a group of nexthop objects",
-            ),
-            pytest.param(
-                [f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"],
-                static(HALF.destination, "10.0.0.1"),
-                f"{ETH0} onlink",
-                id="equal next hops",
-            ),
-            pytest.param(
-                ["10.1.0.0/24 dev eth1", f"default nexthop {ETH0} nexthop via 10.1.0.1 dev eth1"],
-                static(HALF.destination, "10.1.0.7"),
-                "via 10.1.0.7 dev eth1",
-                id="the next hop whose device reaches the gateway",
-            ),
-        ],
-    )
-    def test_which_default_route(
-        self, namespace: Namespace, tmp_path: Path, routes: list[str], wish: StaticRoute, by: str
-    ) -> None:
+    @pytest.mark.parametrize("name", CHOICES)
+    def test_which_default_route(self, namespace: Namespace, tmp_path: Path, name: str) -> None:
         """Not one of another table, for some packets, or whose device has no carrier; with all or
         some of its next hops. Python has the same.
         """
-        namespace.batch(["route del default", *NEXTHOP_OBJECTS])
-        for route in routes:
-            is_rule = route.startswith("rule ")
-            namespace.batch([route if is_rule else f"route append {route}"])
+        choice = CHOICES[name]
+        namespace.batch(["route del default", *NEXTHOP_OBJECTS, *choice.commands])
         lose_carriers(namespace, ["ib0"])
 
-        assert Ran(namespace, [wish], tmp_path).lines == []
+        ran = Ran(namespace, [choice.wish], tmp_path)
 
-        assert way_of_ours(namespace) == by
-        assert [step.action for step in planned(namespace, wish).steps] == ["keep"]
+        assert ran.lines == []
+        assert way_of_ours(namespace) == choice.way
+        assert [step.action for step in planned(namespace, choice.wish).steps] == ["keep"]
 
     def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
         """Not one that has expired; of two with the same metric, the one
@@ -337,21 +340,38 @@ def way_of_ours_in_ipv6(namespace: Namespace) -> str:
 
 VPN = ["tuntap add dev tun0 mode tun", "address add 10.8.0.2/24 dev tun0", "link set tun0 up"]
 OF_VPN = "route add default via 10.8.0.1 dev tun0"
-GONE: dict[str, list[str]] = {
-    "a router says good-bye": ["route del default"],
-    "a VPN hides the default route": [
-        "route del default",
-        f"route add default {ETH0} metric 100",
-        OF_VPN,
-    ],
-    "a VPN deletes the default route": ["route del default", OF_VPN],
-    "another DHCP client has an equal one": ["route append default via 10.1.0.1 dev eth1 onlink"],
-    "another DHCP client has the first one": [
-        "route del default",
-        "route add default via 10.1.0.1 dev eth1 onlink",
-        f"route append default {ETH0}",
-    ],
+
+
+class Gone(NamedTuple):
+    """What happens to the default route, and whether one by eth0 is there afterwards."""
+
+    commands: list[str]
+    leaves_one_by_eth0: bool
+
+
+GONE = {
+    "a router says good-bye": Gone(["route del default"], leaves_one_by_eth0=False),
+    "a VPN hides the default route": Gone(
+        ["route del default", f"route add default {ETH0} metric 100", OF_VPN],
+        leaves_one_by_eth0=True,
+    ),
+    "a VPN deletes the default route": Gone(
+        ["route del default", OF_VPN], leaves_one_by_eth0=False
+    ),
+    "another DHCP client has an equal one": Gone(
+        ["route append default via 10.1.0.1 dev eth1 onlink"], leaves_one_by_eth0=True
+    ),
+    "another DHCP client has the first one": Gone(
+        [
+            "route del default",
+            "route add default via 10.1.0.1 dev eth1 onlink",
+            f"route append default {ETH0}",
+        ],
+        leaves_one_by_eth0=True,
+    ),
 }
+HIDDEN_BY_A_VPN = GONE["a VPN hides the default route"].commands
+DELETED_BY_A_VPN = GONE["a VPN deletes the default route"].commands
 MOVED = "route add 172.16.0.0/17 via 10.8.0.1 dev tun0 proto 213"
 """Our route, as another program has moved it into the tunnel."""
 
@@ -363,7 +383,7 @@ class TestWhenTheDefaultRouteGoes:
     @pytest.mark.parametrize("named", [None, "eth0"])
     @pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
     def test_our_routes_stay(
-        self, namespace: Namespace, tmp_path: Path, gone: list[str], named: str | None
+        self, namespace: Namespace, tmp_path: Path, gone: Gone, named: str | None
     ) -> None:
         """They keep their device and gateway, at once; what is not wanted any more goes; then all
         is as it was. Both say what the routes would wait for after a reboot.
@@ -373,21 +393,21 @@ class TestWhenTheDefaultRouteGoes:
         namespace.batch([*VPN, "route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
         assert Ran(namespace, [*wanted, no_longer_wanted], tmp_path).status == 0
         before = halves_of_ours(namespace)
-        namespace.batch(gone)
+        namespace.batch(gone.commands)
 
         plan = planned(namespace, *wanted)
-        has_default = "route del default" not in gone or any(ETH0 in change for change in gone)
-        is_settled = named is not None and has_default
-        assert len(plan.warnings) == (0 if is_settled else 1)
+        first = Ran(namespace, wanted, tmp_path, wait=60)
+        second = Ran(namespace, wanted, tmp_path, wait=60)
+
         assert [step.action for step in plan.steps] == ["keep", "keep", "delete"]
         for step in plan.steps:
             assert step.route.way == ETH0
-
-        warnings = [str(finding).replace(" proto boot", "") for finding in plan.warnings]
-        first = Ran(namespace, wanted, tmp_path, wait=60)
-        second = Ran(namespace, wanted, tmp_path, wait=60)
         assert first.changes == [1]
         assert second.changes == []
+
+        would_be_set_after_a_reboot = named == "eth0" and gone.leaves_one_by_eth0
+        assert len(plan.warnings) == (0 if would_be_set_after_a_reboot else 1)
+        warnings = [str(finding).replace(" proto boot", "") for finding in plan.warnings]
         for ran in (first, second):
             assert ran.lines == []
             assert ran.status == 0
@@ -402,7 +422,7 @@ class TestWhenTheDefaultRouteGoes:
         self, namespace: Namespace, tmp_path: Path, gateway: str | None
     ) -> None:
         """It follows no VPN, and the line says what can be named, as Python does."""
-        namespace.batch([*VPN, *GONE["a VPN hides the default route"]])
+        namespace.batch([*VPN, *HIDDEN_BY_A_VPN])
         wish = static(HALF.destination, gateway)
         reason = "[default via 10.8.0.1 dev tun0 proto boot] leads through a tunnel"
         need = f"needs a device to be named: {reason}"
@@ -441,7 +461,7 @@ class TestWhenTheDefaultRouteGoes:
         self, namespace: Namespace, tmp_path: Path, dev: str, way: str
     ) -> None:
         """Whether it is the card's or the tunnel's."""
-        namespace.batch([*VPN, *GONE["a VPN hides the default route"]])
+        namespace.batch([*VPN, *HIDDEN_BY_A_VPN])
         assert Ran(namespace, [static(HALF.destination, dev=dev)], tmp_path).lines == []
         [route] = our_routes(namespace)
         assert route.way.replace(" linkdown", "") == way
@@ -493,7 +513,7 @@ class TestWhenTheDefaultRouteGoes:
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is not right without a dev, and stays as it is meanwhile."""
-        namespace.batch([*VPN, *GONE["a VPN deletes the default route"], MOVED])
+        namespace.batch([*VPN, *DELETED_BY_A_VPN, MOVED])
         line = Ran(namespace, [HALF], tmp_path).said
         assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
         assert "tun0" in line
