@@ -162,21 +162,20 @@ class System:
 
     def journal(self, unit: str) -> str:
         """The log of a unit since the boot."""
-        return self.must(
-            "sh",
-            "-c",
-            f"journalctl --sync && exec journalctl --quiet --boot --output=cat --unit='{unit}'",
-        )
+        lines = f"journalctl --quiet --boot --output=cat --unit='{unit}'"
+        return self.must("sh", "-c", f"journalctl --sync && exec {lines}")
 
     def read(self, path: str) -> str | None:
         """The text of a file; None if it does not exist."""
         place = Path(path)
-        if not any(self.outside(str(part)).is_symlink() for part in (place, *place.parents[:-1])):
-            with suppress(FileNotFoundError, NotADirectoryError):
-                return self.outside(path).read_text()
-            return None
-        done = self.run("cat", path)  # where an absolute link leads is not to be seen from outside
-        return None if done.returncode else done.stdout
+        parts = [place, *place.parents[:-1]]
+        if any(self.outside(str(part)).is_symlink() for part in parts):
+            # Where an absolute link leads is not to be seen from outside.
+            done = self.run("cat", path)
+            return None if done.returncode else done.stdout
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return self.outside(path).read_text()
+        return None
 
     def reboot(self) -> None:
         """Shut the system down properly, and boot it again."""
@@ -205,11 +204,8 @@ class System:
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
-            return self.run("systemctl", "is-system-running").stdout.strip() not in {
-                "",
-                "offline",
-                "unknown",
-            }
+            state = self.run("systemctl", "is-system-running").stdout.strip()
+            return state not in {"", "offline", "unknown"}
 
         try:
             wait_for("systemd to answer", answers)
@@ -236,20 +232,8 @@ def booted(
     `furnish` is called with the path of its root file system before the boot.
     """
     work = Path(tempfile.mkdtemp(prefix="hostrouting-system-"))
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    script = PROJECT / "tests" / "support" / "boot_system.sh"
-    command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
-    outer = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert outer.stdin is not None
-    assert outer.stdout is not None
-    try:
-        if outer.stdout.readline() != "ready\n":
-            raise RuntimeError(f"no system could be prepared (status {outer.wait(10)})")
+    with _prepared(work) as outer:
+        assert outer.stdin is not None
         system = System(outer, work)
         for unit in MASKED:
             system.link(f"/etc/systemd/system/{unit}", "/dev/null")
@@ -267,6 +251,24 @@ def booted(
             yield system
         finally:
             system.command_lines.close()
+
+
+@contextmanager
+def _prepared(work: Path) -> Iterator[subprocess.Popen[str]]:
+    """The process that has made a tree in this folder, and boots it when it is told to; at the end
+    it is killed, with all that runs inside.
+    """
+    script = PROJECT / "tests" / "support" / "boot_system.sh"
+    command = ["setpriv", "--pdeathsig", "KILL"]
+    command += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
+    outer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert outer.stdin is not None
+    assert outer.stdout is not None
+    try:
+        if outer.stdout.readline() != "ready\n":
+            raise RuntimeError(f"no system could be prepared (status {outer.wait(10)})")
+        yield outer
     finally:
         outer.kill()
         outer.wait()
@@ -278,9 +280,8 @@ def booted(
 
 def _children(pid: int) -> list[int]:
     with suppress(OSError):
-        return [
-            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        ]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [int(child) for child in children.split()]
     return []
 
 

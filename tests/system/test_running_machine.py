@@ -2,7 +2,9 @@
 process, every time.
 """
 
-from hostrouting.config.settings import GuardConfig
+from typing import NamedTuple
+
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
 from tests.support import gate
 from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, gate_tests
 from tests.support.sections import static
@@ -33,6 +35,27 @@ class Running:
         assert sorted(shown) == ["ActiveState=active", f"MainPID={self._pid}", "NRestarts=0"], after
 
 
+class Change(NamedTuple):
+    """A configuration that is applied, and the exit code of that."""
+
+    config: HostRoutingConfig
+    code: int = 0
+
+
+def guarded(*routes: StaticRoute, mode: str = "STRICT") -> HostRoutingConfig:
+    """A configuration with these routes, which the guard keeps."""
+    return gate.config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True))
+
+
+CONFIGURATIONS = {
+    "the same routes": Change(guarded(*HALVES)),
+    "one more route": Change(guarded(*HALVES, static("10.77.0.0/16"))),
+    "mode WARN": Change(guarded(*HALVES, mode="WARN")),
+    "a route that repairs a part": Change(guarded(static("172.16.0.0/18")), code=1),
+    "a route that conflicts": Change(guarded(static(CIDR)), code=1),
+}
+
+
 def test_whatever_is_done() -> None:
     """Another configuration, one that fails, units restarted, the manager reloaded, removal: the
     machine runs on.
@@ -40,21 +63,14 @@ def test_whatever_is_done() -> None:
     with gate.host() as system:
         gate.apply(system, STRICT)
         machine = Running(system)
-        for routes, mode, code in (
-            (HALVES, "STRICT", 0),
-            ([*HALVES, static("10.77.0.0/16")], "STRICT", 0),
-            (HALVES, "WARN", 0),
-            ([static("172.16.0.0/18")], "STRICT", 1),
-            ([static(CIDR)], "STRICT", 1),
-        ):
-            gate.apply(
-                system,
-                gate.config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)),
-                code=code,
-            )
-            if [route.destination for route in routes] != [static(CIDR).destination]:
-                assert len(gate.ours(system)) == len(routes)
-            machine.untouched(f"{routes} {mode}")
+
+        for name, change in CONFIGURATIONS.items():
+            gate.apply(system, change.config, code=change.code)
+            if name != "a route that conflicts":
+                wanted = change.config.static_routes.routes
+                assert len(gate.ours(system)) == len(wanted), name
+            machine.untouched(name)
+
         for command in ("restart", "stop"):
             for unit in (*UNITS, LAYOUT.guard_unit):
                 system.run("systemctl", command, unit)
@@ -62,7 +78,9 @@ def test_whatever_is_done() -> None:
         for command in ("daemon-reload", "daemon-reexec"):
             system.must("systemctl", command)
             machine.untouched(command)
+
         gate.remove(system)
+
         machine.untouched("remove")
         assert not gate.ours(system)
         assert not gate.markers(system)

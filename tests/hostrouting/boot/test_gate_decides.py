@@ -647,16 +647,17 @@ def test_no_damage_opens_it(gate: Gate) -> None:
     It is cut at every tenth word; near the end, and in the long profile, at each.
     """
     gate.write("a", "", a=SUCCEEDS)
-    script = gate.paths / "etc/gate.sh"
-    whole = script.read_text()
-    places = [match.end() for match in re.finditer(r"[^\s\w]|\w+", whole)]
-    assert len(places) > 600
+    whole = (gate.paths / "etc/gate.sh").read_text()
+    ends_of_words = [match.end() for match in re.finditer(r"[^\s\w]|\w+", whole)]
+    assert len(ends_of_words) > 600
     if settings().max_examples < 1_000:
-        places = [*places[:-50:10], *places[-50:]]
+        near_the_end = ends_of_words[-50:]
+        ends_of_words = [*ends_of_words[:-50:10], *near_the_end]
     cuts = gate.paths / "cuts"
     cuts.mkdir()
-    for place in [0, *places]:
+    for place in [0, *ends_of_words]:
         (cuts / f"{place:05}").write_text(whole[:place])
+
     driver = f"""
 for cut in {cuts}/* /nowhere; do
   /bin/bash -pc '{COMMAND}' "$cut" a.service >/dev/null 2>&1
@@ -666,13 +667,16 @@ done
     done = subprocess.run(
         [*ALONE, "bash", "-c", driver], stdout=subprocess.PIPE, text=True, check=True, timeout=200
     )
-    ended = dict(line.split() for line in done.stdout.splitlines())
-    assert ended.pop("nowhere") == "255"
-    assert len(ended) == len(places) + 1
+    status_of = dict(line.split() for line in done.stdout.splitlines())
+
+    assert status_of.pop("nowhere") == "255"
+    assert len(status_of) == len([0, *ends_of_words])
     last_command = whole.rindex("\nmain")
-    for name, status in ended.items():
-        is_whole = int(name) > last_command
-        assert status == ("0" if is_whole else "255"), name
+    for name, status in status_of.items():
+        if int(name) > last_command:
+            assert status == "0", name
+        else:
+            assert status == "255", name
 
 
 @pytest.mark.parametrize("damage", ["rm", "truncate --size 0", "sed -i '$d'", "sed -i '$iexit 1'"])

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, event, given, settings, strategies as st
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import IP, Prefix, ip_at
 from hostrouting.model.route import Route
 from tests.support.commands import ports
 from tests.support.examples import scaled
-from tests.support.namespace import private_namespace
+from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -177,17 +177,29 @@ def test_equal_default_routes_while_gateways_do_not_answer(family: int) -> None:
         for kinds in BY_WHAT[family]:
             routes = [default_route(family, *way) for way in zip(DEVS, kinds, strict=True)]
             namespace.batch(routes, family=family)
+
             fib = Fib(backend.snapshot(), family)
-            used: set[str] = set()
-            for states in product(["permanent", "failed"], repeat=len(DEVS)):
-                pairs = zip(DEVS, states, strict=True)
-                namespace.batch([neighbour(family, *pair) for pair in pairs], family=family)
-                for answer in backend.lookup(destinations):
-                    assert answer.route is not None
-                    used |= {*answer.route.devs}
             possible = fib.possible_devs(fib.lookup(destinations[0]))
+            used = devices_in_any_state(namespace, family, backend, destinations)
+
             assert used == {*possible}, f"{kinds}: Linux {used}, the engine {possible}"
             namespace.batch(["route del default"] * len(DEVS), force=True, family=family)
+
+
+def devices_in_any_state(
+    namespace: Namespace, family: int, backend: NetlinkBackend, destinations: list[IP]
+) -> set[str]:
+    """The devices by which Linux leads packets to these, while any of the gateways answer."""
+    used: set[str] = set()
+    for states in product(["permanent", "failed"], repeat=len(DEVS)):
+        gateways: list[str] = []
+        for dev, state in zip(DEVS, states, strict=True):
+            gateways.append(neighbour(family, dev, state))
+        namespace.batch(gateways, family=family)
+        for answer in backend.lookup(destinations):
+            assert answer.route is not None
+            used.update(answer.route.devs)
+    return used
 
 
 def default_route(family: int, dev: str, kind: str) -> str:
