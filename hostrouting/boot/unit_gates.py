@@ -47,6 +47,9 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
 _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
+"""Our drop-in is missing, or systemd uses an old one: both end with the next apply. Or another
+program's drop-in, or its `SuccessExitStatus=`, undoes the gate: both outlast it.
+"""
 
 
 class _Cause(NamedTuple):
@@ -121,11 +124,10 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
-            if cause.is_pending:
-                hinders = cause.outlasts_apply
-            else:  # a setting of one instance hinders nothing: the others can be gated
-                hinders = cause.kind == "success" and name == unit and is_new
-            if hinders:
+            is_opened_by_reload = cause.kind == "drop-in" and cause.is_pending
+            # A setting of one instance hinders nothing: the others can be gated.
+            accepts_refusals = cause.kind == "success" and name == unit
+            if is_opened_by_reload or (accepts_refusals and is_new):
                 yield cause.finding(name)
 
 
