@@ -62,11 +62,11 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
             yield unusable
             continue
         edit = _edit_of_file(files, file, is_current=is_current)
-        # Where the gate holds no unit, it runs no step.
-        if edit is not None and is_required and holds_units:
+        if edit is None:
+            continue
+        if is_required and holds_units:  # where the gate holds no unit, it runs no step
             edit = _as_the_gate_says(files, edit)
-        if edit is not None:
-            yield edit
+        yield edit
 
 
 def _why_unusable(files: Files, path: str) -> Finding | None:

@@ -104,7 +104,7 @@ class TaskRun(Generic[R]):
         self.wanted = self.read_wanted()
         parts: list[SectionTask] = []
         if self.task.host.backend is not None:  # an image has no kernel
-            parts = self.parts
+            parts = self.chosen_parts
         return plan_run(
             self.task.host,
             self.wanted,
@@ -114,7 +114,7 @@ class TaskRun(Generic[R]):
         )
 
     @property
-    def parts(self) -> list[SectionTask]:
+    def chosen_parts(self) -> list[SectionTask]:
         """The parts that this run does not leave out. `only` and `skip` know each by its path, such
         as `configure-host-routing/check-route-overlap`.
         """
