@@ -16,8 +16,8 @@ from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
-    camel,
     json_value,
+    keys_of,
     load,
     matches,
     must,
@@ -450,7 +450,7 @@ class HostRoutingConfig(NamedTuple):
     ) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
-        ours = [*map(camel, cls.__annotations__)]
+        ours = keys_of(cls)
         if not isinstance(document, Mapping):
             return read(cls, document)
         keys = [key for key, value in document.items() if value is not None]
