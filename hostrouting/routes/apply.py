@@ -69,15 +69,15 @@ def apply_plan(
     with having_changed(transaction.done):
         try:
             problems = transaction.carry_out(plan, check)
-            after = transaction.undo() if problems else ""
+            if not problems:
+                return Applied(plan, tuple(transaction.done))
+            after = transaction.undo()
         except BaseException as stopped:  # even during a rollback, which then begins again
             what_is_true_now = transaction.undo()
             _add_note(stopped, what_is_true_now)
             raise
-        if problems:
-            can_retry = all(problem.can_retry for problem in problems)
-            raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
-    return Applied(plan, tuple(transaction.done))
+        can_retry = all(problem.can_retry for problem in problems)
+        raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
 
 class _Transaction:
@@ -90,8 +90,10 @@ class _Transaction:
             if step.action != "delete":
                 entries.append(step.route)
         self._before = self._with_wanted_keys(before)
-        self._sent: list[RouteRequest] = []
-        """What may have been done, in order."""
+        self._accepted: list[RouteRequest] = []
+        """What was done until the rollback, in order."""
+        self._unanswered: Sequence[RouteRequest] = ()
+        """The last requests if there was no answer: each of them may have been done."""
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
@@ -136,14 +138,13 @@ class _Transaction:
         if not requests:
             return []
         check()
-        count = len(self._sent)
-        self._sent += requests  # without an answer, any of them may have been done
+        self._unanswered = requests
         outcomes = self._request(requests)
-        del self._sent[count:]
+        self._unanswered = ()
         refusals: list[BackendError] = []
         for outcome in outcomes:
             if outcome.error is None:
-                self._sent.append(outcome.change)
+                self._accepted.append(outcome.change)
             elif not outcome.is_done:
                 refusals.append(outcome.error)
         if not refusals:
@@ -191,13 +192,13 @@ class _Transaction:
 
     def _reversed_requests(self) -> list[RouteRequest]:
         """What takes back each request, the last one first."""
-        # When a deleted route is added again, its successor is still there.
+        # Where a deleted route is added again, its successor or another program's route is there.
         occupied: set[RouteKey] = set()
         for key, routes in self._before.items():
             if self._wanted[key] or any(route.protocol != OURS for route in routes):
                 occupied.add(key)
         requests: list[RouteRequest] = []
-        for request in reversed(self._sent):
+        for request in reversed([*self._accepted, *self._unanswered]):
             if request.verb == "delete":
                 requests.append(_addition(request.route, occupied))
             else:
