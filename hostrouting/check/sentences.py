@@ -128,6 +128,9 @@ def check_findings(
     return tuple(dict.fromkeys(findings))
 
 
+# What is in doubt.
+
+
 def find_doubts(
     snapshot: Snapshot,
     family: int,
@@ -157,9 +160,9 @@ def _how_to_name_a_device(
     cidrs: Iterable[Prefix],
     costs: Mapping[str, str],
 ) -> Remedy | None:
-    """For each of these devices, the command that names it, what is known of it, and what its
-    repair costs; for one alone, also for another; and that a tunnel need not have the default
-    route.
+    """How to name one of these devices, with what is known of it, and what its repair costs. If
+    there is one alone, the last way is to name another device; if one is a tunnel, not to give it a
+    default route.
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
@@ -429,10 +432,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = list(why.devs)
-            remedy = _how_to_name_with_costs(why.devs, family)
-        else:
-            remedy = _how_to_delete_all(why.to_delete)
-        yield Finding("unsafe", severity, sentence, where, remedy, facts)
+        yield Finding("unsafe", severity, sentence, where, _remedy_of(why, family), facts)
 
 
 def _claim(why: Why, where: str) -> str:
@@ -442,6 +442,13 @@ def _claim(why: Why, where: str) -> str:
     if why.reason == "not-proven":
         return f"it is not proven that routes repair {where}"
     return f"no route repairs {where}"
+
+
+def _remedy_of(why: Why, family: FamilyReport) -> Remedy | None:
+    """What repairs these ranges instead of a route, as far as one line can say it."""
+    if why.devs:
+        return _how_to_name_with_costs(why.devs, family)
+    return _how_to_delete_all(why.to_delete)
 
 
 def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
@@ -518,13 +525,13 @@ def _cost_in_words(cost: Cost, repair: Repair) -> str:
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
     """The ranges of the network to which these routes lead; neighbouring ones are one."""
     ranges: list[tuple[int, int]] = []
-    for prefix in sorted(route.prefix for route in routes):
+    for prefix in sorted(route.prefix for route in routes if route.prefix.overlaps(network)):
         first = max(prefix.first, network.first)
         last = min(prefix.last, network.last)
         if ranges and first <= ranges[-1][1] + 1:
             begin, end = ranges.pop()
             ranges.append((begin, max(end, last)))
-        elif first <= last:
+        else:
             ranges.append((first, last))
     return [extent(network.family, first, last) for first, last in ranges]
 

@@ -273,8 +273,10 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
-        near = [hop.dev for hop in hops if self._is_near(gateway, hop.dev)]
-        return (NextHop(near[0] if near else hops[0].dev, gateway),)
+        for hop in hops:
+            if self._is_near(gateway, hop.dev):
+                return (NextHop(hop.dev, gateway),)
+        return (NextHop(hops[0].dev, gateway),)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
