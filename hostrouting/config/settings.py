@@ -57,15 +57,15 @@ _OUR_UNITS = (
 )
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    *("systemd-", "udev.", "dbus", "messagebus."),
+    "systemd-", "udev.", "dbus", "messagebus.",
     # what gives this host its addresses and its default route
-    *("NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
-    *("wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6."),
-    *("openvswitch", "ovs-", "ovsdb-"),
+    "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
+    "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
+    "openvswitch", "ovs-", "ovsdb-",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    *("cloud-init", "openibd.", "rdma-"),
-    *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
-)
+    "cloud-init", "openibd.", "rdma-",
+    "nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent.",
+)  # fmt: skip
 """How the names of units begin that the network, or the gate itself, needs."""
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
