@@ -65,10 +65,10 @@ def apply_plan(
     plan.require_possible()
     if plan.waiting:
         raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
-    transaction = _Transaction(plan, backend, before)
+    transaction = _Transaction(plan, backend, before, check)
     with having_changed(transaction.done):
         try:
-            problems = transaction.carry_out(plan, check)
+            problems = transaction.carry_out()
             if not problems:
                 return Applied(plan, tuple(transaction.done))
             after = transaction.undo()
@@ -81,8 +81,16 @@ def apply_plan(
 
 
 class _Transaction:
-    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot) -> None:
+    def __init__(
+        self,
+        plan: RoutePlan,
+        backend: RouteBackend,
+        before: Snapshot,
+        check: Callable[[], object],
+    ) -> None:
+        self._plan = plan
         self._backend = backend
+        self._check = check
         self._wanted: dict[RouteKey, list[Route]] = {}
         """The entries of the wanted route, by key; none if our routes are deleted."""
         for step in plan.steps:
@@ -97,47 +105,41 @@ class _Transaction:
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
-    def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> list[BackendError]:
+    def carry_out(self) -> list[BackendError]:
         """Delete what is in the way, add, verify, delete the rest, verify; returns the errors."""
-        added = [step.route for step in plan.changes if step.action == "add"]
-        deleted = [step.route for step in plan.changes if step.action == "delete"]
+        added = [step.route for step in self._plan.changes if step.action == "add"]
+        deleted = [step.route for step in self._plan.changes if step.action == "delete"]
         occupied = {key for key, routes in self._before.items() if routes}
         additions = [_addition(route, occupied) for route in added]
         in_the_way, stale = _deletions(deleted, added)
         try:
-            problems = self._send(in_the_way, check)
+            problems = self._send(in_the_way)
             if not problems:
-                problems = self._send_and_verify(additions, check, tolerated={"keep", "delete"})
+                problems = self._send_and_verify(additions, tolerated={"keep", "delete"})
             if not problems:
-                problems = self._send_and_verify(stale, check, tolerated={"keep"})
+                problems = self._send_and_verify(stale, tolerated={"keep"})
         except BackendError as error:
             return [error]
         return problems
 
     def _send_and_verify(
-        self,
-        requests: Sequence[RouteRequest],
-        check: Callable[[], object],
-        *,
-        tolerated: Container[Action],
+        self, requests: Sequence[RouteRequest], *, tolerated: Container[Action]
     ) -> list[BackendError]:
         """Make the changes, and read back; afterwards, only these actions may be left to do."""
         if not requests:
             return []
-        refusals = self._send(requests, check)
+        refusals = self._send(requests)
         if refusals:
             return refusals
-        return self._differences(tolerated=tolerated)
+        return self._differences(tolerated)
 
-    def _send(
-        self, requests: Sequence[RouteRequest], check: Callable[[], object]
-    ) -> list[BackendError]:
+    def _send(self, requests: Sequence[RouteRequest]) -> list[BackendError]:
         """Make the changes. All of them are tried, so that the failure names every route that the
         kernel refuses.
         """
         if not requests:
             return []
-        check()
+        self._check()
         self._unanswered = requests
         outcomes = self._request(requests)
         self._unanswered = ()
@@ -148,7 +150,7 @@ class _Transaction:
             elif not outcome.is_done:
                 refusals.append(outcome.error)
         if not refusals:
-            check()
+            self._check()
         return refusals
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -156,7 +158,7 @@ class _Transaction:
         self.done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
-    def _differences(self, *, tolerated: Container[Action]) -> list[BackendError]:
+    def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
         """Read back; the keys for which a plan has more to do than these actions."""
         now = self._read()
         differences: list[BackendError] = []
