@@ -168,7 +168,10 @@ def _how_to_name_a_device(
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
     ways: list[Remedy] = []
     for dev in devs:
-        words = _if_intended(dev, _known_of(snapshot, family, dev), costs.get(dev, ""))
+        words = f"if {dev} is intended"
+        details = "; ".join(filter(None, (_known_of(snapshot, family, dev), costs.get(dev))))
+        if details:
+            words += f" ({details})"
         if is_configurable(dev):
             ways.append(Remedy(words, naming.format(shlex.quote(dev))))
         else:
@@ -183,14 +186,6 @@ def _how_to_name_a_device(
     return _in_turn(ways)
 
 
-def _if_intended(dev: str, known: str, cost: str) -> str:
-    """When to name the device, with what is known of it, and what its repair costs."""
-    details = "; ".join(each for each in (known, cost) if each)
-    if not details:
-        return f"if {dev} is intended"
-    return f"if {dev} is intended ({details})"
-
-
 def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
     """These remedies as one, in which each is another way for the one before; None without any."""
     remedy: Remedy | None = None
@@ -200,7 +195,9 @@ def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
 
 
 def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
-    """What tells this device from another one that may be intended."""
+    """What tells this device from another one that may be intended: its kind, its best default
+    route and its first address.
+    """
     known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
     defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
     if defaults:
