@@ -61,10 +61,10 @@ exit codes in general:
   3  no answer: no default route, no permission, or a rule or route not judged
 """
 _CODES = {"fine": "fine", "problem": "a problem"}
-_UNWRITTEN = {"problem": "the answer could not be written"}
+_UNWRITTEN = "the answer could not be written"
 _CODES_OF = {
-    "explain": {"fine": "an answer, whatever the verdict", **_UNWRITTEN},
-    "snapshot": {"fine": "fine", **_UNWRITTEN},
+    "explain": {"fine": "an answer, whatever the verdict", "problem": _UNWRITTEN},
+    "snapshot": {"fine": "fine", "problem": _UNWRITTEN},
 }
 """What the first two codes mean for a command that judges nothing."""
 
