@@ -97,6 +97,7 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
             f"the next boot deletes routes that are not in the configuration ({REPAIR[0]} and {REPAIR[1]}); without them, {CIDR}",
         ),
         (REPAIR[:1], NONE, f"without them, {REPAIR[0]} would escape"),
+        (("172.16.9.9/32",), NONE, "(172.16.9.9/32); without them, 172.16.9.9 would escape"),
         (("10.9.0.0/16",), NONE, ""),
         ((), NONE, ""),
     ],
