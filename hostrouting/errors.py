@@ -56,7 +56,8 @@ class HostRoutingError(Exception):
         self.kind, self.findings = kind, tuple(findings)
         # Without a message, the findings are the message; the errors among them say whether to try
         # again.
-        super().__init__(message or "; ".join(map(str, self.findings)))
+        sentences = [str(finding) for finding in self.findings]
+        super().__init__(message or "; ".join(first_of(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = kind in _RETRIED
         if errors:

@@ -31,8 +31,7 @@ from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.routes.uplink import bare_hop
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route, bare_hop
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sentences import find_doubts
 from hostrouting.check.sources import node_ip
-from hostrouting.check.unrepairable import not_repaired
+from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
@@ -131,7 +131,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
         if escape.packet != FROM_HOST:
-            unrepairable += not_repaired(judge, escape, repair.resolved)
+            unrepairable += find_untaken(judge, escape, repair.resolved)
     return FamilyReport(
         family,
         judge.fib.snapshot,

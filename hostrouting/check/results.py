@@ -198,7 +198,7 @@ class Why(NamedTuple):
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
-    hiding: tuple[Route, ...] = ()
+    to_delete: tuple[Route, ...] = ()
     """The routes to delete instead, in the order in which they decide."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""
@@ -364,7 +364,8 @@ class CheckReport(NamedTuple):
         hiding: list[Route] = []
         for family in self.families:
             for unrepairable in family.repair.unrepairable:
-                hiding += unrepairable.why.hiding
+                if unrepairable.why.reason == "below-a-cni":
+                    hiding += unrepairable.why.to_delete
         return hiding
 
     def __repr__(self) -> str:
@@ -388,7 +389,7 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how."""
     escapes, whose = _escapes_to_name(report.escapes)
-    sizes = _sizes(escapes)
+    sizes = sizes_of(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     devs_by_verb: dict[str, dict[str, None]] = {}
     for escape in escapes:
@@ -414,7 +415,7 @@ def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
     return escapes, ", for packets of pods,"
 
 
-def _sizes(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+def sizes_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
     """Whether all or a part of each CIDR escapes, in the order of the escapes."""
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
     """By CIDR: up to where everything escapes from its beginning on."""

@@ -39,7 +39,9 @@ starting.
 MACHINES = "systemd-nspawn@.service"
 
 _IN_AGENTS_FILE = "hostRouting"
-_REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
+_WRITE_JSON = (
+    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
+)
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.
@@ -47,7 +49,7 @@ _LENGTHS = {str(length): length for length in range(256)}
 _WIDEST = {4: 8, 6: 32}
 """By family: the shortest prefix of a network of pods."""
 
-_OWN = (
+_OUR_UNITS = (
     "static-routes.service",
     "check-route-overlap.service",
     "probe-rewrite.service",
@@ -118,7 +120,7 @@ def _is_awaited(unit: str) -> bool:
     """Whether the gate waits for this unit, or is a part of it; machines begin as systemd's own
     units do.
     """
-    if unit in _OWN:
+    if unit in _OUR_UNITS:
         return True
     is_machine = unit.partition("@")[0] == "systemd-nspawn"
     return unit.startswith(_EARLY) and not is_machine
@@ -440,7 +442,7 @@ class HostRoutingConfig(NamedTuple):
                 f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
                 "from_mapping takes parsed JSON, and load reads a file"
             )
-        return cls.from_mapping(parse(text, _REMEDY), required=required)
+        return cls.from_mapping(parse(text, _WRITE_JSON), required=required)
 
     @classmethod
     def from_mapping(

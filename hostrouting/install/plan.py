@@ -13,7 +13,7 @@ from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
-from hostrouting.routes.plan import RoutePlan
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.host.effects import Operation
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import Step
+    from hostrouting.routes.steps import Step
 
 ALLOWED_BY = "--allow-removal"
 """The option; `InstallTask.allow_removal` is its name in Python, where it is the default."""

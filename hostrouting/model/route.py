@@ -337,6 +337,26 @@ def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     return frozenset(devs)
 
 
+def bare_hop(hop: NextHop) -> NextHop:
+    """The next hop without the state that the kernel reports, as in a request."""
+    return hop._replace(linkdown=False, dead=False)
+
+
+def bare(route: Route) -> Route:
+    """The route without the state of its next hops.
+
+    IPv6 next hops are separate entries without an order.
+    """
+    if len(route.next_hops) == 1:
+        [hop] = route.next_hops
+        if not hop.linkdown and not hop.dead:
+            return route  # most routes: a plan of 10,000 takes half the time
+    next_hops = [bare_hop(hop) for hop in route.next_hops]
+    if route.prefix.family != IPV4:
+        next_hops.sort(key=str)
+    return route._replace(next_hops=tuple(next_hops))
+
+
 def as_stored(route: Route) -> tuple[Route, ...]:
     """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have
     its own protocol.

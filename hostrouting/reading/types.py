@@ -74,7 +74,10 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
 
 def _integer_in(numbers: Any) -> Reader:
-    rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    if isinstance(numbers, range):
+        rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    else:
+        rule = f"is not {' or '.join(map(str, numbers))}"
     # For Python alone, True is an integer, too.
     return must(lambda value: type(value) is int and value in numbers, rule)
 

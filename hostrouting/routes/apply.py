@@ -24,18 +24,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import (
-    Action,
-    RoutePlan,
-    bare,
-    deletion_could_take,
-    present_by_key,
-    steps_for_key,
-)
+from hostrouting.model.route import OURS, Route, RouteKey, as_listed, bare
+from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
+from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.steps import Action, RoutePlan
 
 _RIVAL = (
     "another program changes these routes at the same time, or has a next hop in one: configure "
@@ -191,7 +186,7 @@ class _Transaction:
                 differing.append(f"{_words(now[key])} instead of {_words(routes)}")
         if not differing:
             return "every change was rolled back: the route table is as it was before"
-        pairs = "; ".join(differing)
+        pairs = "; ".join(first_of(differing))
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
     def _reversed_requests(self) -> list[RouteRequest]:

@@ -26,14 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.finding import Remedy
+from hostrouting.model.link_kinds import LINES, is_card, is_tap, is_tunnel, leads_out
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
-    PREFERENCES,
     PROTOCOL_RA,
     REFUSING,
     SCOPE_LINK,
@@ -42,41 +42,16 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    bare_hop,
     devs_of,
-)
-from hostrouting.model.snapshot import (
-    ARPHRD_ETHERNET,
-    ARPHRD_INFINIBAND,
-    Link,
-    Snapshot,
 )
 from hostrouting.text import spoken
 
-_NextHops: TypeAlias = "tuple[NextHop, ...] | Need"
-"""The next hops of a route, or what is missing."""
+if TYPE_CHECKING:
+    from hostrouting.model.snapshot import Link, Snapshot
 
-DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
-"""Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own
-table.
-"""
-TAP = "tun"
-"""The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
-LIKE_ETHERNET = frozenset(
-    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
-)
-"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
-geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
-"""
-NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
-"""Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""
-HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
-"""Link types that are not tunnels'. The loopback device has no kind."""
-BRIDGE = "bridge"
-"""The kind of a device that may lead only to guests or pods of this host."""
-OF_GUESTS = frozenset({"veth", TAP})
-"""Kinds of ports by which a bridge leads to containers and virtual machines."""
-LINES = frozenset({"ppp"})
-"""Kinds of tunnels that are also a provider's line, and may have the only default route."""
+_HopsOrNeed: TypeAlias = "tuple[NextHop, ...] | Need"
+"""The next hops of a route, or what is missing."""
 
 NEEDS = {
     "default": "an IPv{family} default route",
@@ -115,54 +90,12 @@ class Need(NamedTuple):
         return self.phrase
 
 
-# What a device is
-
-
-def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device can lead out of the host: so can each tunnel
-    (`is_tunnel`). An InfiniBand device has to be named.
-    """
-    if link is None or link.loopback:
-        return False
-    return link.type != ARPHRD_INFINIBAND and link.kind not in DEAD_ENDS
-
-
-def is_tunnel(link: Link | None) -> bool:
-    """Whether the packets of the device go to another device again."""
-    if link is None or link.kind in NO_TUNNELS:
-        return False
-    return link.type not in HARDWARE or link.kind in LIKE_ETHERNET
-
-
-def is_tap(link: Link | None) -> bool:
-    """Whether the device is a program's end of a cable.
-
-    The program is a VPN, a virtual machine, or Open vSwitch in user space.
-    """
-    return link is not None and link.kind == TAP and link.type == ARPHRD_ETHERNET
-
-
-def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
-    """Whether the device can lead to the network of the host, and is not a tunnel.
-
-    A bridge can if it has another port than those of containers and virtual machines.
-    """
-    if link is None or is_tunnel(link) or not leads_out(link):
-        return False
-    if link.kind != BRIDGE:
-        return True
-    ports = [port for port in links.values() if port.master == link.name]
-    return any(port.kind not in OF_GUESTS for port in ports)
+# Which default route is in doubt
 
 
 def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     """Whether one of the devices is a tunnel."""
     return any(is_tunnel(links.get(dev)) for dev in devs)
-
-
-def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
-    """Whether all of these devices are lines of a provider."""
-    return all(links[dev].kind in LINES for dev in devs)
 
 
 def are_taps_without_a_card(
@@ -176,9 +109,6 @@ def are_taps_without_a_card(
     if not all(is_tap(links.get(dev)) for dev in devs):
         return False
     return not any(is_card(links.get(dev), links) for dev in with_address)
-
-
-# Which default route is in doubt
 
 
 def doubtful_by_equal_routes(defaults: Sequence[Route], counting: frozenset[str]) -> frozenset[str]:
@@ -219,22 +149,18 @@ def doubtful_by_a_tunnel(
     are_only_taps: bool,
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, and those of the
-    default route that it hides. Lines and taps may be the only way out.
+    default route that it hides. A provider's lines and taps may be the only way out.
     """
     if hidden:
         return devs | hidden
-    if are_only_taps or is_line(devs, links) or not has_tunnel(devs, links):
+    are_lines = all(links[dev].kind in LINES for dev in devs)
+    if are_only_taps or are_lines or not has_tunnel(devs, links):
         return frozenset()
     return devs
 
 
-def bare_hop(hop: NextHop) -> NextHop:
-    """The next hop without the state that the kernel reports, as in a request."""
-    return hop._replace(linkdown=False, dead=False)
-
-
 class Uplink:
-    """The default routes and devices of one host, which complete the routes of one family."""
+    """One host, by whose default routes the routes of one family are completed."""
 
     def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted.
@@ -250,11 +176,11 @@ class Uplink:
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
-        self._others = others
-        self._direct = [route for route in others if not route.has_gateway]
+        self._not_ours = others
+        self._without_gateway = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
-        self._next_hops: dict[tuple[str | None, IP | None, bool], _NextHops] = {}
+        self._next_hops: dict[tuple[str | None, IP | None, bool], _HopsOrNeed] = {}
         """What was found by device, gateway and `on_link`, which many routes share."""
 
     def route_to(
@@ -297,8 +223,7 @@ class Uplink:
         completed.
 
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
-        that are wanted. Without a wanted device, each of its devices is one that can have the
-        default route, and no tunnel: an earlier release may have moved it into a VPN.
+        that are wanted.
         """
         if route.type != "unicast" or not route.next_hops:
             return False
@@ -310,9 +235,12 @@ class Uplink:
         """Whether a route of ours may keep this next hop.
 
         If no device is wanted, that of the next hop has to be one that a default route could give:
-        the only expected device, or one that leads out and is not a VPN's.
+        the only expected device, or one that leads out and is not a VPN's, because an earlier
+        release may have moved the route into a VPN.
         """
-        if self._missing_for_hop(hop) or self._is_own_address(hop.gateway):
+        if self._missing_for_hop(hop):
+            return False
+        if self._is_own_address(hop.gateway):  # also a link-local one
             return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
@@ -321,14 +249,12 @@ class Uplink:
             return dev == wanted_dev
         if not leads_out(self._links.get(dev)):
             return False
-        return dev == self._only_expected_dev or not self._doubtful_by_a_tunnel([dev])
+        return dev == self._only_expected_dev or not self._devs_in_doubt_with([dev])
 
     # Finding the next hops of a route
 
-    def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _NextHops:
-        next_hops: _NextHops = (NextHop(dev),)
-        if not on_link:
-            next_hops = self._complete(dev, gateway)
+    def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _HopsOrNeed:
+        next_hops = (NextHop(dev),) if on_link else self._complete(dev, gateway)
         if isinstance(next_hops, Need):
             return next_hops
         for hop in next_hops:
@@ -337,7 +263,7 @@ class Uplink:
                 return Need(missing)
         return next_hops
 
-    def _complete(self, dev: str | None, gateway: IP | None) -> _NextHops:
+    def _complete(self, dev: str | None, gateway: IP | None) -> _HopsOrNeed:
         """The next hops of a route that names both, one of them or neither."""
         if dev is not None:
             return self._complete_by_device(dev, gateway)
@@ -347,11 +273,10 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
-        devs = [hop.dev for hop in hops]
-        near = [dev for dev in devs if self._is_near(gateway, dev)]
-        return (NextHop(near[0] if near else devs[0], gateway),)
+        near = [hop.dev for hop in hops if self._is_near(gateway, hop.dev)]
+        return (NextHop(near[0] if near else hops[0].dev, gateway),)
 
-    def _complete_by_device(self, dev: str, gateway: IP | None) -> _NextHops:
+    def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
         next_hops = _taken_over(_first_hops(self._defaults, dev), gateway)
         if next_hops:
@@ -360,17 +285,17 @@ class Uplink:
             return self._missing_default(dev)
         return (NextHop(dev, gateway=gateway),)
 
-    def _hops_of_default_route(self) -> _NextHops:
+    def _hops_of_default_route(self) -> _HopsOrNeed:
         """The next hops of the best default route of table main; in doubt, of the best one through
         the one device that is expected.
         """
         if self._doubt is None:
-            if not self._of_main:
+            if not self._defaults_of_main:
                 return self._missing_default()
-            return self._of_main[0].next_hops
+            return self._defaults_of_main[0].next_hops
         if self._only_expected_dev is None:
             return self._doubt
-        hops = _first_hops(self._of_main, self._only_expected_dev)
+        hops = _first_hops(self._defaults_of_main, self._only_expected_dev)
         return hops or self._missing_default(self._only_expected_dev)
 
     def _missing_default(self, dev: str | None = None) -> Need:
@@ -378,7 +303,7 @@ class Uplink:
         return Need(NEEDS[name].format(family=self._family, dev=dev))
 
     @cached_property
-    def _of_main(self) -> list[Route]:
+    def _defaults_of_main(self) -> list[Route]:
         """The default routes of table main, with the next hops that lead out of the host."""
         routes: list[Route] = []
         for route in self._defaults:
@@ -394,28 +319,30 @@ class Uplink:
     @cached_property
     def _doubt(self) -> Need | None:
         """What a route without a device needs if the default route is in doubt."""
-        if not self._of_main:
+        if not self._defaults_of_main:
             return None
-        used = self._of_main[0]
-        by_tunnel = self._doubtful_by_a_tunnel(used.devs)
-        by_equal_routes = doubtful_by_equal_routes(self._of_main, devs_of(self._of_main))
+        used = self._defaults_of_main[0]
+        by_tunnel = self._devs_in_doubt_with(used.devs)
+        by_equal_routes = doubtful_by_equal_routes(
+            self._defaults_of_main, devs_of(self._defaults_of_main)
+        )
         if by_tunnel:
             return self._choice("tunnel", used, by_tunnel | by_equal_routes)
         if by_equal_routes:
             return self._choice("equal", used, by_equal_routes)
         return None
 
-    def _doubtful_by_a_tunnel(self, devs: Iterable[str]) -> frozenset[str]:
-        """The devices that are in doubt if the default route leads through these."""
+    def _devs_in_doubt_with(self, devs: Iterable[str]) -> frozenset[str]:
+        """The devices that are in doubt by a tunnel if the default route leads through these."""
         used = frozenset(devs)
-        hidden = devs_hidden_by_a_tunnel(used, self._of_main, self._links)
+        hidden = devs_hidden_by_a_tunnel(used, self._defaults_of_main, self._links)
         are_only_taps = are_taps_without_a_card(used, self._devs_with_address(), self._links)
         return doubtful_by_a_tunnel(used, hidden, self._links, are_only_taps=are_only_taps)
 
     def _choice(self, why: str, used: Route, doubtful_devs: frozenset[str]) -> Need:
         """The need to name one of these devices, in the order of their default routes."""
         listed: dict[str, None] = {}
-        for route in self._of_main:
+        for route in self._defaults_of_main:
             listed |= dict.fromkeys(route.devs)
         devs = tuple(dev for dev in listed if dev in doubtful_devs)
         quoted = [f'"{dev}"' for dev in devs]
@@ -435,7 +362,7 @@ class Uplink:
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
         link_local = Prefix.of(LINK_LOCAL)
-        for route in self._local:
+        for route in self._routes_to_own:
             if route.prefix not in link_local:
                 yield from route.devs
 
@@ -495,19 +422,17 @@ class Uplink:
         global. In IPv6, it takes the best route by the device, and refuses the gateway if that
         route has one.
         """
-        candidates = self._others
+        candidates = self._not_ours
         if self._family == IPV4:
-            candidates = [route for route in self._direct if route.scope >= SCOPE_LINK]
+            candidates = [route for route in self._without_gateway if route.scope >= SCOPE_LINK]
         there = Prefix.of(gateway)
-        best: Route | None = None
+        routes: list[Route] = []
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if dev is not None and dev not in route.devs:
-                continue
-            if best is None or _precedence(route) > _precedence(best):
-                best = route
-        return best
+            if dev is None or dev in route.devs:
+                routes.append(route)
+        return min(routes, key=_order_of_lookup, default=None)
 
     def _gateway_hidden_by(self, route: Route) -> IP | None:
         """The gateway that Linux would look for by this IPv6 route, and not find: that of the route
@@ -536,23 +461,27 @@ class Uplink:
         best = self._best_route_to(gateway, hop.dev)
         if best is None or best.has_gateway:
             return False
-        return _precedence(route) >= _precedence(best)
+        return _order_of_lookup(route) <= _order_of_lookup(best)
 
     def _is_own_address(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""
-        return gateway is not None and Prefix.of(gateway) in self._own
+        return gateway is not None and Prefix.of(gateway) in self._own_addresses
 
     @cached_property
-    def _own(self) -> frozenset[Prefix]:
-        return frozenset(route.prefix for route in self._local)
+    def _own_addresses(self) -> frozenset[Prefix]:
+        return frozenset(route.prefix for route in self._routes_to_own)
 
     @cached_property
-    def _local(self) -> list[Route]:
-        """The routes to this host's own addresses. In another table, one of the type local can be
-        that of a proxy, which takes marked packets in.
+    def _routes_to_own(self) -> list[Route]:
+        """The routes to this host's own addresses. A local route in any other table can be that of
+        a proxy, which takes marked packets in.
         """
         tables = (TABLE_LOCAL, TABLE_MAIN)
-        return [route for route in self._direct if route.type == "local" and route.table in tables]
+        return [
+            route
+            for route in self._without_gateway
+            if route.type == "local" and route.table in tables
+        ]
 
 
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
@@ -572,9 +501,9 @@ def _rank(route: Route) -> tuple[bool, int, int, int]:
     return (route.table != TABLE_MAIN, route.table, *route.rank)
 
 
-def _precedence(route: Route) -> tuple[int, int, int]:
-    """The order among routes to an address; the highest is used."""
-    return (route.prefix.length, -route.metric, PREFERENCES.index(route.preference))
+def _order_of_lookup(route: Route) -> tuple[int, int, int]:
+    """The order among routes of a table to an address; the lowest is used."""
+    return (-route.prefix.length, *route.rank)
 
 
 def _first_hops(routes: Iterable[Route], dev: str) -> tuple[NextHop, ...]:

@@ -31,7 +31,7 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.routes.plan import SENTENCES
+from hostrouting.routes.steps import SENTENCES
 from hostrouting.text import agreeing, counted, first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
