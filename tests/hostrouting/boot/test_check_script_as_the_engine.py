@@ -244,7 +244,9 @@ def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesChe
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[int, Snapshot, Prefix, list[str]]:
-    """Any node, a network around its routes or inside, and at most one that is also for services."""
+    """Any node, a network around its routes or inside,
+    and at most one that is also for services.
+    """
     family, node = draw(nodes())
     services = draw(st.lists(node_prefixes(family), max_size=1))
     return (

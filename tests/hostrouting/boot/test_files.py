@@ -284,7 +284,9 @@ class TestReaders:
     @settings(max_examples=scaled(25))
     @given(configs())
     def test_bash(self, config: HostRoutingConfig) -> None:
-        """Bash parses every script, and takes the block for exactly the words that were rendered."""
+        """Bash parses every script, and takes the block for exactly the words
+        that were rendered.
+        """
         for file in files_of(config._replace(probe_rewrite=FULL.probe_rewrite)):
             if file.path.endswith(".sh"):
                 subprocess.run(["bash", "-n"], input=file.text, text=True, check=True)

@@ -508,7 +508,9 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
 
 
 def test_a_name_that_a_shell_would_run(gate: Gate) -> None:
-    """The repair is quoted for a shell: while others could write to the folder, they chose names."""
+    """The repair is quoted for a shell: while others could write to the folder, they
+    chose names.
+    """
     gate.write(**{"a;$(reboot) b": ""})
     step = gate.step("a;$(reboot) b")
     os.chown(step, 1, 1)

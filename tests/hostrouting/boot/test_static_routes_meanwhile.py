@@ -265,7 +265,9 @@ class TestWhichDefaultRoute:
         assert [step.action for step in planned(namespace, wish).steps] == ["keep"]
 
     def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Not one that has expired; of two with the same metric, the one that its router prefers."""
+        """Not one that has expired; of two with the same metric, the one
+        that its router prefers.
+        """
         expired = "via fe80::9 dev eth1 metric 5 expires 0"
         low = "dev wg0 metric 7 pref low"
         medium = "via fe80::8 dev eth1 metric 7"

@@ -1,5 +1,5 @@
-"""Gated units on the page of `status`: one that was refused, one that was not checked, and one that has no
-state here.
+"""Gated units on the page of `status`: one that was refused, one that was not checked, and one that
+has no state here.
 """
 
 from collections.abc import Callable
