@@ -683,7 +683,7 @@ function note_changes(   line) {
 function prefix_of(line,   word) {
   split(line, word, " ")
   if (line ~ /^[0-9]+ /) return word[2] # a route
-  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  if (match(line, / to [^ ]+/) && line !~ /:\tnot /) return substr(line, RSTART + 4, RLENGTH - 4)
   return "default" # a rule for all destinations, or a line that is not known
 }
 '

@@ -195,6 +195,15 @@ def test_the_network_of_the_host_cannot_be_entered(gate: Gate, wanted: str) -> N
     )
 
 
+@pytest.mark.waits
+def test_a_step_that_is_killed_late(gate: Gate) -> None:
+    """Its own time counts, and not that of an earlier step."""
+    gate.limit = 4
+    status, log = gate.write("a b", a=f"sleep 2.2\n{PASS}", b="kill -KILL $$\n").start()
+    assert status == 255
+    assert "step b failed (exit 137)" in log
+
+
 def test_no_time_is_left(gate: Gate) -> None:
     """A step that has no time is not run, and the unit is held back."""
     gate.limit = 0
@@ -258,6 +267,7 @@ def test_what_a_step_is_given(gate: Gate) -> None:
     for arguments, waits in (
         (("a.service",), (20, 19)),
         ((GUARD,), (0, 0)),
+        ((GUARD, "b"), (0,)),
         (("x.service", "b"), (20,)),
     ):
         assert gate.start(*arguments, SECRET="1", LD_LIBRARY_PATH="/nowhere") == (0, "")  # noqa: S106  not a secret
@@ -344,10 +354,10 @@ class TestBreakGlass:
         self.open_by(gate)
         ended = gate.paths / "ended"
         script = gate.paths / "etc/gate.sh"
-        slow = f'stat() {{\n  command stat "$@"\n  sleep 0.3\n  : >{ended}\n}}\n'
+        slow = f'stat() {{\n  command stat "$@"\n  sleep 0.3\n  echo $LC_ALL >{ended}\n}}\n'
         script.write_text(slow + script.read_text())
         assert gate.start()[0] == 0
-        assert ended.exists()
+        assert ended.read_text() == "C\n", "the gate compares what stat prints"
 
     def test_nothing_is_awaited(self, gate: Gate) -> None:
         """Neither the lock, nor another start."""
@@ -638,6 +648,14 @@ def test_the_lock(gate: Gate, how: str, name: str) -> None:
             refusal = f"{gate.paths}/run/{name} was still locked after 4 s, by {by_whom}"
             assert (f"was not started: {refusal}" in log) == (status == 255), log
             subprocess.run(["pkill", "-P", str(writer.pid)], check=False)
+
+
+def test_the_folder_of_the_lock(gate: Gate) -> None:
+    """It is made where there is none; everybody can see in it whether the gate is open."""
+    folder = gate.paths / "run"
+    folder.rmdir()
+    assert gate.write().start() == (0, "")
+    assert folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_names_that_change_while_the_lock_is_awaited(gate: Gate) -> None:

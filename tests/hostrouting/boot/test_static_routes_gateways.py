@@ -298,3 +298,16 @@ def test_the_route_that_linux_uses(
     assert (not plan.waiting and not plan.conflicts) is is_right
     assert (ran.status == 0) is is_right
     assert (ran.changes, listed(namespace)) == ([], before)
+
+
+def test_an_expired_route_before_ours(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux lists it until its next clean-up, and does not use it."""
+    theirs = "fd00:16::/64 dev wg0 proto 4 expires 0"
+    routes = ("::/0 via fe80::1 dev eth0", theirs, OURS_IPV6)
+    namespace.batch(f"route append {route}" for route in routes)
+    before = listed(namespace)
+    assert [line for line in before if "wg0" in line]
+    plan = planned(namespace, IN_IPV6)
+    assert [step.action for step in plan.steps] == ["keep"]
+    ran = Ran(namespace, [IN_IPV6], tmp_path)
+    assert (ran.status, ran.changes, listed(namespace)) == (0, [], before)
