@@ -444,6 +444,11 @@ a rule for sources beside the pods' network
 a rule for the source of one pod, as a CNI adds it
   {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.1.5 lookup 100; route add default dev eth1 table 100
   ok
+a rule for the address of a card that came before the expected one, beside a bridge of pods
+  address add 10.9.0.4/24 dev eth1; route replace default via 10.9.0.1 dev eth1
+  link add cni0 type bridge; address add 10.244.0.1/24 dev cni0; link set cni0 up
+  rule add pref 9 from 10.0.0.4 lookup 100; route add default via 10.0.0.1 dev eth0 table 100
+  ok
 a mark whose table has a default route that the rule passes over, which only the check judges
   rule add pref 9 fwmark 1 lookup 100 suppress_prefixlength 0
   route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100; route add default dev eth1 table 100
@@ -470,7 +475,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 44
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 45
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -606,6 +611,26 @@ def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, comman
     assert engines.verdict != "ok"
 
 
+def test_a_source_of_another_device_in_ipv6(namespace: Namespace, tmp_path: Path) -> None:
+    """Where a pod's device has no address, Linux may write any, and then this rule hides the pod."""
+    namespace.batch(ports("lxc1"))
+    namespace.batch(
+        [
+            "address add fd00::4/64 dev eth0 nodad",
+            "route add default via fe80::1 dev eth0",
+            "address add fd09::4/64 dev eth1 nodad",
+            "route add default via fe80::9 dev eth1 table 100",
+            "rule add from fd09::4 lookup 100",
+            "route add fd16::5 dev lxc1",
+        ],
+        family=IPV6,
+    )
+    config = check("fd16::/64")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (checked.verdict, engines.objections(checked)) == ("undecided", []), checked.said
+
+
 PREFERENCES = ["", " pref low", " pref high"]
 
 
@@ -662,6 +687,14 @@ BY_TWO_HOPS = "route replace default nexthop via 10.0.0.1 dev eth0 nexthop dev e
         (
             IPV6,
             "route append default via fe80::1 dev eth0; route append default dev eth1",
+            "overlap",
+        ),
+        (
+            IPV6,
+            (
+                "route append default via fe80::1 dev eth0; "
+                "route append default via fe80::2 dev eth0; route append default dev eth1"
+            ),
             "overlap",
         ),
         (IPV6, "route append default dev eth0; route append default dev eth1", "ok"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from hostrouting.boot.scripts import asset
 from tests.support.inline_gate import COMMAND, gate_text
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -245,6 +246,12 @@ def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
     else:
         assert (done.returncode, done.stderr) == (0, "")
         assert may_wait.read_text() in {"2\n", "3\n"}
+
+
+def test_the_first_second_of_a_host() -> None:
+    """The time has a zero in front then, which does not make it octal."""
+    script = f"read() {{ now=0.98; }}\n{asset('clock.sh')}\nread_clock\necho $now"
+    assert subprocess.check_output(["bash", "-c", script], text=True) == "98\n"
 
 
 def test_the_time_of_a_wanted_step(gate: Gate) -> None:
