@@ -180,6 +180,12 @@ def test_gateway_in_ipv6_of_an_on_link_route(
         ),
         pytest.param([], static("fd55::/80", "fe80::5", "eth0"), False, id="longer, by a gateway"),
         pytest.param(
+            ["route replace default via fd55::1 dev eth0 onlink"],
+            static("fd55::/80", "fe80::5", "eth0"),
+            True,
+            id="longer, and the default route is on-link",
+        ),
+        pytest.param(
             [], static("fd55::/80", "fe80::5", "eth1"), True, id="longer, by another device"
         ),
     ],
