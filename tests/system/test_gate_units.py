@@ -156,6 +156,8 @@ def test_the_table_for_probes() -> None:
             system.reboot()
             system.settled()
             assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
+        after = system.show("probe-rewrite.service", "After").split()
+        assert {"nftables.service", "nftables-flush.service"} <= set(after)
         system.must("rm", "/run/seen")
         system.must("nft", "flush", "ruleset")
         system.must("systemctl", "stop", "nftables-flush.service")

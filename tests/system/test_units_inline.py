@@ -47,6 +47,7 @@ def test_the_sandbox() -> None:
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("mkdir", "-p", HostLayout.state_directory)
         system.lay("/root/file", "")
+        system.lay("/run/hostrouting/gate.open", "a reason\n")
         system.lay(_PROBE, probe.read_text())
         system.must("systemd-run", "--unit=other", "sleep", "1000")
         other = system.show("other.service", "MainPID")
@@ -64,3 +65,4 @@ def test_the_sandbox() -> None:
             succeeded = {name for name, error in inside.items() if not error}
             assert succeeded - {"firewall"} == allowed(unit), unit
         assert system.show("other.service", "ActiveState") == "active"
+        assert system.read("/run/hostrouting/gate.open"), "what is there outlives each unit"

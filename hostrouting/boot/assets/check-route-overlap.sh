@@ -1436,7 +1436,7 @@ function judge_other_packets(   n) {
 }
 # Whether no packet with these selectors goes on to the next rule.
 function is_last_for_its_packets() {
-  if (prefix != "default" || is_inverted) return 0
+  if (prefix != "default") return 0
   return action in is_refusing || (action == "lookup" && table in is_whole)
 }
 # Says for which expected CIDRs the rule, for destinations from low to high, does not lead its

@@ -387,6 +387,9 @@ the block of a CNI around another CNI's pod
 the protocol of a CNI's refusals, which many other routes have, without the CNI
   route add unreachable 172.20.9.7 proto kernel
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.9.7) is refused (unreachable) by [unreachable 172.20.9.7 proto kernel]
+a refused range, and a pod inside that only another table knows
+  {lxc}; route add blackhole 172.20.64.0/20 proto 196; route add 172.20.64.9 dev lxc1 table 100
+  overlap: (172.20.64.0\u2013172.20.79.255) is refused (blackhole) by [blackhole 172.20.64.0/20 proto 196]; expected via eth0
 a refused range that is too wide for the block of the pod inside
   {lxc}; route add blackhole 172.20.64.0/19 proto 196; route add 172.20.64.9 dev lxc1
   overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19 proto 196]; expected via eth0
@@ -415,8 +418,8 @@ all destinations but one network look up another table, which has the default ro
 a route that was made by hand without its gateway
   route add 172.20.9.0/24 dev eth0; route add 172.20.8.0/24 dev eth0 proto kernel; route add 172.20.7.7 dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto boot scope link] has no gateway
-routes without a gateway, of Linux and of DHCP, which know who is on the link
-  route add 172.20.9.0/24 dev eth0 proto dhcp; route add 172.20.8.0/24 dev eth0 proto kernel
+routes without a gateway, of Linux and of DHCP, which know who is on the link, and one to a neighbour
+  route add 172.20.9.0/24 dev eth0 proto dhcp; route add 172.20.8.0/24 dev eth0 proto kernel; route add 172.20.7.7 dev eth0
   ok
 a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
@@ -483,7 +486,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 47
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 48
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

@@ -8,7 +8,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV6
 from tests.support.commands import lose_carriers
 from tests.support.namespace import Namespace
-from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, listed, ours, planned
+from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, events, listed, ours, planned
 from tests.support.sections import static
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -44,6 +44,15 @@ def test_gateway_that_is_gone(
     [waiting] = planned(namespace, wish).waiting
     assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}; last seen: none"]
     assert str(waiting) == f"{wish} needs an IPv4 default route"
+
+
+def test_gateway_in_ipv6_that_is_gone(namespace: Namespace, tmp_path: Path) -> None:
+    """It can become the link-local address of this host."""
+    namespace.batch([ROUTER])
+    assert Ran(namespace, [IN_IPV6], tmp_path).status == 0
+    namespace.batch(["address add fe80::1/64 dev eth0 nodad", "route del ::/0"])
+    [waiting] = planned(namespace, IN_IPV6).waiting
+    assert Ran(namespace, [IN_IPV6], tmp_path).lines == [f"{WAITS}{waiting}; last seen: none"]
 
 
 @pytest.mark.parametrize("gateway", [None, "10.0.0.1"])
@@ -110,7 +119,9 @@ def test_named_gateway_that_is_gone(
     assert Ran(namespace, [wish], tmp_path).status == 0
     namespace.batch(changes)
     [waiting] = planned(namespace, wish).waiting
-    assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}"]
+    with events(namespace, tmp_path / "events") as seen:
+        assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}"]
+    assert seen == [], "it would wake the guard each time"
     assert str(waiting) == f"{wish} needs {reason}"
 
 
@@ -153,6 +164,7 @@ def test_gateway_in_ipv6_of_an_on_link_route(
         pytest.param([], static("fd55::/64", metric=100), False, id="better metric"),
         pytest.param([], static("fd55::/80"), False, id="longer"),
         pytest.param([], static("fd55::/64"), True, id="as long"),
+        pytest.param([], static("fd55::/64", metric=256), False, id="as long, with its metric"),
         pytest.param([], static("fd55::/63", metric=100), True, id="shorter"),
         pytest.param(
             ["route add fd55::1 dev eth0"],
