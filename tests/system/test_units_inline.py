@@ -46,6 +46,7 @@ def test_the_sandbox() -> None:
     with host(ALL, machines=()) as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("mkdir", "-p", HostLayout.state_directory)
+        system.must("chown", "nobody", HostLayout.state_directory)  # it is an agent's
         system.lay("/root/file", "")
         system.lay("/run/hostrouting/gate.open", "a reason\n")
         system.lay(_PROBE, probe.read_text())
