@@ -90,6 +90,7 @@ def each_is_refused(system: System) -> None:
     reason = "step 20-check-route-overlap failed (exit 1)"
     for unit in STARTED:
         assert start(system, unit) == 1, unit
+        assert "network-online.target" in system.show(unit, "Wants").split()
         assert f"hostrouting: {unit} was not started: {reason}" in system.journal(unit), unit
         assert not is_active(system, unit), unit
 

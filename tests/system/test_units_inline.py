@@ -13,6 +13,13 @@ from tests.support.gate import HALVES, config, gate_tests, host
 pytestmark = gate_tests
 
 _PROBE = "/usr/local/lib/probe.py"
+_TRIED_AGAIN = {
+    HostLayout.guard_unit: ("always", "1s"),
+    HostLayout.routes_unit: ("on-failure", "1min"),
+    HostLayout.check_unit: ("no", "100ms"),
+    HostLayout.probe_unit: ("on-failure", "10s"),
+}
+"""When systemd starts a unit again, and after how long."""
 ALL = config(*HALVES, mode="WARN")._replace(
     guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ("eth0",))
 )
@@ -56,6 +63,8 @@ def test_the_sandbox() -> None:
         outside = probed(system.must("/usr/bin/env", "python3", _PROBE, other))
         assert sum(not error for error in outside.values()) > len(outside) / 2
         for unit in UNITS:
+            tried = tuple(system.show(unit, name) for name in ("Restart", "RestartUSec"))
+            assert tried == _TRIED_AGAIN[unit], unit
             command = f"ExecStart=\nExecStart=/usr/bin/env python3 {_PROBE} {other}"
             drop_in = f"[Service]\n{command}\nType=oneshot\nRestart=no\n"
             system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
