@@ -186,6 +186,7 @@ def test_a_name_that_ip_would_misread(
         namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"other{at}")
         namespace.ip("link", "set", f"other{at}", "up")
         namespace.ip("link", "set", dev, "up")
+    namespace.batch(["link set lo up"])  # which waits until Linux has added all of its routes
     namespace.ip("route", "replace", "default", "dev", name)
     for dev in (name, "a"):
         namespace.ip("route", "append", "10.5.0.0/16", "proto", "213", "dev", dev)
