@@ -56,9 +56,12 @@ class HostRoutingError(Exception):
         self.kind, self.findings = kind, tuple(findings)
         # Without a message, the findings are the message; the errors among them say whether to try
         # again.
-        super().__init__(message or "; ".join(map(str, self.findings)))
+        sentences = [str(finding) for finding in self.findings]
+        super().__init__(message or "; ".join(first_of(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
-        self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
+        self.can_retry = kind in _RETRIED
+        if errors:
+            self.can_retry = all(error.can_retry for error in errors)
 
     @property
     def has_no_answer(self) -> bool:
@@ -283,5 +286,8 @@ def is_denied(error: BaseException | None) -> bool:
     """Whether this error, or one that caused it, says that this process lacks a permission."""
     if error is None:
         return False
-    denied = isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM}
-    return denied or getattr(error, "kind", "") == "not-permitted" or is_denied(error.__cause__)
+    if isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM}:
+        return True
+    if isinstance(error, HostRoutingError) and error.kind == "not-permitted":
+        return True
+    return is_denied(error.__cause__)

@@ -11,21 +11,20 @@ asks this host.
 
 Two nodes have the same problem if the same CIDRs escape, wholly or in part, through devices that
 differ only in their numbers, and the same routes repair both. The ranges may differ: on one node
-Linux uses ib0's route, on another ib3's.
+Linux uses ib0's route, on another ib3's. So may the addresses from which packets are sent.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
-from hostrouting.check.results import CheckReport, Escape, phrase_of
+from hostrouting.check.results import CheckReport, Escape, sizes_of
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import FROM_HOST
@@ -37,12 +36,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
-    from hostrouting.model.prefix import Prefix
+    from hostrouting.finding import Finding
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
 # Also the hexadecimal one of a bridge: br-1f3bf2e4c5d6.
 _NUMBER = re.compile(r"(?<=[a-z-])[0-9a-f]{7,}$|\d+")
+_SIZES = {"all": "", "part": "part of "}
 _BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
@@ -98,7 +98,8 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """
     files: list[str] = []
     faults: list[Fault] = []
-    for path in [os.fspath(path) for path in paths]:
+    for given in paths:
+        path = os.fspath(given)
         if os.path.isdir(path):
             inside = _snapshots_in(path)
             files += inside
@@ -120,11 +121,8 @@ def _snapshots_in(directory: str) -> list[str]:
         raise ConfigError(
             [Fault("", "", f"cannot be read: {error.strerror}")], directory
         ) from error
-    return [
-        os.path.join(directory, name)
-        for name in names
-        if name.endswith(".json") and not name.startswith(".")
-    ]
+    visible = [name for name in names if not name.startswith(".")]
+    return [os.path.join(directory, name) for name in visible if name.endswith(".json")]
 
 
 def check_snapshots(
@@ -187,9 +185,12 @@ def _read_snapshot(path: str) -> Snapshot:
 def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeResult:
     report = check_snapshot(snapshot, config)
     plan = plan_static_routes(config, snapshot)
-    after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
+    after = report
+    if plan.changes:
+        after = check_snapshot(plan.apply_to(snapshot), config)
+    is_repairable = not any(family.repair.unrepairable for family in after.families)
     repair: tuple[StaticRoute, ...] = ()
-    if not any(family.repair.unrepairable for family in report.families) and report.routes:
+    if report.escapes and is_repairable:
         repair = after.routes
     problem = _problem(report)
     if report.escapes and not repair:  # most often in the middle of a roll-out
@@ -202,32 +203,36 @@ def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeRes
 
 def _problem(report: CheckReport) -> str:
     """What is wrong with the node, without what differs between nodes with the same problem."""
-    # How many addresses of a CIDR, by what happens to their packets.
-    sizes: Counter[tuple[str, Prefix]] = Counter()
-    for escape in report.escapes:
-        sizes[_way(escape), escape.cidr] += escape.last - escape.first + 1
-    cidrs: dict[str, list[str]] = {}
-    for (way, cidr), size in sizes.items():
-        is_whole = size > cidr.last - cidr.first
-        cidrs.setdefault(way, []).append(str(cidr) if is_whole else f"part of {cidr}")
-    problems: dict[str, None] = {}
-    for way, names in cidrs.items():
-        problems[f"{spoken(names)} {agreeing(way, len(names))}"] = None
-    for family in report.families:
-        if family.verdict == "no-default-route":
-            problems[f"no IPv{family.family} default route"] = None
-    for doubt in report.doubts:
-        sentence = "no rule looks up table local first"
-        if doubt.name in DOUBTS:
-            sentence = DOUBTS[doubt.name].sentence
-        problems[sentence.format(where="some addresses", reason="…")] = None
-    return "; ".join(problems)
+    problems = [*_escapes_in_words(report.escapes), *report.missing_defaults]
+    problems += map(_doubt_in_words, report.doubts)
+    return "; ".join(dict.fromkeys(problems))
 
 
-def _way(escape: Escape) -> str:
-    devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
-    way = f"{escape.verb} {devs}".rstrip()
-    return way if escape.packet == FROM_HOST else f"{way} for {phrase_of(escape.packet)}"
+def _escapes_in_words(escapes: Iterable[Escape]) -> Iterator[str]:
+    """Which CIDRs escape, wholly or in part, by what happens to their packets."""
+    alike: dict[str, list[Escape]] = {}
+    for escape in escapes:
+        alike.setdefault(_predicate(escape), []).append(escape)
+    for predicate, members in alike.items():
+        cidrs = [f"{_SIZES[size]}{cidr}" for size, cidr in sizes_of(members)]
+        yield f"{spoken(cidrs)} {agreeing(predicate, len(cidrs))}"
+
+
+def _predicate(escape: Escape) -> str:
+    """What happens to the packets. Connections and pods have other addresses on each node."""
+    devs = {_NUMBER.sub("N", dev) for dev in escape.devs}
+    predicate = f"{escape.verb} {spoken(sorted(devs))}".rstrip()
+    if escape.packet == FROM_HOST:
+        return predicate
+    if escape.packet.iif == "lo":
+        return f"{predicate} for connections"
+    return f"{predicate} for packets of pods"
+
+
+def _doubt_in_words(doubt: Finding) -> str:
+    if doubt.name not in DOUBTS:  # it is the flaw that makes a verdict undecided
+        return "no rule looks up table local first"
+    return DOUBTS[doubt.name].sentence.format(where="some addresses", reason="…")
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:

@@ -37,23 +37,23 @@ def headline_of(status: Status) -> str:
     headline = MEANINGS[status.state].headline
     if status.state in {"different", "failing"}:
         return headline + ", and ".join(_differences(status))
-    cause = cause_of(status)
-    if status.state == "waiting" and cause is not None:
-        return f"{headline}{_gated_by(_config_of(status))} cannot start: {cause.sentence}"
-    if cause is not None:
-        return headline + cause.sentence
     if status.state == "installed" and status.code != FINE:
         matches = f"this host matches {HostLayout.config_path}, but see below"
         return f"ATTENTION: {what_is_wrong_now(status) or matches}"
-    return headline
+    cause = cause_of(status)
+    if cause is None:
+        return headline
+    if status.state == "waiting":
+        return f"{headline}{_gated_by(_config_of(status))} cannot start: {cause.sentence}"
+    return headline + cause.sentence
 
 
 def _differences(status: Status) -> Iterator[str]:
     """What is wrong where the host does not match."""
-    is_failing = status.state == "failing"
-    wrong = what_is_wrong(status.faults, _config_of(status))
-    if wrong and not is_failing:
-        yield wrong
+    if status.state == "different":
+        wrong = what_is_wrong(status.faults, _config_of(status))
+        if wrong:
+            yield wrong
     parts = spoken([*_differing_parts(status)])
     if status.report is None or not status.report.escapes:
         yield parts or NO_MATCH
@@ -63,7 +63,7 @@ def _differences(status: Status) -> Iterator[str]:
         yield "addresses escape"
     # The parts have said that the guard is masked.
     unmasks_guard = status.guard == "is masked" and status.command
-    if is_failing and not unmasks_guard:
+    if status.state == "failing" and not unmasks_guard:
         yield f"apply would fail: {status.plan.errors[0].sentence}"
 
 
@@ -95,14 +95,15 @@ def what_is_wrong_now(status: Status) -> str:
     """
     wrong = what_is_wrong(_all_findings(status), _config_of(status), status.report)
     refused = refused_units(status.units)
-    if not refused or (wrong and status.to_start):
+    if not refused:
         return wrong
     sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
         them = "it" if len(refused) == 1 else "them"
+        held = f"nothing is known to hold {them} back now"
         if status.foreign_steps:
-            return f"{sentence}, and only {spoken(status.foreign_steps)} may hold {them} back now"
-        return f"{sentence}, and nothing is known to hold {them} back now"
+            held = f"only {spoken(status.foreign_steps)} may hold {them} back now"
+        return wrong or f"{sentence}, and {held}"
     for fault in status.faults:
         if fault.name == "gate-shut":
             return f"{sentence}: {fault.sentence}"
@@ -134,18 +135,30 @@ def what_is_wrong(
     """What is wrong by these findings and this check; empty if no sentence fits."""
     findings = tuple(findings)
     names = {finding.name for finding in findings}
-    subjects = dict.fromkeys(_WRONG, _gated_by(config))
-    if {"gate-open", "gate-shut"} <= names:
-        opened = {each.target for each in findings if each.name == "gate-open"}
-        others = [unit for unit in gated_units(config) if unit not in opened]
-        subjects["gate-open"] = spoken(sorted(opened))
-        subjects["gate-shut"] = others[0] if len(others) == 1 else "the other units"
-    wrong = [words.format(gated=subjects[name]) for name, words in _WRONG.items() if name in names]
+    gated = _gated_by(config)
+    subjects = _subjects_beside_each_other(findings, config)
+    wrong: dict[str, None] = {}
+    if report is not None and report.verdict == "undecided":
+        wrong["the verdict is undecided (units still start)"] = None
+    for name, words in _WRONG.items():
+        if name in names:
+            wrong[words.format(gated=subjects.get(name, gated))] = None
     if report is not None:
-        wrong += report.missing_defaults
-        if report.verdict == "undecided":
-            wrong.insert(0, "the verdict is undecided (units still start)")
-    return spoken([*dict.fromkeys(wrong)])
+        wrong |= dict.fromkeys(report.missing_defaults)
+    return spoken([*wrong])
+
+
+def _subjects_beside_each_other(
+    findings: Iterable[Finding], config: HostRoutingConfig
+) -> dict[Name, str]:
+    """Which units are meant, if some can start unchecked, and the others cannot start."""
+    names = {finding.name for finding in findings}
+    if not {"gate-open", "gate-shut"} <= names:
+        return {}
+    opened = {finding.target for finding in findings if finding.name == "gate-open"}
+    others = [unit for unit in gated_units(config) if unit not in opened]
+    shut = others[0] if len(others) == 1 else "the other units"
+    return {"gate-open": spoken(sorted(opened)), "gate-shut": shut}
 
 
 def _gated_by(config: HostRoutingConfig) -> str:

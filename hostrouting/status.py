@@ -28,7 +28,8 @@ from hostrouting.install.host_check import HostCheck, check_host, find_typed, ta
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import command_of
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
-    from hostrouting.routes.plan import Step
+    from hostrouting.routes.steps import Step
 
 State: TypeAlias = Literal[
     "nothing", "broken", "unanswered", "conflict", "not-configured", "failing", "escaping",
@@ -100,8 +101,7 @@ _EDITED = Remedy(
 Guard: TypeAlias = Literal[
     "", "is not enabled", "runs", "does not run", "has failed", "is masked", "is being restarted"
 ]
-
-
+"""How the guard is, as what follows its name."""
 Asked: TypeAlias = Literal["", "unknown", "guard", "not-gated", "gated-by-drop-in", "not-loaded"]
 """What the unit is that was asked about, where its state does not say it: no unit that systemd
 knows; the guard; not gated; gated by its drop-in, and not by config.json; an instance of a gated
@@ -158,7 +158,7 @@ class Status:
         if self.guard != "runs" or routes.waiting or routes.conflicts:
             return 0
         of_script = {route.key for route in self.enforced.static_routes.routes}
-        return sum(step.route.key in of_script for step in self.missing_routes)
+        return len([step for step in self.missing_routes if step.route.key in of_script])
 
     @property
     def missing_routes(self) -> tuple[Step, ...]:
@@ -234,11 +234,11 @@ class Status:
         findings: list[Finding] = []
         for error in self.unanswered:
             findings += error.findings
+        # What shuts the gate makes apply fail, too: the plan has it again, as a fault of a file.
+        known = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         may_apply = MEANINGS[self.state].may_apply
-        # apply fails of what shuts the gate, too, under another name.
-        again = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
         for finding in (*self.faults, *self.plan.findings):
-            if finding in again:
+            if finding in known:
                 continue
             if finding.remedy == AGAIN and not may_apply:
                 findings.append(finding._replace(remedy=None))
@@ -250,6 +250,7 @@ class Status:
 
 def find_status(host: Host, unit: str | None = None) -> Status:
     """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    # Without an answer to the first question, config.json is broken.
     status = _ask(host, Status("broken", unit=unit), _with_config)
     if status.state == "nothing":
         return _ask(host, status, _with_typed_routes)
@@ -309,80 +310,20 @@ def _with_plan(host: Host, status: Status) -> Status:
     return attrs.evolve(status, state=_state_of(plan), plan=plan)
 
 
-def _with_faults(host: Host, status: Status) -> Status:
-    if status.config is None:
-        faults = judge_gates(host, _gated(host, status)).findings
-    else:
-        faults = find_faults(host, status.config)
-    return attrs.evolve(status, faults=faults)
-
-
-def _with_check(host: Host, status: Status) -> Status:
-    config = status.config or status.enforced
-    if not config.route_overlap.cidrs:
-        return status
-    return attrs.evolve(status, check=check_host(config, host))
-
-
-def _gated(host: Host, status: Status) -> tuple[str, ...]:
-    """The units that config.json gates; if it cannot be used, those that have a drop-in."""
-    if status.config is None:
-        return gated_on_disk(host.files)
-    return gated_units(status.config)
-
-
-def _in_gate(host: Host, status: Status) -> tuple[str, ...]:
-    """The units that have to pass the gate: also those that only a drop-in still gates."""
-    return tuple(dict.fromkeys((*_gated(host, status), *gated_on_disk(host.files))))
-
-
-def _with_units(host: Host, status: Status) -> Status:
-    """The status with the gated units, or with the one that was asked about."""
-    manager = host.running_manager
-    if manager is None:
-        return status
-    only = status.unit
-    states = unit_states(manager, _in_gate(host, status))
-    units = tuple(each for each in states if only in {None, each.unit, template_of(each.unit)})
-    return attrs.evolve(status, units=units)
-
-
-def _with_answer_about_unit(host: Host, status: Status) -> Status:
-    """The status with what the unit is that was asked about, if config.json does not gate it."""
-    if status.unit is None or status.unit in _gated(host, status):
-        return status
-    return attrs.evolve(status, asked=_asked_of(host, status.unit, status))
-
-
-def _asked_of(host: Host, unit: str, status: Status) -> Asked:
-    """What this unit is, which config.json does not gate."""
-    manager = host.running_manager
-    if manager is None:
-        return ""
-    if unit == HostLayout.guard_unit:
-        return "guard"
-    in_gate = _in_gate(host, status)
-    if unit in in_gate:
-        return "gated-by-drop-in"
-    if template_of(unit) in in_gate:
-        return "" if status.units else "not-loaded"
-    [properties] = manager.show(("LoadState",), plain_instance(unit))
-    return "unknown" if properties["LoadState"] == "not-found" else "not-gated"
-
-
 def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
+    """What apply would do; a unit that a drop-in still gates is not called ungated."""
     plan = Configure(config, host=host, allow_removal=False).plan()
-    findings: list[Finding] = []
     on_disk = gated_on_disk(host.files)
+    findings: list[Finding] = []
     for finding in plan.findings:
         if finding.name == "removal":
             findings.append(finding._replace(remedy=_EDITED))
         elif finding.name != "unit-not-gated" or finding.target not in on_disk:
             findings.append(finding)
-    plan = attrs.evolve(plan, findings=tuple(findings))
-    if writer_of(host.files) == WRITER:
-        return plan
-    return attrs.evolve(plan, files=FileChanges())  # another release writes other texts
+    files = plan.files
+    if writer_of(host.files) != WRITER:
+        files = FileChanges()  # another release writes other texts
+    return attrs.evolve(plan, files=files, findings=tuple(findings))
 
 
 def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
@@ -415,13 +356,19 @@ def _state_of(plan: Plan) -> State:
     return "escaping"
 
 
-def _with_last_check(host: Host, status: Status) -> Status:
-    """The status with the first line of the marker, which says most of it."""
-    for path in HostLayout.markers:
-        text = host.files.read(path)
-        if text:
-            return attrs.evolve(status, last_check=text.partition("\n")[0])
-    return status
+def _with_faults(host: Host, status: Status) -> Status:
+    if status.config is None:
+        faults = judge_gates(host, _units_to_gate(host, status)).findings
+    else:
+        faults = find_faults(host, status.config)
+    return attrs.evolve(status, faults=faults)
+
+
+def _with_check(host: Host, status: Status) -> Status:
+    config = status.config or status.enforced
+    if not config.route_overlap.cidrs:
+        return status
+    return attrs.evolve(status, check=check_host(config, host))
 
 
 def _with_guard(host: Host, status: Status) -> Status:
@@ -454,3 +401,58 @@ def _guard_of(properties: Mapping[str, str]) -> Guard:
     if properties["ActiveState"] == "failed":
         return "has failed"
     return "does not run"
+
+
+def _with_units(host: Host, status: Status) -> Status:
+    """The status with the gated units, or with the one that was asked about."""
+    manager = host.running_manager
+    if manager is None:
+        return status
+    only = status.unit
+    states = unit_states(manager, _units_in_gate(host, status))
+    units = tuple(each for each in states if only in {None, each.unit, template_of(each.unit)})
+    return attrs.evolve(status, units=units)
+
+
+def _with_answer_about_unit(host: Host, status: Status) -> Status:
+    """The status with what the unit is that was asked about, if config.json does not gate it."""
+    if status.unit is None or status.unit in _units_to_gate(host, status):
+        return status
+    return attrs.evolve(status, asked=_what_unit_is(host, status.unit, status))
+
+
+def _what_unit_is(host: Host, unit: str, status: Status) -> Asked:
+    """What this unit is, which config.json does not gate."""
+    manager = host.running_manager
+    if manager is None:
+        return ""
+    if unit == HostLayout.guard_unit:
+        return "guard"
+    in_gate = _units_in_gate(host, status)
+    if unit in in_gate:
+        return "gated-by-drop-in"
+    if template_of(unit) in in_gate:
+        return "" if status.units else "not-loaded"
+    [properties] = manager.show(("LoadState",), plain_instance(unit))
+    return "unknown" if properties["LoadState"] == "not-found" else "not-gated"
+
+
+def _units_to_gate(host: Host, status: Status) -> tuple[str, ...]:
+    """The units that config.json gates; if it cannot be used, those that have a drop-in."""
+    if status.config is None:
+        return gated_on_disk(host.files)
+    return gated_units(status.config)
+
+
+def _units_in_gate(host: Host, status: Status) -> tuple[str, ...]:
+    """The units that have to pass the gate: also those that only a drop-in still gates."""
+    return tuple(dict.fromkeys((*_units_to_gate(host, status), *gated_on_disk(host.files))))
+
+
+def _with_last_check(host: Host, status: Status) -> Status:
+    """The status with the first line of the marker, which says most of it."""
+    for path in HostLayout.markers:
+        text = host.files.read(path)
+        if text:
+            return attrs.evolve(status, last_check=text.partition("\n")[0])
+    return status

@@ -12,7 +12,8 @@ SHOWN = 60
 
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 route`, `1,000 routes`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    ending = "" if count == 1 else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def agreeing(predicate: str, count: int) -> str:
@@ -33,7 +34,8 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
         named.append(f"{len(words) - most:,} more")
     if len(named) < 2:
         return "".join(named)
-    return f"{', '.join(named[:-1])} {last} {named[-1]}"
+    *others, final = named
+    return f"{', '.join(others)} {last} {final}"
 
 
 def command_of(*words: str) -> str:
@@ -63,7 +65,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         if abs(len(word) - len(key)) > 2:
             continue
         # In a short word two edits say little, unless two letters have changed places.
-        most = 2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1
+        has_same_letters = sorted(key.lower()) == sorted(word)
+        most = 2 if len(key) > 5 or has_same_letters else 1
         distance = _distance(word, key.lower())
         if distance <= most:
             distances[key] = distance

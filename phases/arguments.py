@@ -12,15 +12,17 @@ def must_be(kind: Any, value: object, name: str, rule: str) -> None:
         raise TypeError(f"{name} is {value!r:.80}; it must be {rule}")
 
 
-def in_range(
-    value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False
-) -> None:
-    """Raise ValueError unless the value is a number within these bounds."""
-    kind = int if whole else (int, float)
-    if isinstance(value, kind) and least <= value <= most and value != math.inf:
+def must_be_number(value: object, name: str, *, most: float = math.inf) -> None:
+    """Raise ValueError unless the value is a finite number from 0 to `most`."""
+    if isinstance(value, int | float) and 0 <= value <= most and value < math.inf:
         return
-    number = "whole number" if whole else "number"
-    limits = f"from {least:g} to {most:g}"
-    if most == math.inf:
-        limits = f"{least:g} or more"
-    raise ValueError(f"{name} is {value!r:.80}; it must be a {number}, {limits}")
+    limits = "0 or more"
+    if most < math.inf:
+        limits = f"from 0 to {most:g}"
+    raise ValueError(f"{name} is {value!r:.80}; it must be a number, {limits}")
+
+
+def must_be_count(value: object, name: str) -> None:
+    """Raise ValueError unless the value is a whole number, 1 or more."""
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r:.80}; it must be a whole number, 1 or more")

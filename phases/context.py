@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phases.arguments import in_range, must_be
+from phases.arguments import must_be, must_be_number
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
@@ -179,7 +179,7 @@ class Context:
         In a dry run, that is the task's plan. Raises UnknownTask if no such task has run so far.
         """
         steps = () if self.root is None else self.root.walk()
-        ran = [step for step in steps if step.seconds is not None and step.method != "undo"]
+        ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
         return last_named(name, ran)
 
     def remaining(self) -> float | None:
@@ -254,7 +254,7 @@ class Context:
         """
         scope = Scope(self.clock)
         if seconds is not None:
-            in_range(seconds, "a time limit", least=0)
+            must_be_number(seconds, "a time limit")
             limited = "/".join(self.path) or "the run"
             scope.stop = Stop(
                 self.clock.now() + seconds, f"the {seconds:g} s of {limited} are over"

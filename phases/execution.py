@@ -16,7 +16,7 @@ from phases.arguments import must_be
 from phases.context import Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Method, Skip, Task, valid_task
+from phases.tasks import AnyTask, Method, Skip, Task, Verb, valid_task
 
 T = TypeVar("T")
 
@@ -43,73 +43,75 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     return cast("T", run_step(task, step, ctx))
 
 
-def new_step(task: AnyTask, ctx: Context, *, method: str = "do") -> Step:
-    """A step for the task inside the context, not yet started. It will call this method."""
-    step = Step((*ctx.path, task.name), run=ctx.run_id, action=method, method=method)
+def new_step(task: AnyTask, ctx: Context, verb: Verb = "do") -> Step:
+    """A step for the task inside the context, not yet started: for its do, plan or undo. What an
+    undo runs is a part of the undo.
+    """
+    step = Step((*ctx.path, task.name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
         step.attempt = ctx.step.attempts
-        if ctx.step.action == "undo":
+        if verb == "do" and ctx.step.action == "undo":
             step.action = "undo"
         ctx.step.children.append(step)
     return step
 
 
-def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
-    """Call the method that the step is for: do, plan or undo. A task that the run leaves out, or
-    that has no such method, is not called.
+def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> object:
+    """Call the method that the step is for. A task that the run leaves out, or that has no such
+    method, is not called.
     """
     reason = ctx.why_left_out(step.path)
     # Only undos are limited to what ran: an undo may run tasks that did not run before.
-    if step.method == "undo" and ctx.ran is not None and step.path not in ctx.ran:
+    if verb == "undo" and ctx.ran is not None and step.path not in ctx.ran:
         reason = "it did nothing in that run"
     if reason:
         return record_unstarted(step, ctx, reason)
-    if step.method == "plan":
+    if verb == "plan":
         step.reason = getattr(task, "plan_note", "")
     try:
-        method = _method_of(task, step.method)
+        method = _method_of(task, verb)
     except BaseException as error:  # noqa: BLE001  a property raised: the step fails with that
         method = partial(_raise, error)
     if method is None:
-        return record_unstarted(step, ctx, f"offers no {step.method}")
-    return record(step, method, ctx)
+        return record_unstarted(step, ctx, f"offers no {verb}")
+    return record(step, method, ctx, verb)
 
 
-def _method_of(task: AnyTask, name: str) -> Method | None:
+def _method_of(task: AnyTask, verb: Verb) -> Method | None:
     """The method of the task; without one, a function that calls those of the tasks inside it.
 
     None if there are no such tasks.
     """
-    method: Method | None = getattr(task, name, None)
+    method: Method | None = getattr(task, verb, None)
     if method is not None:
         return method
     subtasks = getattr(task, "subtasks", ())
     if not subtasks:
         return None
-    return partial(_call_each, subtasks, name)
+    return partial(_call_each, subtasks, verb)
 
 
 def _raise(error: BaseException, _ctx: Context) -> object:
     raise error
 
 
-def _call_each(tasks: Sequence[AnyTask], method: str, ctx: Context) -> None:
+def _call_each(tasks: Sequence[AnyTask], verb: Verb, ctx: Context) -> None:
     """Call every plan, or every undo from the last to the first. The others are still called if
     one fails, or exits.
     """
-    if method == "undo":
+    if verb == "undo":
         tasks = tasks[::-1]
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            step = new_step(task, ctx, method=method)
-            run_step(task, step, ctx)
+            step = new_step(task, ctx, verb)
+            run_step(task, step, ctx, verb)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)
     raise_together(errors)
 
 
-def record(step: Step, method: Method, ctx: Context) -> object:
+def record(step: Step, method: Method, ctx: Context, verb: Verb) -> object:
     """Call the method as this step: exactly one start and one end, whatever happens.
 
     Every Exception leaves it as a TaskFailed with the failures of the step.
@@ -125,7 +127,7 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         step.start = datetime.now(timezone.utc)
         ctx.notify(step)
         result = method(ctx.derive(step=step, root=ctx.root or step))
-        reject_coroutine(result, f"{step.name}: {step.method}")
+        reject_coroutine(result, f"{step.name}: {verb}")
         _record_result(step, result)
     except BaseException as error:
         record_error(step, error)
@@ -160,7 +162,7 @@ def _record_result(step: Step, result: object) -> None:
     if result is Skip:
         raise InvalidTask("it returned the class Skip; write Skip('the reason')")
     step.result = result
-    if step.method == "plan":
+    if step.action == "plan":
         would_fail = getattr(result, "would_fail", None) or ""
         must_be(str, would_fail, "would_fail of its plan", "a sentence that says why")
         if would_fail:

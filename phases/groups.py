@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from phases.arguments import in_range
+from phases.arguments import must_be_count, must_be_number
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
-from phases.step import TaskFailed
+from phases.step import Step, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
 from phases.values import Results, describe_error, seconds_in_words
 
@@ -62,7 +62,7 @@ def parallel(
     caller's contextvars.
     """
     if at_once is not None:
-        in_range(at_once, "parallel: at_once", least=1, whole=True)
+        must_be_count(at_once, "parallel: at_once")
 
     def do(ctx: Context) -> tuple[object, ...]:
         return _ParallelRun(tasks, ctx, at_once or len(tasks)).run()
@@ -84,9 +84,10 @@ class _ParallelRun:
         self._at_once = at_once
         self._variables = contextvars.copy_context()
         self._count = len(tasks)
-        self._untaken = deque(
-            (index, task, new_step(task, self._ctx)) for index, task in enumerate(tasks)
-        )
+        self._untaken: deque[tuple[int, AnyTask, Step]] = deque()
+        for index, task in enumerate(tasks):
+            step = new_step(task, self._ctx)
+            self._untaken.append((index, task, step))
         self._results: dict[int, object] = {}
         """Of the tasks that have ended; None for one that raised."""
         self._errors: list[BaseException] = []
@@ -170,12 +171,12 @@ def retry(
     """
     limit = ""
     if attempts is not None:
-        in_range(attempts, "retry: attempts", least=1, whole=True)
+        must_be_count(attempts, "retry: attempts")
         limit = f" of {attempts}"
-    in_range(delay, "retry: delay", least=0)
-    in_range(factor, "retry: factor", least=0)
-    in_range(longest, "retry: longest", least=0)
-    in_range(jitter, "retry: jitter", least=0, most=1)
+    must_be_number(delay, "retry: delay")
+    must_be_number(factor, "retry: factor")
+    must_be_number(longest, "retry: longest")
+    must_be_number(jitter, "retry: jitter", most=1)
     try:
         isinstance(None, on)
     except TypeError as error:
@@ -250,7 +251,7 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
     task that never calls ctx.check() or ctx.sleep() runs to its end.
     """
-    in_range(seconds, "deadline: seconds", least=0)
+    must_be_number(seconds, "deadline: seconds")
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:

@@ -22,7 +22,7 @@ from phases.context import Clock, Context, name_of_signal
 from phases.execution import new_step, record_error, run_step
 from phases.observers import LOGGER, live_tree
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, FunctionTask, Names, Path, selection, valid_task, valid_tree
+from phases.tasks import AnyTask, FunctionTask, Names, Path, Verb, selection, valid_task, valid_tree
 
 if TYPE_CHECKING:
     import logging
@@ -70,8 +70,8 @@ def run(
     must_be(Context, ctx, "run: ctx", "a phases.Context")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
-        return _report(_undone_on_failure(task), ctx, method="do")
-    return _report(task, ctx, method="do")
+        return _report(_undone_on_failure(task), ctx, "do")
+    return _report(task, ctx, "do")
 
 
 def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
@@ -99,7 +99,7 @@ def plan(
     """
     ctx = ctx or Context(observers=())
     must_be(Context, ctx, "plan: ctx", "a phases.Context")
-    return _report(task, _only_selected(task, ctx, only=only, skip=skip), method="plan")
+    return _report(task, _only_selected(task, ctx, only=only, skip=skip), "plan")
 
 
 def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -> Step:
@@ -126,7 +126,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
         # The report is also where ctx.find() looks for the results of the run.
         ctx = _only_what_ran(of, ctx, above=ctx.path).derive(root=of)
     with ctx.shielded() as safe:
-        return _report(task, safe, method="undo")
+        return _report(task, safe, "undo")
 
 
 def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
@@ -137,12 +137,18 @@ def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
     """
     ran: set[Path] = set()
     for step in report.walk():
-        # An attempt that failed may have left something, even if the next one had nothing to do.
-        had_nothing_to_do = step.status is Status.SKIPPED and step.attempts == 1
-        if step.action == "do" and step.start is not None and not had_nothing_to_do:
-            path = step.path[len(report.path) - 1 :]
-            ran.update((*above, *path[:end]) for end in range(1, len(path) + 1))
+        if _may_have_changed_something(step):
+            path = (*above, *step.path[len(report.path) - 1 :])
+            for length in range(len(above) + 1, len(path) + 1):
+                ran.add(path[:length])
     return ctx.derive(ran=frozenset(ran))
+
+
+def _may_have_changed_something(step: Step) -> bool:
+    if step.action != "do" or step.start is None:
+        return False
+    # An attempt that failed may have left something, even if the next one had nothing to do.
+    return step.status is not Status.SKIPPED or step.attempts > 1
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
@@ -156,26 +162,26 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             assert step is not None  # noqa: S101  a task runs inside its step
             above = step.path[:-1]
             with _only_what_ran(step, ctx, above=above).shielded() as safe:
-                undo_step = new_step(task, safe, method="undo")
+                undo_step = new_step(task, safe, "undo")
                 undo_step.path = step.path  # it is inside the step, but of the same task
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
-                    run_step(task, undo_step, safe)
+                    run_step(task, undo_step, safe, "undo")
             step.failures = undo_step.failures
             raise
 
     return FunctionTask(valid_tree(task).name, do)
 
 
-def _report(task: AnyTask, ctx: Context, *, method: str) -> Step:
+def _report(task: AnyTask, ctx: Context, verb: Verb) -> Step:
     """Run the task, and return its step. What the run raises is in the step, and not raised.
 
     In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
     """
-    root = new_step(valid_tree(task), ctx, method=method)
+    root = new_step(valid_tree(task), ctx, verb)
 
     def work() -> None:
         try:
-            run_step(task, root, ctx)
+            run_step(task, root, ctx, verb)
         except BaseException as error:  # noqa: BLE001  it is in the report
             if root.status is Status.RUNNING:  # the clock raised it
                 record_error(root, error)

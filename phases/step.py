@@ -57,10 +57,9 @@ class Step:
     run: str = ""
     """The id of the run; every log line has it."""
     action: str = "do"
-    """What the step is a part of: a run (do), a dry run (plan), or an undo."""
-    method: str = "do"
-    """The method of the task that was called: do, plan or undo. It differs from the action if an
-    undo runs other tasks: their method is do.
+    """What the step is a part of: a run (do), a dry run (plan), or an undo.
+
+    The tasks that an undo runs are also a part of the undo.
     """
     status: Status = Status.RUNNING
     start: datetime | None = None
@@ -140,21 +139,25 @@ class Step:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The facts for the log lines and the report's JSON, without the result."""
-        error = self.failed_with
-        return {
+        """What its log lines and its JSON have in common: all but the result."""
+        facts: dict[str, object] = {
             "run": self.run,
             "task": "/".join(self.path),
             "action": self.action,
             "status": str(self.status),
-            "start": None if self.start is None else self.start.isoformat(),
+            "start": None,
             "seconds": self.seconds,
             "signal": self.signal,
             "attempts": self.attempts,
             "attempt": self.attempt,
             "reason": self.reason or None,
-            "error": None if error is None else describe_error(error),
+            "error": None,
         }
+        if self.start is not None:
+            facts["start"] = self.start.isoformat()
+        if self.failed_with is not None:
+            facts["error"] = describe_error(self.failed_with)
+        return facts
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
@@ -201,16 +204,18 @@ class Step:
             parts.append(describe_error(self.failed_with))
         if self.reason:
             parts.append(self.reason)
-        plan = ""
         if self.action != "plan":
-            parts.extend(f"{key}={as_data(value)}" for key, value in self.result_fields.items())
-        elif self.result is not None:
-            plan = printable(self.result)
-        has_lines = "\n" in plan
-        if plan and not has_lines:
+            for key, value in self.result_fields.items():
+                parts.append(f"{key}={as_data(value)}")
+            return printable(", ".join(parts))
+
+        plan = "" if self.result is None else printable(self.result)
+        if "\n" in plan:
+            details = printable(", ".join(parts))
+            return f"{details}\n{plan}"
+        if plan:
             parts.append(plan)
-        note = printable(", ".join(parts))
-        return f"{note}\n{plan}" if has_lines else note
+        return printable(", ".join(parts))
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -220,20 +225,25 @@ class Step:
         """The report as plain values. An error is at the step that raised it, a result at the step
         that returned it.
         """
-        return {"schema": "phases/report/1", **self._values()}
+        return {"schema": "phases/report/1", **self._without_schema()}
 
-    def _values(self) -> dict[str, object]:
-        error = self.failed_with
-        lines = () if error is None else traceback.format_exception(error)
-        is_group = isinstance(self.result, Results)
-        return {
+    def _without_schema(self) -> dict[str, object]:
+        mapping: dict[str, object] = {
             **self.facts,
-            "details": as_data(error) if hasattr(error, "to_mapping") else None,
-            "traceback": "".join(lines) or None,
+            "details": None,
+            "traceback": None,
             "fields": as_data(self.result_fields),
-            "result": None if is_group else as_data(self.result),
-            "children": [child._values() for child in self.children],
+            "result": None,
+            "children": [child._without_schema() for child in self.children],
         }
+        error = self.failed_with
+        if error is not None:
+            mapping["traceback"] = "".join(traceback.format_exception(error))
+            if hasattr(error, "to_mapping"):
+                mapping["details"] = as_data(error)
+        if not isinstance(self.result, Results):  # those of a group are at the steps inside it
+            mapping["result"] = as_data(self.result)
+        return mapping
 
 
 Observer = Callable[[Step], object]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+Verb: TypeAlias = Literal["do", "plan", "undo"]
+"""The methods of a task, by name."""
 Method: TypeAlias = Callable[["Context"], object]
-"""What a plan and an undo are."""
+"""One of these methods, and what it is called with."""
 Path: TypeAlias = tuple[str, ...]
 """The names from the root of a tree down to a task."""
 Names: TypeAlias = Iterable[str] | str | None
@@ -159,7 +161,7 @@ def _fault(candidate: object) -> str:
             "it needs a method do(ctx): put @phases.task('name') above a function, or pass an "
             "instance of a class"
         )
-    for verb in ("do", "plan", "undo"):
+    for verb in get_args(Verb):
         fault = fault_of_method(verb, getattr(candidate, verb, None))
         if fault:
             return fault
@@ -186,7 +188,8 @@ def fault_of_method(verb: str, method: object) -> str:
     try:
         signature(method).bind(None)
     except TypeError:
-        return f"{verb} takes no context; write {verb}(ctx), and in a class {verb}(self, ctx)"
+        rule = f"write {verb}(ctx), and in a class {verb}(self, ctx)"
+        return f"{verb} does not take the context alone; {rule}"
     except ValueError:  # some builtins do not say what they take
         return ""
     return ""
@@ -211,7 +214,7 @@ def selection(
     def why_left_out(path: Path) -> str:
         # Also a task that another one runs without having it among its subtasks.
         for length in range(len(above) + 1, len(path) + 1):
-            if any(path[:length][-len(end) :] == end for end in dropped):
+            if any(_ends_with(path[:length], end) for end in dropped):
                 return "left out by skip"
         if not chosen:
             return ""
@@ -245,7 +248,7 @@ def _named(ends: list[Path], paths: list[Path], *, option: str) -> list[Path]:
     """The paths that end as one of the names says."""
     matching: list[Path] = []
     for end in ends:
-        matches = [path for path in paths if path[-len(end) :] == end]
+        matches = [path for path in paths if _ends_with(path, end)]
         if not matches:
             known = ", ".join(_last_names(paths))
             name = "/".join(end)
@@ -260,8 +263,17 @@ def _ends(names: Names, option: str) -> list[Path]:
         return []
     if isinstance(names, str):
         names = [names]
-    must_be(Iterable, names, option, "a name, or a list of names")
-    return [tuple(name.split("/")) for name in names]
+    rule = "a name, or a list of names"
+    must_be(Iterable, names, option, rule)
+    ends: list[Path] = []
+    for name in names:
+        must_be(str, name, option, rule)
+        ends.append(tuple(name.split("/")))
+    return ends
+
+
+def _ends_with(path: Path, end: Path) -> bool:
+    return path[-len(end) :] == end
 
 
 def _is_within(path: Path, group: Path) -> bool:

@@ -57,24 +57,32 @@ def seconds_in_words(seconds: float | None) -> str:
     return f"{minutes} min {rest:02} s"
 
 
-def as_data(value: object) -> object:
+def as_data(value: object, around: tuple[object, ...] = ()) -> object:
     """The value in JSON types. An object becomes the result of its `to_mapping()` or
     `log_fields()`, or its text.
+
+    `around` are the values that contain this one.
     """
+    if any(value is each for each in around):
+        return f"<{type(value).__name__} that contains itself>"
     try:
-        for name in ("to_mapping", "log_fields"):
-            describe = getattr(value, name, None)
-            if callable(describe) and not isinstance(value, type):
-                return as_data(describe())
-        if isinstance(value, Mapping):
-            return {str(key): as_data(member) for key, member in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [as_data(member) for member in value]
+        return _as_data(value, (*around, value))
     except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
         return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
-    if value is None or isinstance(value, str | int):
+
+
+def _as_data(value: object, around: tuple[object, ...]) -> object:
+    for name in ("to_mapping", "log_fields"):
+        describe = getattr(value, name, None)
+        if callable(describe) and not isinstance(value, type):
+            return as_data(describe(), around)
+    if isinstance(value, Mapping):
+        return {str(key): as_data(member, around) for key, member in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_data(member, around) for member in value]
+    if value is None or isinstance(value, str):
         return value
-    if isinstance(value, float) and math.isfinite(value):
+    if isinstance(value, int | float) and math.isfinite(value):
         return value
     return printable(value)
 

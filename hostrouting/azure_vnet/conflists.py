@@ -19,8 +19,8 @@ def active_file(conflists: Mapping[str, str]) -> str:
     """The name of the CNI configuration that makes azure-vnet active; empty if none does.
 
     A container runtime uses the first file, by name, that it can use. If this is Multus, which
-    calls other plugins, the next file counts as well. Any file before that counts if azure-vnet is
-    anywhere in it: refusing is safe.
+    calls other plugins, the next file is in use as well. A file before that, which no runtime can
+    use, makes azure-vnet active if it is anywhere in it: to refuse is safe.
     """
     for name, text in sorted(conflists.items()):
         if _PLUGIN.search(text):

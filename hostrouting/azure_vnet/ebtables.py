@@ -68,21 +68,20 @@ class EbtablesProgram:
         unusable: list[HostError] = []
         for program in (*_BACKENDS, "ebtables"):
             if program == "ebtables" and listed:
-                break  # it is one of the two; alone, it may be the only one
+                break  # it is one of the two: its own name matters only where theirs are missing
             try:
                 listed.append(self._list(program))
             except HostError as error:
-                if error.kind not in {"missing", "not-loaded"}:
+                if not error.is_absent:
                     raise
                 unusable.append(error)
         if not listed:
-            raise min(unusable, key=lambda error: error.kind == "missing")  # the last to be said
+            not_loaded = [error for error in unusable if error.kind == "not-loaded"]
+            raise (not_loaded or unusable)[0]
         filled = [rules for rules in listed if rules]
-        if not filled:
-            return ()
         if len(filled) > 1:
             raise _two_backends(filled)
-        return filled[0]
+        return filled[0] if filled else ()
 
     def delete(self, texts: Sequence[str]) -> None:
         if not texts:

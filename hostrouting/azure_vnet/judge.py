@@ -14,8 +14,8 @@ A route is judged by the MAC addresses of the other entries for its address, or 
 behind its veth. In tunnel mode, the rule that answers ARP has one virtual MAC address for all pods,
 so it is judged by the other entries, too.
 
-`_Node` has the facts, one builder for each. `_fate` is the decision: the first of its questions
-that has an answer decides.
+`_Node` has the facts. `_fate` is the decision: the first of its questions that has an answer
+decides.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.routes.uplink import bare_hop
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route, bare_hop
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -106,21 +105,40 @@ def judge(
     """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
     deleted.
     """
-    findings = [*_find_active_file(facts.conflists)]
     pods: tuple[Endpoint, ...] | None = ()
     if facts.state is not None:
         pods = read_state(facts.state)
+    node = _node(facts, config, pods or ())
+    entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
+
+    findings: list[Finding] = []
+    active = active_file(facts.conflists)
+    if active:
+        findings.append(_is_active(f"{FOLDER}/{active}"))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
-        pods = ()
-    node = _node(facts, config, pods)
-    entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
-    findings += _find_too_many(entries)
+    stale = [entry for entry in entries if entry.fate == "delete"]
+    if len(stale) > MOST:
+        findings.append(_too_many(len(stale)))
     if config.dry_run:
         findings.append(_DRY_RUN)
     return entries, tuple(findings)
+
+
+def _is_active(path: str) -> Finding:
+    sentence = f"{path} says that azure-vnet manages this node's pods"
+    remedy = Remedy("remove the file if another CNI manages the pods")
+    return Finding("azure-vnet", "error", sentence, path, remedy)
+
+
+def _too_many(count: int) -> Finding:
+    sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
+    remedy = Remedy(
+        "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
+    )
+    return Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)
 
 
 # The facts.
@@ -152,8 +170,8 @@ class _Node:
     """The MAC address of the other end of each veth, where it can be read."""
     holders: Mapping[str, str]
     """Who has each live MAC address."""
-    not_pods: Mapping[IP, str]
-    """What each address is that belongs to no pod."""
+    reserved: Mapping[IP, str]
+    """What each address is that no pod has: the host's own, and its default gateways."""
     pods: Mapping[IP, Endpoint]
     """By address, the pods of the state file whose devices exist."""
     rules: Sequence[tuple[BridgeRule, PodRule]]
@@ -165,39 +183,42 @@ class _Node:
 
 def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
     links = {link.name: link for link in facts.snapshot.links}
-    every_bridge = {link.name for link in links.values() if link.kind == "bridge"}
-    bridges = {name for name in every_bridge if _BRIDGE.fullmatch(name)}
-    uplinks = {*config.uplinks}
-    pod_ports: list[Link] = []
-    for port in links.values():
-        if port.master in every_bridge and port.kind in _UPLINK_KINDS:
-            uplinks.add(port.name)
-        elif port.master in bridges and port.name not in config.uplinks:
-            pod_ports.append(port)
-    rules: list[tuple[BridgeRule, PodRule]] = []
-    for rule in facts.rules or ():
-        pod = pod_rule(rule.text)
-        if pod is not None:
-            rules.append((rule, pod))
+    bridges = {link.name for link in links.values() if link.kind == "bridge"}
+    azure_bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
+    ports = [link for link in links.values() if link.master in bridges]
+    uplinks = {*config.uplinks, *(port.name for port in ports if port.kind in _UPLINK_KINDS)}
+    pod_ports = [
+        port for port in ports if port.master in azure_bridges and port.name not in uplinks
+    ]
+    rules = _pod_rules(facts.rules or ())
     neighbours = [
         neighbour
         for neighbour in facts.view.neighbours
-        if neighbour.dev in bridges and neighbour.mac not in NO_MAC
+        if neighbour.dev in azure_bridges and neighbour.mac not in NO_MAC
     ]
     return _Node(
         config=config,
         links=links,
-        bridges=bridges,
+        bridges=azure_bridges,
         uplinks=uplinks,
         pod_ports=pod_ports,
         peers=facts.view.peers,
         holders=_holders_of_macs(facts.view, uplinks),
-        not_pods=_addresses_of_no_pod(facts.snapshot),
+        reserved=_reserved_addresses(facts.snapshot),
         pods=_pods_with_a_device(pods, links),
         rules=rules,
         neighbours=neighbours,
         macs=_macs_by_address(rules, neighbours),
     )
+
+
+def _pod_rules(rules: Iterable[BridgeRule]) -> list[tuple[BridgeRule, PodRule]]:
+    pod_rules: list[tuple[BridgeRule, PodRule]] = []
+    for rule in rules:
+        pod = pod_rule(rule.text)
+        if pod is not None:
+            pod_rules.append((rule, pod))
+    return pod_rules
 
 
 def _holders_of_macs(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
@@ -215,17 +236,17 @@ def _holders_of_macs(view: LinkLayerView, uplinks: Collection[str]) -> dict[str,
     return holders
 
 
-def _addresses_of_no_pod(snapshot: Snapshot) -> dict[IP, str]:
-    not_pods: dict[IP, str] = {}
+def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
+    reserved: dict[IP, str] = {}
     for route in snapshot.routes:
         if route.prefix.length:
             continue
         for hop in route.next_hops:
             if hop.gateway is not None:
-                not_pods[hop.gateway] = "a default gateway"
+                reserved[hop.gateway] = "a default gateway"
     for address in snapshot.addresses:
-        not_pods[address.ip] = f"an address of this host, on {address.dev}"
-    return not_pods
+        reserved[address.ip] = f"an address of this host, on {address.dev}"
+    return reserved
 
 
 def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> dict[IP, Endpoint]:
@@ -320,24 +341,17 @@ def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tu
     """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
     addresses, and is behind one of these ports. No MAC addresses mean that its own is not known.
     """
-    protected = _why_protected(node, ip)
-    if protected:
-        return "keep", protected
+    reason = _why_protected(node, ip)
+    if reason:
+        return "keep", reason
     managed = f"another CNI manages {ip}"
     for mac in macs:
         if mac in node.holders:
             holder = node.holders[mac]
             return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
-    pod = node.pods.get(ip)
-    if pod is not None:
-        device = f"its device {pod.device} exists"
-        return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    perhaps = [port.name for port in ports if _may_hide_macs(node, port)]
-    if not macs:  # so the pod behind any veth may be this one
-        perhaps += [port.name for port in ports if port.name in node.peers]
-    if perhaps:
-        where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
-        return "keep", f"its pod may be alive {where}"
+    reason = _why_perhaps_alive(node, ip, macs, ports)
+    if reason:
+        return "keep", reason
     if macs:
         return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
     return "delete", f"{managed}, and no pod is known to use it"
@@ -347,10 +361,27 @@ def _why_protected(node: _Node, ip: IP) -> str:
     """Why entries of every kind for this address are kept; empty if they may be deleted."""
     if not any(ip in network for network in node.config.managed):
         return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
-    if ip in node.not_pods:
-        return f"{ip} is {node.not_pods[ip]}"
+    if ip in node.reserved:
+        return f"{ip} is {node.reserved[ip]}"
     if any(ip in network for network in node.config.protect):
         return f"{ip} is protected (azureVnetCleanup.protect)"
+    return ""
+
+
+def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> str:
+    """Why the pod may be alive although no device is known to have its MAC address; empty if it
+    is dead.
+    """
+    pod = node.pods.get(ip)
+    if pod is not None:
+        device = f"its device {pod.device} exists"
+        return f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
+    perhaps = [port.name for port in ports if _may_hide_macs(node, port)]
+    if not macs:  # so the pod behind any veth may be this one
+        perhaps += [port.name for port in ports if port.name in node.peers]
+    if perhaps:
+        where = f"behind {spoken(perhaps)}, where its MAC address cannot be looked for"
+        return f"its pod may be alive {where}"
     return ""
 
 
@@ -359,26 +390,3 @@ def _may_hide_macs(node: _Node, port: Link) -> bool:
     if port.kind == "veth":
         return port.name not in node.peers
     return port.kind not in (*_UPLINK_KINDS, *_DEAD_ENDS)
-
-
-# The findings.
-
-
-def _find_active_file(conflists: Mapping[str, str]) -> Iterator[Finding]:
-    name = active_file(conflists)
-    if name:
-        path = f"{FOLDER}/{name}"
-        sentence = f"{path} says that azure-vnet manages this node's pods"
-        remedy = Remedy("remove the file if another CNI manages the pods")
-        yield Finding("azure-vnet", "error", sentence, path, remedy)
-
-
-def _find_too_many(entries: Iterable[CleanupEntry]) -> Iterator[Finding]:
-    count = sum(entry.fate == "delete" for entry in entries)
-    if count > MOST:
-        sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-        remedy = Remedy(
-            "name only some of the networks in azureVnetCleanup.managed, and clean up in several "
-            "runs"
-        )
-        yield Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)

@@ -14,9 +14,8 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, parts_of, text_of
-from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in
-from hostrouting.kernel.netlink.routes import index_here
+from hostrouting.kernel.netlink.host import IFNAME, LINK, index_here, kind_of, parts_of
+from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in, text_of
 from hostrouting.kernel.netlink.socket import (
     KernelError,
     NetlinkSocket,
@@ -146,12 +145,8 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     for (_, index, _), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
-        mac = _mac(link)
-        if mac:
-            macs[name] = mac
-        peer_mac = _peer_mac(netlink, link)
-        if peer_mac:
-            peers[name] = peer_mac
+        macs[name] = _mac(link)
+        peers[name] = _peer_mac(netlink, link)
 
     neighbours: list[Neighbour] = []
     for entry in entries:
@@ -166,11 +161,15 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(
-        macs=macs,
-        peers=peers,
+        macs=_known(macs),
+        peers=_known(peers),
         neighbours=tuple(sorted(neighbours, key=str)),
         learned=tuple(sorted(learned)),
     )
+
+
+def _known(macs: Mapping[str, str]) -> dict[str, str]:
+    return {dev: mac for dev, mac in macs.items() if mac}
 
 
 class _Entry(NamedTuple):

@@ -55,8 +55,9 @@ def pod_rule(text: str) -> PodRule | None:
     mac = ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
     if mac in NO_MAC:
         return None
+    uplink = match.groupdict().get("uplink")  # the shape for ARP has no such group
     with suppress(ValueError):  # the text only looks like an address
-        return PodRule(as_ip(match["ip"]), mac, match.groupdict().get("uplink"))
+        return PodRule(as_ip(match["ip"]), mac, uplink)
     return None
 
 

@@ -5,7 +5,7 @@ decided in `judge`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
@@ -99,6 +99,10 @@ class CleanupResult(Effects):
         }
 
 
+_EBTABLES = EbtablesProgram()
+_LINK_LAYER = KernelLinkLayer()
+
+
 @attrs.frozen
 class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
@@ -108,13 +112,25 @@ class CleanStaleAzureVnet:
     script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
     the neighbours, each after it was read once more, and the routes, and checks that nothing has
     come back.
+
+    The rules and MAC addresses are those of this machine, unless `ebtables` and `link_layer` are
+    given: a host with another kernel needs both.
     """
 
     name = "clean-stale-azure-vnet"
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    ebtables: Ebtables = attrs.field(factory=EbtablesProgram, kw_only=True, repr=False)
-    link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
+    ebtables: Ebtables = attrs.field(default=_EBTABLES, kw_only=True, repr=False)
+    link_layer: LinkLayer = attrs.field(default=_LINK_LAYER, kw_only=True, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        has_other_kernel = self.host.backend not in (None, Host.local().backend)
+        uses_this_kernel = self.ebtables is _EBTABLES or self.link_layer is _LINK_LAYER
+        if has_other_kernel and uses_this_kernel:
+            raise TypeError(
+                "this host has a kernel of its own, so name its ebtables= and link_layer= as well: "
+                "for a FakeHost, FakeEbtables() and FakeLinkLayer()"
+            )
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
@@ -130,8 +146,7 @@ class CleanStaleAzureVnet:
             return phases.Skip("azureVnetCleanup is not in the configuration")
         plan = self.plan()
         for finding in plan.findings:
-            is_raised = finding.severity == "error" and not section.dry_run
-            if not is_raised:
+            if section.dry_run or finding.severity != "error":  # else it is raised
                 ctx.log.log(finding.level, "%s", finding)
         if section.dry_run:
             for entry in plan.deletions:
@@ -194,21 +209,7 @@ class CleanStaleAzureVnet:
             ctx.log.info("will delete %s", entry)
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
-        deleted = self._delete_rules(plan, undo_file)
-        remaining: list[str] = []
-        # An error that leaves the block has what is in `deleted` by then, so each entry is added as
-        # soon as it is gone.
-        with having_changed(files=[undo_file], operations=map(_operation, deleted)):
-            for entry, obstacle in chain(self._delete_neighbours(plan), self._delete_routes(plan)):
-                if obstacle:
-                    remaining.append(obstacle)
-                else:
-                    deleted.append(entry)
-            remaining += self._find_what_came_back(deleted)
-            if remaining:
-                count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
-                message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
-                raise _error(message, remaining, kind="incomplete")
+        deleted = self._delete(plan, undo_file)
         return CleanupResult(
             plan=plan,
             files=[undo_file],
@@ -220,44 +221,63 @@ class CleanStaleAzureVnet:
         paths = map(HostLayout.undo_file, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
-    def _delete_rules(self, plan: CleanupPlan, undo_file: str) -> list[CleanupEntry]:
-        """Delete the rules of the plan, all or none; returns them. If none was deleted, the undo
-        file goes.
-        """
-        rules = [entry for entry in plan.deletions if entry.kind == "rule"]
-        try:
-            self.ebtables.delete([entry.spec for entry in rules])
-        except HostError as error:
-            if not error.has_no_answer:
-                self.host.files.remove(undo_file)
-                raise
-            with having_changed(files=[undo_file]):  # the rules may be gone, or not
-                raise
-        return rules
+    def _delete(self, plan: CleanupPlan, undo_file: str) -> list[CleanupEntry]:
+        """Delete everything in the plan; returns what was deleted. HostError if anything is left.
 
-    def _delete_neighbours(self, plan: CleanupPlan) -> Iterator[tuple[CleanupEntry, str]]:
-        """Delete one after the other; each with the reason if it was not deleted."""
+        If no rule could be deleted, nothing is, and the undo file goes.
+        """
+        files = [undo_file]
+        deleted: list[CleanupEntry] = []
+        # An error that leaves the block has what is in these lists by then.
+        with having_changed(files=files, operations=map(_operation, deleted)):
+            try:
+                self._delete_rules(plan, deleted)
+            except HostError as error:
+                if not error.has_no_answer:  # without an answer, the rules may be gone, or not
+                    self.host.files.remove(undo_file)
+                    files.clear()
+                raise
+            remaining = self._delete_neighbours(plan, deleted)
+            remaining += self._delete_routes(plan, deleted)
+            remaining += self._find_what_came_back(deleted)
+            if remaining:
+                count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
+                message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
+                raise _error(message, remaining, kind="incomplete")
+        return deleted
+
+    # Each of these adds what it has deleted to `deleted`, and returns what it could not delete.
+
+    def _delete_rules(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> None:
+        """Delete all rules, or none: then HostError is raised."""
+        rules = [entry for entry in plan.deletions if entry.kind == "rule"]
+        self.ebtables.delete([entry.spec for entry in rules])
+        deleted += rules
+
+    def _delete_neighbours(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
+        remaining: list[str] = []
         for entry in plan.deletions:
             if not isinstance(entry.thing, Neighbour):
                 continue
-            obstacle = ""
-            if not self.link_layer.delete_neighbour(entry.thing):
-                obstacle = f"{entry.spec} has changed since it was read, so it is not deleted"
-            yield entry, obstacle
+            if self.link_layer.delete_neighbour(entry.thing):
+                deleted.append(entry)
+            else:
+                problem = f"{entry.spec} has changed since it was read, so it is not deleted"
+                remaining.append(problem)
+        return remaining
 
-    def _delete_routes(self, plan: CleanupPlan) -> Iterator[tuple[CleanupEntry, str]]:
-        """Delete them; each with the reason if it was not deleted, and without those that another
-        program has deleted.
-        """
+    def _delete_routes(self, plan: CleanupPlan, deleted: list[CleanupEntry]) -> list[str]:
         entries = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
         with self._kernel() as backend:
             outcomes = backend.change(RouteRequest("delete", route) for route in entries)
+        remaining: list[str] = []
         for outcome in outcomes:
             entry = entries[outcome.change.route]
             if outcome.error is None:
-                yield entry, ""
-            elif not outcome.is_done:
-                yield entry, f"{entry.spec}: {outcome.error}"
+                deleted.append(entry)
+            elif not outcome.is_done:  # else another program has deleted it
+                remaining.append(f"{entry.spec}: {outcome.error}")
+        return remaining
 
     def _find_what_came_back(self, deleted: Iterable[CleanupEntry]) -> Iterator[str]:
         stale_again = {entry.spec for entry in self.plan().deletions}

@@ -26,12 +26,14 @@ END
 }}
 rules | {restore} 2>/dev/null ||
   rules | sed 's/^-I \\([A-Z]*\\) [0-9]*/-A \\1/' | {restore}"""
+"""All rules in their places (-I CHAIN NUMBER) or, if a chain is too short for that now, all at the
+ends of their chains (-A CHAIN).
+"""
 
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
-    """A shell script that restores these entries: each rule in its place, or at the end of its
-    chain (-A) if that is too short now. If a command fails, the others still run, and the exit
-    status is 1.
+    """A shell script that restores these entries. If a command fails, the others still run, and the
+    exit status is 1.
     """
     rules: list[BridgeRule] = []
     commands: list[str] = []

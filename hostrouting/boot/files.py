@@ -61,28 +61,35 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     steps = [*steps_of(config)]
     required = [step for step in steps if step.is_required]
     optional = [step for step in steps if not step.is_required]
-    services = [UNIT_OF[step.name] for step in steps]
     files = [File(HostLayout.config_path, render_config(config))]
     files += [step.file for step in required]
     if gated:
-        gate = scripts.render_gate_script(
+        text = scripts.render_gate_script(
             [step.name for step in required], [step.name for step in optional]
         )
-        files.append(File(HostLayout.gate_path, gate, _SCRIPT))
+        files.append(File(HostLayout.gate_path, text, _SCRIPT))
     files += [step.file for step in optional]
     if config.guard.enabled:
-        files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
-        services.append(HostLayout.guard_unit)
-    for unit in services:
-        text = units.UNITS[unit]
-        path = HostLayout.unit_path(unit)
-        files.append(File(path, text))
-        if "[Install]" in text:
-            files.append(File(HostLayout.enabled_path(unit), target=path))
+        text = scripts.HEAD + scripts.asset("guard.sh")
+        files.append(File(HostLayout.guard_path, text, _SCRIPT))
+    for step in steps:
+        files += _unit_files(UNIT_OF[step.name])
+    if config.guard.enabled:
+        files += _unit_files(HostLayout.guard_unit)
     if config.manage_foreign == "keep":
         files.append(File(HostLayout.networkd_path, units.NETWORKD))
-    drop_ins = [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
-    return (*files, *drop_ins)
+    for unit in gated:
+        files.append(File(HostLayout.drop_in_path(unit), units.DROP_IN))
+    return tuple(files)
+
+
+def _unit_files(unit: str) -> Iterator[File]:
+    """The file of a unit of ours, and the link that starts the unit at boot."""
+    text = units.UNITS[unit]
+    path = HostLayout.unit_path(unit)
+    yield File(path, text)
+    if "[Install]" in text:
+        yield File(HostLayout.enabled_path(unit), target=path)
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:

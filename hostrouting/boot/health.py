@@ -32,6 +32,8 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """
     units = gated_units(config)
     gates = judge_gates(host, units)
+    # The name of what makes the gate refuse every start. Where no unit has to pass the gate, that
+    # is only a file that is not as it should be.
     name_if_shut: Name = "file"
     if gates.held:
         name_if_shut = "gate-shut"
@@ -45,10 +47,6 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     return worst_first((*findings, *gates.findings))
 
 
-# `name_if_shut` below is the name of a finding that makes the gate refuse every start: `gate-shut`,
-# or `file` where no unit has to pass the gate.
-
-
 def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
@@ -60,16 +58,19 @@ def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> I
     is_current = writer == WRITER
     required = {step.file.path for step in steps_of(config) if step.is_required}
     for file in files_of(config):
-        fault = _why_unusable(files, file.path)
-        if fault is None:
-            fault = _edit_of_file(files, file, is_current=is_current)
-            # Where the gate holds no unit, it runs no step.
-            if file.path in required and name_if_shut == "gate-shut":
-                fault = _as_the_gate_says(files, fault)
-        elif file.path in {HostLayout.gate_path, *required}:
-            fault = fault._replace(name=name_if_shut)
-        if fault is not None:
-            yield fault
+        is_required = file.path in required
+        unusable = _why_unusable(files, file.path)
+        if unusable is not None:
+            if is_required or file.path == HostLayout.gate_path:
+                unusable = unusable._replace(name=name_if_shut)
+            yield unusable
+            continue
+        edit = _edit_of_file(files, file, is_current=is_current)
+        # Where the gate holds no unit, it runs no step.
+        if edit is not None and is_required and name_if_shut == "gate-shut":
+            edit = _as_the_gate_says(files, edit)
+        if edit is not None:
+            yield edit
 
 
 def _why_unusable(files: Files, path: str) -> Finding | None:
@@ -109,10 +110,8 @@ def _edit_of_file(files: Files, file: File, *, is_current: bool) -> Finding | No
     return None
 
 
-def _as_the_gate_says(files: Files, edit: Finding | None) -> Finding | None:
+def _as_the_gate_says(files: Files, edit: Finding) -> Finding:
     """The fault of a required step, in the words of the gate if that does not run the step."""
-    if edit is None:
-        return None
     refusal = why_not_run(files, edit.target)
     if refusal is None:
         return edit

@@ -46,6 +46,10 @@ def name_settings() -> tuple[str, ...]:
 
 def _names(kind: str, name_of: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:
     """The names of these numbers in pairs, a few in a line."""
-    pairs = [f"{number} {name_of(number)}" for number in numbers if name_of(number) != str(number)]
+    pairs: list[str] = []
+    for number in numbers:
+        name = name_of(number)
+        if name != str(number):  # which stands for a number that has no name
+            pairs.append(f"{number} {name}")
     for first in range(0, len(pairs), 7):
         yield f"names {kind} {' '.join(pairs[first : first + 7])}"

@@ -21,11 +21,12 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.model.route import OURS, REFUSED
-from hostrouting.routes.plan import SENTENCES, reply_routes
+from hostrouting.routes.plan import reply_routes
+from hostrouting.routes.steps import SENTENCES
 from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.model.prefix import IP
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
@@ -52,28 +53,34 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
     """The step that sets the routes of the configuration, and deletes our other routes."""
-    replies = reply_routes(config)
     settings = [f"protocol {OURS}"]
-    for route in (*config.static_routes.routes, *replies):
-        destination = route.destination
-        words = [f"route {as_listed(destination.network_address)}/{destination.prefixlen}"]
-        if route.gateway is not None:
-            words.append(f"via {as_listed(route.gateway)}")
-        if route.dev is not None:
-            words.append(f"dev {route.dev}")
-        words.append(f"metric {route.key.metric}")
-        if route in replies:
-            words.append("optional link")
-        if destination.prefixlen < destination.max_prefixlen:
-            left, right = destination.subnets()
-            words.append(f"left {left} right {right}")
-        settings.append(" ".join(words))
+    settings += [_route_setting(route) for route in config.static_routes.routes]
+    settings += [_route_setting(route, is_for_replies=True) for route in reply_routes(config)]
     settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
     settings += class_settings()
     settings += [f"guest {kind}" for kind in sorted(OF_GUESTS)]
     settings += [f"refusing-type {kind}" for kind in REFUSED]
     settings += name_settings()
     return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
+
+
+def _route_setting(route: StaticRoute, *, is_for_replies: bool = False) -> str:
+    """A route, with the halves of its destination. If it is for replies to probes, its destination
+    is on the link, and it holds nothing back.
+    """
+    destination = route.destination
+    words = [f"route {as_listed(destination.network_address)}/{destination.prefixlen}"]
+    if route.gateway is not None:
+        words.append(f"via {as_listed(route.gateway)}")
+    if route.dev is not None:
+        words.append(f"dev {route.dev}")
+    words.append(f"metric {route.key.metric}")
+    if is_for_replies:
+        words.append("optional link")
+    if destination.prefixlen < destination.max_prefixlen:
+        left, right = destination.subnets()
+        words.append(f"left {left} right {right}")
+    return " ".join(words)
 
 
 def render_check_script(config: HostRoutingConfig) -> str:

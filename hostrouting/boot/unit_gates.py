@@ -47,8 +47,6 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
 _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
-_ENDED_BY_APPLY = {"missing", "outdated"}
-"""What the next apply ends: it writes our drop-in, and systemd reads it."""
 
 
 class _Cause(NamedTuple):
@@ -60,6 +58,13 @@ class _Cause(NamedTuple):
     remedy: Remedy
     is_pending: bool = False
     """Whether this takes effect only when systemd reads its files."""
+
+    @property
+    def outlasts_apply(self) -> bool:
+        """Whether it is there also after the next apply, which writes our drop-in and has systemd
+        read it.
+        """
+        return self.kind in {"drop-in", "success"}
 
     def finding(self, unit: str) -> Finding:
         sentence = f"{unit} {self.predicate}"
@@ -91,7 +96,7 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
             opened.add(unit)
             finding = cause.finding(name)
             findings.append(finding)
-            if cause.kind not in _ENDED_BY_APPLY:
+            if cause.outlasts_apply:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
@@ -117,7 +122,7 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
             if cause.is_pending:
-                hinders = cause.kind not in _ENDED_BY_APPLY
+                hinders = cause.outlasts_apply
             else:  # a setting of one instance hinders nothing: the others can be gated
                 hinders = cause.kind == "success" and name == unit and is_new
             if hinders:

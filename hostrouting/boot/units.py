@@ -14,7 +14,8 @@ from hostrouting.host.layout import HostLayout
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
-_CUT_SHORT = 'echo "<3>hostrouting: $$0 is missing or cut short" >&2; exit 255'
+_RESTORE = f"as root: hostrouting apply --config {HostLayout.config_path}"
+_CUT_SHORT = f'echo "<3>hostrouting: $$0 is missing, cut short or edited; {_RESTORE}" >&2; exit 255'
 _RUN = f"""/bin/bash -pc 'cut_short() {{ {_CUT_SHORT}; }}; trap cut_short EXIT; . "$$0"'"""
 """Runs the script that follows. With -p, bash ignores BASH_ENV, SHELLOPTS and exported functions.
 With the trap, a script that is missing, cut short or wrong fails with 255: a condition that exits

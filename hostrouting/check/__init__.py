@@ -26,5 +26,7 @@ __all__ = [
     "Escape",
     "Repair",
     "Unrepairable",
+    "check_findings",
+    "check_document",
+    "repair_commands",
 ]
-__all__ += ["check_findings", "check_document", "repair_commands"]

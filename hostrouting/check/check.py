@@ -12,7 +12,6 @@ OK is never wrong for packets of the host itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.check.flaws import find_flaws, find_undelivered
@@ -29,10 +28,10 @@ from hostrouting.check.results import (
     Part,
 )
 from hostrouting.check.sentences import find_doubts
-from hostrouting.check.sources import node_ip, node_sources
-from hostrouting.check.unrepairable import not_repaired
+from hostrouting.check.sources import node_ip
+from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
-from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib
+from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, ip_at
@@ -44,8 +43,8 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
-_READINGS = 3
-"""So often a host is read while the kernel differs from its tables: they may change in between."""
+_MORE_READINGS = 2
+"""How often a host is read again, at most, while the kernel differs from its tables."""
 
 
 def check_kernel(
@@ -61,31 +60,21 @@ def check_kernel(
     The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs
     are expected.
     """
-    report = CheckReport(())
-
-    def attempt() -> tuple[CheckReport | None, str]:
-        nonlocal report
-        for _ in range(_READINGS):
-            report = _check_once(backend, config, name_servers)
-            if all(doubt.name != "kernel-differs" for doubt in report.doubts):
-                break
-        missing = [
-            f"an IPv{family.family} default route"
-            for family in report.families
-            if family.verdict == "no-default-route"
-        ]
-        if missing:
-            return None, " and ".join(missing)
-        return report, ""
-
+    require_cidrs(config)
     if ctx is None:
-        attempt()
-        return report
+        return _check_settled(backend, config, name_servers)
     from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
 
-    with suppress(NotReady):
-        await_result(ctx, backend, attempt, wait=wait)
-    return report
+    def attempt() -> tuple[CheckReport | None, str]:
+        report = _check_settled(backend, config, name_servers)
+        if report.missing_defaults:
+            return None, spoken(report.missing_defaults)
+        return report, ""
+
+    try:
+        return await_result(ctx, backend, attempt, wait=wait)
+    except NotReady:
+        return _check_settled(backend, config, name_servers)
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
@@ -132,17 +121,17 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         for packet, parts in find_all_parts(judge, block):
             if packet == FROM_HOST:
                 plain += parts
-            for escape in _escapes_in(parts, block):
+            for escape in _escapes_in(parts, block, packet):
                 # Where plain packets escape in the same way, others are not named.
-                if escape not in escapes:
-                    escapes[escape._replace(packet=packet)] = None
+                if escape._replace(packet=FROM_HOST) not in escapes:
+                    escapes[escape] = None
             doubts += _doubts_in(judge, parts)
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
         if escape.packet != FROM_HOST:
-            unrepairable += not_repaired(judge, escape, repair.resolved)
+            unrepairable += find_untaken(judge, escape, repair.resolved)
     return FamilyReport(
         family,
         judge.fib.snapshot,
@@ -153,7 +142,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         doubts=(*find_undelivered(judge), *find_doubts(judge.fib.snapshot, family, doubts, cidrs)),
         flaws=find_flaws(judge),
         repair=repair._replace(unrepairable=tuple(unrepairable)),
-        node_ip=node_ip(node_sources(judge)),
+        node_ip=node_ip(judge),
     )
 
 
@@ -166,10 +155,10 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
     return blocks
 
 
-def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
-    """The ranges that escape in the same way, as the host's own packets would."""
+def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
+    """The ranges in which these packets escape in the same way."""
     for (opinion, decision), first, last in ranges_of((part, _escape_of(part)) for part in parts):
-        yield Escape(block, first, last, opinion.name, decision, opinion.devs)
+        yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
 
 def _escape_of(part: Part) -> tuple[Opinion, Decision] | None:
@@ -201,12 +190,12 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
         return doubt
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
-        family, begin, _ = route.prefix
+        begin = route.prefix.first
         end = route.prefix.last
         if route.type != "unicast" or begin > last or end < first:
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            pods[extent(family, begin, end)] = None
+            pods[extent(judge.fib.family, begin, end)] = None
     if not pods:
         return doubt
     own_pods = f"even those to pods of this node: {spoken(list(pods))}"
@@ -229,45 +218,58 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion,
 # A live host.
 
 
+def _check_settled(
+    backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
+) -> CheckReport:
+    """Check a host; again if the kernel differs from its tables, because these may have changed."""
+    report = _check_once(backend, config, name_servers)
+    for _ in range(_MORE_READINGS):
+        if all(doubt.name != "kernel-differs" for doubt in report.doubts):
+            break
+        report = _check_once(backend, config, name_servers)
+    return report
+
+
 def _check_once(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
-    require_cidrs(config)
     near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
     # A repair of the configuration asks what holds the keys of its routes.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
-    only_family = None
-    if len(families) == 1:
-        [only_family] = families
+    only_family = families.pop() if len(families) == 1 else None
     snapshot = backend.snapshot(family=only_family, reached=True, near=near)
     snapshot = snapshot._replace(name_servers=name_servers)
-    judges = _judges(snapshot, config.route_overlap)
-    return CheckReport(tuple(_compared(judge, check_family(judge), backend) for judge in judges))
+    reports: list[FamilyReport] = []
+    for judge in _judges(snapshot, config.route_overlap):
+        report = check_family(judge)
+        differences = _differences(judge, report.parts, backend)
+        reports.append(report._replace(doubts=(*report.doubts, *differences)))
+    return CheckReport(tuple(reports))
 
 
-def _compared(judge: Judge, report: FamilyReport, backend: RouteBackend) -> FamilyReport:
-    """The report after the kernel was asked once in each range; a difference is a doubt."""
+def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> Iterator[Finding]:
+    """Where the kernel, asked once in each range, differs from its tables; and whether these kept
+    changing.
+    """
+    family = judge.fib.family
     # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
-    parts = [part for part in report.parts if part.first and part.opinion.name != NOT_JUDGED]
-    answers = backend.lookup([ip_at(report.family, part.first) for part in parts])
+    asked = [part for part in parts if part.first and part.opinion.name != NOT_JUDGED]
+    answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[tuple[Opinion, int, int]] = []
-    for part, answer in zip(parts, answers, strict=True):
+    for part, answer in zip(asked, answers, strict=True):
         if not _agrees(judge, part.decision, answer):
-            answered: str = answer.kind
-            if answer.route is not None:
-                answered = f"[{answer.route}]"
+            answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
-    findings = list(find_doubts(report.snapshot, report.family, doubts))
-    if report.snapshot.restless:
+    yield from find_doubts(judge.fib.snapshot, family, doubts)
+    if judge.fib.snapshot.restless:
         sentence = (
             "the route tables kept changing while they were read; the verdict is for the last "
             "reading"
         )
-        findings.append(Finding("kernel-differs", "warning", sentence))
-    return report._replace(doubts=(*report.doubts, *findings))
+        yield Finding("kernel-differs", "warning", sentence)
 
 
 def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import chosen_sources, sources_of
 from hostrouting.fib.engine import Decision
-from hostrouting.routes.uplink import bare_hop, is_tunnel
+from hostrouting.model.route import bare_hop
+from hostrouting.routes.uplink import is_tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,18 +38,25 @@ def attributes_lost(judge: Judge, route: Route) -> str:
         hops = {bare_hop(hop) for hop in default.next_hops}
         if not hops.issuperset(route.next_hops):
             continue
-        lost = {"src": default.prefsrc, "mtu": default.mtu, "advmss": default.advmss}
         possible = sources_of(judge, Decision("unicast", route))
-        if chosen_sources(judge, possible) == (default.prefsrc,):
-            lost["src"] = None
-        return " ".join(f"{name} {value}" for name, value in lost.items() if value is not None)
+        lost: list[str] = []
+        if default.prefsrc and chosen_sources(judge, possible) != (default.prefsrc,):
+            lost.append(f"src {default.prefsrc}")
+        if default.mtu is not None:
+            lost.append(f"mtu {default.mtu}")
+        if default.advmss is not None:
+            lost.append(f"advmss {default.advmss}")
+        return " ".join(lost)
     return ""
 
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
     """Whether packets to addresses of the network left by the device before."""
-    inside = [part for part in taken if part.first <= network.last and network.first <= part.last]
-    return any(dev in part.decision.devs for part in inside)
+    for part in taken:
+        is_inside = part.first <= network.last and network.first <= part.last
+        if is_inside and dev in part.decision.devs:
+            return True
+    return False
 
 
 def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:

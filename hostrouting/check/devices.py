@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
@@ -117,11 +116,6 @@ class Devices:
 
     # What a device leads to.
 
-    def is_loopback(self, dev: str) -> bool:
-        """Whether the device is lo, on whose addresses Linux falls back first."""
-        link = self.links.get(dev)
-        return link is not None and link.loopback
-
     def is_dummy(self, dev: str) -> bool:
         """Whether the device is a dummy, which sends nothing out of the host."""
         link = self.links.get(dev)
@@ -146,20 +140,19 @@ class Devices:
 
     @cached_property
     def global_addresses_by_dev(self) -> dict[str, list[Address]]:
-        """The same by device, in the order in which the host got these."""
+        """The same by device."""
         by_dev: dict[str, list[Address]] = {}
-        for link in sorted(self.links.values(), key=attrgetter("index")):
-            by_dev[link.name] = []
         for address in self.global_addresses:
             by_dev.setdefault(address.dev, []).append(address)
-        return {dev: addresses for dev, addresses in by_dev.items() if addresses}
+        return by_dev
 
     def addresses_in(self, block: Prefix) -> list[Address]:
-        """Those in a block that a rule selects, of which it is asked for each range."""
+        """Those in the block of a rule. Each range asks for it again, and kube-proxy can give a
+        host thousands of addresses: so the answer is kept.
+        """
         if block not in self._addresses_in:
-            self._addresses_in[block] = [
-                address for address in self.addresses if address.ip in block
-            ]
+            inside = [address for address in self.addresses if address.ip in block]
+            self._addresses_in[block] = inside
         return self._addresses_in[block]
 
     def devs_with_network_over(self, prefix: Prefix) -> list[str]:

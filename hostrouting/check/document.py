@@ -22,14 +22,19 @@ def check_document(
     """The document; `findings` are those of the check with what a command adds to them."""
     if findings is None:
         findings = check_findings(report, mode=mode)
-    families = {f"ipv{family.family}": family for family in report.families}
+    verdicts: dict[str, str] = {}
+    expected_devs: dict[str, list[str]] = {}
+    for family in report.families:
+        name = f"ipv{family.family}"
+        verdicts[name] = family.verdict
+        expected_devs[name] = list(family.expected_devs)
     return {
         "schema": "hostrouting/check/3",
         "verdict": report.verdict,
-        "verdicts": {name: family.verdict for name, family in families.items()},
+        "verdicts": verdicts,
         "mode": mode,
-        "expectedDevs": {name: list(family.expected_devs) for name, family in families.items()},
-        "nodeIps": {f"ipv{family}": str(ip) for family, ip in report.node_ips.items()},
+        "expectedDevs": expected_devs,
+        "nodeIps": {f"ipv{version}": str(ip) for version, ip in report.node_ips.items()},
         "findings": [finding.to_mapping() for finding in findings],
         "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
     }

@@ -144,7 +144,7 @@ def _several_node_ips(judge: Judge) -> Iterator[Finding]:
     sentence = (
         f"the node IP of IPv{judge.fib.family} is not known: this host sends from {spoken(ways)}"
     )
-    target = spoken(list(dict.fromkeys(dev for dev, _ in sources)))
+    target = spoken(list(dict(sources)))
     facts = {"family": judge.fib.family, "addresses": [str(source) for _, source in sources]}
     remedy = Remedy("if kubelet runs here, choose its --node-ip")
     yield Finding("node-ip", "note", sentence, target, remedy, facts)

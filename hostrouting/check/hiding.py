@@ -9,7 +9,7 @@ of the tables, to see where the packets would go. A hidden part has to be repair
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Part, Why
@@ -37,29 +37,35 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     """
     if not _may_hide(judge, escapes):
         return HiddenParts({}, judge.fib)
-    fib = judge.fib
-    decisions = {part.first: part.decision for part in escapes}
-    """By the first address of each part: where its packets go in the tables that are left."""
-    hiding: dict[int, list[Route]] = {}
-    """By the same: the routes by which the packets escape, in the order in which these go."""
-    while True:
-        removed: list[Route] = []
-        for first, decision in decisions.items():
-            if decision.route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
-                hiding.setdefault(first, []).append(decision.route)
-                removed.append(decision.route)
-        if not removed:
-            break
-        fib = fib.without_routes(removed)
-        decisions = {first: fib.outcomes(first)[0] for first in decisions}
+    hiding, fib = _without_hiding_routes(judge, escapes)
     reasons: dict[int, Why] = {}
     for first, routes in hiding.items():
-        decision = decisions[first]
+        decision, _ = fib.outcomes(first)
         if judge.opinion(decision).belongs_elsewhere:
             hides = f"[{routes[0]}] hides [{decision.route}]"
             cause = f"{hides}, which these packets would take without it"
             reasons[first] = Why("below-a-cni", cause, tuple(routes))
     return HiddenParts(reasons, fib)
+
+
+def _without_hiding_routes(
+    judge: Judge, escapes: Iterable[Part]
+) -> tuple[dict[int, list[Route]], Fib]:
+    """The routes by which these parts escape, in the order in which they go, by the first address
+    of the part; and the tables without these routes.
+    """
+    fib = judge.fib
+    hiding: dict[int, list[Route]] = {}
+    while True:
+        removed: list[Route] = []
+        for part in escapes:
+            decision, _ = fib.outcomes(part.first)
+            if decision.route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
+                hiding.setdefault(part.first, []).append(decision.route)
+                removed.append(decision.route)
+        if not removed:
+            return hiding, fib
+        fib = fib.without_routes(removed)
 
 
 def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:

@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
@@ -67,8 +67,6 @@ from hostrouting.check.results import (
     TWO_CNIS,
     Grade,
     Opinion,
-    Packets,
-    first_opinion,
     grouped,
 )
 from hostrouting.config.cni import BRIDGE_PLUGIN
@@ -86,6 +84,7 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
@@ -100,7 +99,10 @@ hand.
 NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 
-
+Packets: TypeAlias = Literal["plain", "marked", "of pods"]
+"""What is known of the packets whose route is judged. Of plain ones, nothing is. A rule has
+selected marked ones by their mark, and those of pods by the CNI's device on which they arrive.
+"""
 CniRows: TypeAlias = "list[tuple[Cni, Device]]"
 """Rows of the table of CNIs, each with its CNI."""
 
@@ -164,6 +166,15 @@ class Judge:
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     """The CIDRs of this family."""
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
+
+
+def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
+    """The opinion of the first rule that has one about this subject."""
+    for rule in rules:
+        opinion = rule(*subject)
+        if opinion is not None:
+            return opinion
+    raise AssertionError("the last rule of each list always has an opinion")
 
 
 # The rules for a route, by what it does with packets.

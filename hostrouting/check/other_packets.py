@@ -21,14 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.results import (
-    DOUBTFUL_ROUTE,
-    OTHER_PACKETS,
-    Grade,
-    Opinion,
-    Packets,
-    first_opinion,
-)
+from hostrouting.check.judge import Packets, first_opinion
+from hostrouting.check.results import DOUBTFUL_ROUTE, OTHER_PACKETS, Grade, Opinion
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import Decision, Outcome, selects_all_forwarded
 

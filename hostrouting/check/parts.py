@@ -6,7 +6,6 @@ link: those are fine by any device.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +14,7 @@ from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, pieces
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_between
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -28,8 +27,7 @@ EVERYWHERE = {
     6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
 """By family: multicast, broadcast, and the addresses of every host or link."""
-_EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.items()}
-"""By family: where these begin and end, in turn."""
+_BORDERS_OF_EVERYWHERE = {family: borders_of(blocks) for family, blocks in EVERYWHERE.items()}
 
 
 def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, list[Part]]]:
@@ -58,20 +56,31 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, li
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
         return worse
     for part in parts:
-        sources = set(sources_of(judge, part.decision))
-        if part.is_own or len(sources) != 1 or judge.is_intended(part.decision.rule):
+        source = _only_source(judge, part)
+        if source is None:
             continue
-        packet = PacketKind(Prefix.of(sources.pop()))
+        packet = PacketKind(Prefix.of(source))
         decision, _ = judge.fib.outcomes(part.first, packet)
         opinion = judge.opinion(decision)
-        if opinion.grade > part.plain_grade and not judge.is_intended(decision.rule):
-            by_connection = Part(part.first, part.last, decision, opinion, ())
-            worse.setdefault(packet, []).append(by_connection)
+        rules = (part.decision.rule, decision.rule)
+        if opinion.grade > part.plain_grade and not any(map(judge.is_intended, rules)):
+            connection = Part(part.first, part.last, decision, opinion)
+            worse.setdefault(packet, []).append(connection)
     own = [part for part in parts if part.is_own]
     for connections in worse.values():
         connections.extend(own)
         connections.sort(key=attrgetter("first"))
     return worse
+
+
+def _only_source(judge: Judge, part: Part) -> IP | None:
+    """The source that Linux writes into packets to these addresses; None if it may be one of
+    several, or if the addresses are the host's own.
+    """
+    if part.is_own:
+        return None
+    sources = set(sources_of(judge, part.decision))
+    return sources.pop() if len(sources) == 1 else None
 
 
 def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
@@ -80,31 +89,37 @@ def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
     Sources differ only where a `from` selector begins or ends, and devices only where a rule names
     one.
     """
-    if not judge.pods:
-        return
-    family = judge.fib.family
-    rules = judge.fib.rules
-    named = {rule.iif for rule in rules}
-    known = [dev for dev in judge.devices.links if dev in named]
-    devs = [SOME_POD, *filter(judge.devices.leads_to_own_pods, known)]
-    borders = borders_of(rule.src for rule in rules if rule.src is not None)
+    devs = list(_devs_of_pods(judge))
+    for source in _sources_of_pods(judge):
+        for dev in devs:
+            yield PacketKind(source, dev)
+
+
+def _devs_of_pods(judge: Judge) -> Iterator[str]:
+    yield SOME_POD
+    named = {rule.iif for rule in judge.fib.rules}
+    for dev in judge.devices.links:
+        if dev in named and judge.devices.leads_to_own_pods(dev):
+            yield dev
+
+
+def _sources_of_pods(judge: Judge) -> Iterator[Prefix]:
+    borders = borders_of(rule.src for rule in judge.fib.rules if rule.src is not None)
     for cidr in judge.pods:
         for first, last in pieces(cidr.first, cidr.last, borders):
-            for source in prefixes_between(family, first, last):
-                for dev in devs:
-                    yield PacketKind(source, dev)
+            yield from prefixes_between(judge.fib.family, first, last)
 
 
 def find_parts(
     judge: Judge, first: int, last: int, packet: PacketKind = FROM_HOST
 ) -> Iterator[Part]:
     """The ranges of these addresses, in order."""
-    everywhere = _EVERYWHERE[judge.fib.family]
-    for low, high in pieces(first, last, everywhere):
-        is_everywhere = bisect_right(everywhere, low) % 2 == 1
+    family = judge.fib.family
+    for low, high in pieces(first, last, _BORDERS_OF_EVERYWHERE[family]):
+        is_everywhere = any(block.first <= low <= block.last for block in EVERYWHERE[family])
         for cell in judge.fib.cells(low, high, packet):
             if is_everywhere and cell.decision.devs:
-                yield Part(cell.first, cell.last, cell.decision, OWN_ADDRESS, ())
+                yield Part(cell.first, cell.last, cell.decision, OWN_ADDRESS)
             else:
                 yield _judged(judge, cell, packet)
 
@@ -148,18 +163,17 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> list[tuple[T, int, i
     Own addresses without a label belong to the range around them: else they would only split it.
     """
     ranges: list[tuple[T | None, int, int]] = []
-    takes_any_label = False  # the last range, because it has only own addresses so far
+    is_last_own = False  # whether the last range has only own addresses, and so no label yet
     for part, label in labelled:
         first = part.first
-        joined = label
+        range_label = label
         is_own = label is None and part.is_own
-        is_next = bool(ranges) and ranges[-1][2] + 1 == first
-        if is_next and (is_own or takes_any_label or label == ranges[-1][0]):
-            before, first, _ = ranges.pop()
-            if is_own:
-                joined = before
-            takes_any_label = takes_any_label and is_own
-        else:
-            takes_any_label = is_own
-        ranges.append((joined, first, part.last))
+        if not ranges or ranges[-1][2] + 1 != first:
+            is_last_own = is_own
+        elif is_last_own:
+            _, first, _ = ranges.pop()
+            is_last_own = is_own
+        elif is_own or label == ranges[-1][0]:
+            range_label, first, _ = ranges.pop()
+        ranges.append((range_label, first, part.last))
     return [(label, first, last) for label, first, last in ranges if label is not None]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.sentences import remedy_by_configuring
+from hostrouting.check.sentences import how_to_configure
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
+from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import pieces
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
@@ -22,16 +23,16 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hostrouting.check.results import CheckReport
+    from hostrouting.check.results import CheckReport, Escape, FamilyReport
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.model.route import Route, RouteKey
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import RoutePlan, Step
+    from hostrouting.routes.steps import RoutePlan, Step
 
 _Range: TypeAlias = tuple[int, int, int]
 """A family, and the first and the last address."""
 _MOST_BY_HAND = 32
-"""More routes than this nobody has typed: a program has added them, and will again."""
+"""Nobody types more routes than this: a program has added them, and will again."""
 
 
 class Proposal(NamedTuple):
@@ -66,14 +67,14 @@ def propose_configuration(
     replaced = {step.route.key for step in conflicts}
     replaced |= {route.key for route in report.routes}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
-    needed_by_hand = _needed_of(_routes_by_hand(config, report), config, report)
-    taken_over = tuple(needed_by_hand.values())
+    by_hand = _routes_by_hand(config, report)
+    taken_over = _take_over(by_hand, config, report)
     routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
 
     left_out = tuple(step.finding for step in conflicts)
     unconfigured = find_unconfigured(plan, snapshot, config, after=report, deleter=deleter)
-    return Proposal(proposed, report, left_out, tuple(unconfigured), taken_over)
+    return Proposal(proposed, report, left_out, tuple(unconfigured), tuple(taken_over))
 
 
 def find_unconfigured(
@@ -82,7 +83,7 @@ def find_unconfigured(
     config: HostRoutingConfig,
     *,
     after: CheckReport,
-    deleter: str = "the next boot deletes",
+    deleter: str,
 ) -> Iterator[Finding]:
     """The routes of ours that the plan deletes although addresses escape without them.
 
@@ -93,11 +94,11 @@ def find_unconfigured(
     if not deleted or not after.escapes:
         return
     lost = _newly_escaping(check_snapshot(snapshot, config), after)
-    needed = [route for route in deleted if _overlaps(route.prefix, lost)]
-    if not needed:
-        return
-    words = f"{deleter} routes that are not in the configuration"
-    yield _not_configured(words, needed, lost, after.routes)
+    needed = [str(prefix) for prefix in deleted if _overlaps(prefix, lost)]
+    if needed:
+        claim = f"{deleter} routes that are not in the configuration"
+        remedy = how_to_configure(after.routes)
+        yield _not_configured(claim, needed, lost, remedy, after.routes)
 
 
 def find_by_hand(
@@ -110,32 +111,29 @@ def find_by_hand(
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
     by_hand = _routes_by_hand(config, now)
-    needed = _needed_of(by_hand, config, now)
+    needed = [str(static.destination) for static in _take_over(by_hand, config, now)]
     if needed:
-        words = "routes were added by hand that hostrouting does not set at boot"
-        # All of them, because the next boot also lacks those that stand in for the needed ones.
+        claim = "routes were added by hand that hostrouting does not set at boot"
+        # Without all of them: the next boot also lacks those that stand in for the needed ones.
         lost = _escaping_without(by_hand, config, now)
-        finding = _not_configured(words, needed, lost)
-        yield finding._replace(remedy=Remedy("to keep them", pipeline))
+        yield _not_configured(claim, needed, lost, Remedy("to keep them", pipeline))
 
 
 def _not_configured(
-    words: str,
-    needed: Iterable[Route],
+    claim: str,
+    needed: Sequence[str],
     lost: Iterable[_Range],
+    remedy: Remedy | None,
     repair: Sequence[StaticRoute] = (),
 ) -> Finding:
-    """That these routes are needed for these ranges, after words that say what is wrong with them.
-
-    The routes of the repair would do the same.
+    """That the routes to the needed destinations keep these ranges from escaping, after what is
+    wrong with them. The routes of the repair would do the same.
     """
-    destinations = [str(route.prefix) for route in needed]
     ranges = [extent(*each) for each in lost]
-    target = spoken(destinations)
-    sentence = f"{words} ({target}); without them, {spoken(ranges)} would escape"
+    target = spoken(needed)
+    sentence = f"{claim} ({target}); without them, {spoken(ranges)} would escape"
     routes = [route.to_mapping() for route in repair]
-    facts = {"unconfigured": destinations, "ranges": ranges, "routes": routes}
-    remedy = remedy_by_configuring(repair)
+    facts = {"unconfigured": needed, "ranges": ranges, "routes": routes}
     return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
 
 
@@ -152,28 +150,33 @@ def _routes_by_hand(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
     for family in now.families:
         ways = {route.way for route in now.snapshot.default_routes(family.family)}
         for route in now.snapshot.routes:
-            if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
+            if route.key in configured or route.way not in ways:
                 continue
-            if route.way not in ways or not set(family.expected_devs).issuperset(route.devs):
-                continue
-            if route.prefix.length == 0 or route.key in configured:
-                continue
-            if any(route.prefix.overlaps(cidr) for cidr in family.cidrs):
+            if _may_be_by_hand(route, family):
                 by_hand.append(route)
     return by_hand
 
 
-def _needed_of(
+def _may_be_by_hand(route: Route, family: FamilyReport) -> bool:
+    """Whether `ip route add` makes such a route, and it leads to expected CIDRs as expected."""
+    if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
+        return False
+    if route.prefix.length == 0 or not set(family.expected_devs).issuperset(route.devs):
+        return False
+    return any(route.prefix.overlaps(cidr) for cidr in family.cidrs)
+
+
+def _take_over(
     by_hand: Sequence[Route], config: HostRoutingConfig, now: CheckReport
-) -> dict[Route, StaticRoute]:
-    """The needed ones of the routes that were added by hand, each with the configured route that
-    equals it. There are none while something escapes: that is repaired first.
+) -> list[StaticRoute]:
+    """The needed ones of the routes that were added by hand, as a configuration has them. There are
+    none while something escapes: that is repaired first.
 
     A route is needed if addresses escape without it and without those that are not needed.
     """
     if now.escapes or len(by_hand) > _MOST_BY_HAND:
-        return {}
-    needed: dict[Route, StaticRoute] = {}
+        return []
+    needed: list[StaticRoute] = []
     spare: list[Route] = []
     for route in by_hand:
         if not _escaping_without([*spare, route], config, now):
@@ -181,7 +184,7 @@ def _needed_of(
             continue
         static = _as_configured(route, config, now.snapshot)
         if static is not None:
-            needed[route] = static
+            needed.append(static)
     return needed
 
 
@@ -195,24 +198,32 @@ def _as_configured(
     if metric == DEFAULT_METRIC[route.prefix.family]:
         metric = 0
     hop = route.next_hops[0]
-    plain = StaticRoute(route.prefix.to_network(), metric=metric)
-    for static in (plain, plain._replace(gateway=hop.gateway, dev=hop.dev)):
-        alone = config._replace(static_routes=StaticRoutesConfig(enabled=True, routes=(static,)))
-        steps = plan_static_routes(alone, snapshot).steps
-        actions = {step.action for step in steps if step.route.key == static.key}
-        if actions == {"keep"}:
+    for gateway, dev in ((None, None), (hop.gateway, hop.dev)):
+        try:
+            static = StaticRoute(route.prefix.to_network(), gateway, dev, metric)
+        except ConfigError:  # a reserved range, or a name that no configuration can have
+            continue
+        if _would_stay(static, config, snapshot):
             return static
     return None
 
 
-def _deleted_for_good(plan: RoutePlan) -> list[Route]:
-    """The routes that are deleted and not replaced, each key once."""
+def _would_stay(static: StaticRoute, config: HostRoutingConfig, snapshot: Snapshot) -> bool:
+    """Whether `apply` of this route alone would leave the one that is there in its place."""
+    alone = config._replace(static_routes=StaticRoutesConfig(enabled=True, routes=(static,)))
+    steps = plan_static_routes(alone, snapshot).steps
+    actions = {step.action for step in steps if step.route.key == static.key}
+    return actions == {"keep"}
+
+
+def _deleted_for_good(plan: RoutePlan) -> list[Prefix]:
+    """The destinations of the routes that are deleted and not replaced, each once."""
     kept = {step.route.key for step in plan.steps if step.action != "delete"}
-    deleted: dict[RouteKey, Route] = {}
+    deleted: dict[Prefix, None] = {}
     for step in plan.changes:
         if step.action == "delete" and step.route.key not in kept:
-            deleted[step.route.key] = step.route
-    return [*deleted.values()]
+            deleted[step.route.prefix] = None
+    return [*deleted]
 
 
 # What escapes on a changed host.
@@ -233,14 +244,20 @@ def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """
     lost: dict[_Range, None] = {}
     for old, new in zip(before.families, after.families, strict=True):
-        borders: set[int] = set()
-        for escape in old.escapes:
-            borders |= {escape.first, escape.last + 1}
-        for escape in new.escapes:
-            for first, last in pieces(escape.first, escape.last, sorted(borders)):
-                if not any(known.first <= first <= known.last for known in old.escapes):
-                    lost[new.family, first, last] = None
+        for first, last in _outside(old.escapes, new.escapes):
+            lost[new.family, first, last] = None
     return [*lost]
+
+
+def _outside(known: Sequence[Escape], escapes: Iterable[Escape]) -> Iterator[tuple[int, int]]:
+    """The ranges of these escapes that are in none of the known ones."""
+    borders: set[int] = set()
+    for each in known:
+        borders |= {each.first, each.last + 1}
+    for escape in escapes:
+        for first, last in pieces(escape.first, escape.last, sorted(borders)):
+            if not any(each.first <= first <= each.last for each in known):
+                yield first, last
 
 
 def _overlaps(prefix: Prefix, ranges: Iterable[_Range]) -> bool:

@@ -29,14 +29,6 @@ SHORTEST_POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 
-class Inside(NamedTuple):
-    """A neighbour or an own address inside a refused range."""
-
-    dev: str
-    is_single: bool
-    """Whether it is a single address, as that of a pod is."""
-
-
 class Refusals(NamedTuple):
     """Judges the routes of one host that refuse packets."""
 
@@ -66,7 +58,7 @@ class Refusals(NamedTuple):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         return escape
 
-    def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
+    def _is_proven(self, cni: Cni, row: Refusal, inside: list[tuple[str, Prefix]]) -> bool:
         """Whether the range is this CNI's, which has a device: one of three things shows the rest.
 
         No other program uses the protocol for such routes (calico-bgp: 80); the range is the
@@ -85,19 +77,18 @@ class Refusals(NamedTuple):
         alike = [other for other in self.fib.routes if other.protocol == route.protocol]
         return row.is_shown_by_protocol and len(alike) > 1  # this route is one of them
 
-    def _holds_pods(self, prefix: Prefix, inside: list[Inside]) -> bool:
+    def _holds_pods(self, prefix: Prefix, inside: list[tuple[str, Prefix]]) -> bool:
         """Whether the range may be the block of a CNI that has no row.
 
         Field state: frr-refuses-its-pods.
         """
         if prefix.length < SHORTEST_POD_BLOCK[prefix.family]:
             return False
-        return any(there.is_single and self.devices.cni_rows(there.dev) for there in inside)
+        return any(place.is_single and self.devices.cni_rows(dev) for dev, place in inside)
 
-    def _inside(self, refused: Route) -> Iterator[Inside]:
-        """Neighbours that routes of the same table lead to, and own addresses, in the range.
-
-        What leaves by the uplink is not the CNI's.
+    def _inside(self, refused: Route) -> Iterator[tuple[str, Prefix]]:
+        """Neighbours that routes of the same table lead to, and own addresses, in the range; before
+        each, its device. What leaves by the uplink is not the CNI's.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:
@@ -106,10 +97,10 @@ class Refusals(NamedTuple):
                 continue
             for dev in route.devs:
                 if dev not in self.uplinks:
-                    yield Inside(dev, is_single=route.prefix.is_single)
+                    yield dev, route.prefix
         for address in self.devices.addresses:
             if address.ip in refused.prefix:
-                yield Inside(address.dev, is_single=True)
+                yield address.dev, Prefix.of(address.ip)
 
     def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
         """Whether the range is the network of the pods' bridge, or begins with the address of the

@@ -24,9 +24,9 @@ from hostrouting.check.hiding import HiddenParts, find_hidden
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import Grade, Part, Repair, Why
-from hostrouting.check.unrepairable import Change, Reasons
+from hostrouting.check.unrepairable import Attempt, Change
 from hostrouting.check.walk import Walk
-from hostrouting.check.way_out import find_way_out
+from hostrouting.check.way_out import find_way_out, is_configurable
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import Need
 
@@ -62,8 +62,10 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     case = Case(judge, blocks, parts, find_hidden(judge, escapes))
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        named = tuple((dev, _repair_through(dev, case)) for dev in way_out.devs)
-        return _without_routes(case, _no_gateway(way_out))._replace(named=named)
+        repair = _without_routes(case, _no_gateway(way_out))
+        devs = filter(is_configurable, way_out.devs)
+        named = [(dev, _repair_through(dev, case)) for dev in devs]
+        return repair._replace(named=tuple(named))
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -117,12 +119,12 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     for before, after in changes:
         if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
             taken.append(before._replace(first=after.first, last=after.last))
-    reasons = Reasons(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
+    attempt = Attempt(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
         lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
     return repair._replace(
-        unrepairable=tuple(reasons.find_unrepairable(changes)),
+        unrepairable=tuple(attempt.find_unrepairable(changes)),
         costs=tuple(dict.fromkeys(find_costs(case.judge, taken))),
         lacks=lacks,
     )

@@ -8,11 +8,11 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
@@ -40,12 +40,6 @@ class Grade(IntEnum):
     FINE = 0
     DOUBT = 1
     ESCAPE = 2
-
-
-Packets: TypeAlias = Literal["plain", "marked", "of pods"]
-"""What is known of the packets whose route is judged. Of plain ones, nothing is. A rule has
-selected marked ones by their mark, and those of pods by the CNI's device on which they arrive.
-"""
 
 
 # The names of opinions. What makes packets fine:
@@ -97,12 +91,6 @@ class Opinion(NamedTuple):
         return self.name == TWO_CNIS
 
 
-def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
-    """The opinion of the first rule that has one; the last always has."""
-    opinions = (rule(*subject) for rule in rules)
-    return next(opinion for opinion in opinions if opinion is not None)
-
-
 OWN_ADDRESS = Opinion(Grade.FINE, OWN)
 """The addresses of this host itself, and those of every host."""
 
@@ -114,7 +102,7 @@ class Part(NamedTuple):
     last: int
     decision: Decision
     opinion: Opinion
-    others: tuple[Opinion, ...]
+    others: tuple[Opinion, ...] = ()
     """The opinions on the other outcomes: on packets that a rule tells from plain ones."""
 
     @property
@@ -178,9 +166,10 @@ class Escape(NamedTuple):
             where += f", for {phrase_of(self.packet)},"
         words = [where, self.verb]
         if self.devs:
-            words.append(spoken(self.devs))
-        if not set(self.devs) <= set(self.decision.devs):
-            words[-1] += ", whose default route has the same metric as"
+            devs = spoken(self.devs)
+            if not set(self.devs) <= set(self.decision.devs):
+                devs += ", whose default route has the same metric as"
+            words.append(devs)
         route = self.decision.route
         rule = self.decision.rule
         if route is not None:
@@ -209,7 +198,7 @@ class Why(NamedTuple):
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
-    hiding: tuple[Route, ...] = ()
+    to_delete: tuple[Route, ...] = ()
     """The routes to delete instead, in the order in which they decide."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""
@@ -283,7 +272,9 @@ class FamilyReport(NamedTuple):
         is_judged = all(doubt.name != NOT_JUDGED for doubt in self.doubts)
         if not self.expected_devs and is_judged:
             return "no-default-route"
-        return "undecided" if self.doubts else "ok"
+        if self.doubts:
+            return "undecided"
+        return "ok"
 
     @property
     def is_one_escape(self) -> bool:
@@ -365,6 +356,18 @@ class CheckReport(NamedTuple):
         """The routes that repair it, with device and gateway, as they are added on this host."""
         return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
+    @property
+    def hiding(self) -> list[Route]:
+        """The routes to delete, because they hide others: in both families, because a device that
+        is allowed is allowed in both.
+        """
+        hiding: list[Route] = []
+        for family in self.families:
+            for unrepairable in family.repair.unrepairable:
+                if unrepairable.why.reason == "below-a-cni":
+                    hiding += unrepairable.why.to_delete
+        return hiding
+
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"
 
@@ -384,20 +387,9 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
 
 
 def _overlap_sentence(report: FamilyReport) -> str:
-    """How much of which CIDR escapes, and how.
-
-    It is about plain packets; if none of these escapes, about connections; else about packets of
-    pods.
-    """
-    escapes = [escape for escape in report.escapes if escape.packet == FROM_HOST]
-    whose = ""
-    if not escapes:
-        escapes = [escape for escape in report.escapes if escape.packet.iif == "lo"]
-        whose = ", for connections,"
-    if not escapes:
-        escapes = [*report.escapes]
-        whose = ", for packets of pods,"
-    sizes = _sizes(escapes)
+    """How much of which CIDR escapes, and how."""
+    escapes, whose = _escapes_to_name(report.escapes)
+    sizes = sizes_of(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     devs_by_verb: dict[str, dict[str, None]] = {}
     for escape in escapes:
@@ -410,7 +402,20 @@ def _overlap_sentence(report: FamilyReport) -> str:
     return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
 
 
-def _sizes(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
+    """Those of plain packets; if there are none, of connections; else of packets of pods. And the
+    words for these packets.
+    """
+    plain = [escape for escape in escapes if escape.packet == FROM_HOST]
+    if plain:
+        return plain, ""
+    connections = [escape for escape in escapes if escape.packet.iif == "lo"]
+    if connections:
+        return connections, ", for connections,"
+    return escapes, ", for packets of pods,"
+
+
+def sizes_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
     """Whether all or a part of each CIDR escapes, in the order of the escapes."""
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
     """By CIDR: up to where everything escapes from its beginning on."""

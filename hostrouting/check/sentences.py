@@ -26,9 +26,11 @@ from hostrouting.check.results import (
     default_route_sentence,
     grouped,
 )
+from hostrouting.check.way_out import is_configurable
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
+    OURS,
     PROTOCOL_KERNEL,
     TABLE_LOCAL,
     Route,
@@ -37,7 +39,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.rule import rule_command
+from hostrouting.model.rule import Rule, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import command_of, counted, spoken
@@ -45,7 +47,7 @@ from hostrouting.text import command_of, counted, spoken
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
-    from hostrouting.model.snapshot import Address, Snapshot
+    from hostrouting.model.snapshot import Address, Link, Snapshot
 
 T = TypeVar("T")
 
@@ -93,6 +95,10 @@ DOUBTS = {
     ),
 }
 """By the name of a doubt."""
+_TO_KEEP_ATTRIBUTES = Remedy(
+    "if they need it, configure these routes in the program that sets the default route, and not "
+    "in hostrouting"
+)
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
 
@@ -105,23 +111,20 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
-    # Of both families, because a device that is allowed is allowed in both.
-    hiding: list[Route] = []
-    for family in report.families:
-        for unrepairable in family.repair.unrepairable:
-            hiding += unrepairable.why.hiding
+    hiding = report.hiding
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
-            findings.append(_of_no_default_route(family, severity, wait))
-        findings += (_of_escape(escape, family, severity, hiding) for escape in family.escapes)
-    findings += _of_routes(report)
+            findings.append(_describe_missing_default(family, severity, wait))
+        escapes = family.escapes
+        findings += [_describe_escape(escape, family, severity, hiding) for escape in escapes]
+    findings += _describe_repair(report)
     for family in report.families:
-        findings += _of_unrepairable(family, severity)
-        findings += _of_costs(family)
+        findings += _describe_unrepairable(family, severity)
+        findings += _describe_costs(family)
         findings += family.flaws
         findings += family.doubts
-        findings += _of_allowances(family)
+        findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
 
 
@@ -136,16 +139,18 @@ def find_doubts(
         where = _where(ranges)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        words = wording.remedy.words.format(selection=opinion.selection)
-        remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
+        remedy: Remedy | None
         if opinion.candidates:
-            remedy = _remedy_by_name(snapshot, family, opinion.candidates, cidrs, {})
             facts["candidates"] = list(opinion.candidates)
+            remedy = _how_to_name_a_device(snapshot, family, opinion.candidates, cidrs, {})
+        else:
+            words = wording.remedy.words.format(selection=opinion.selection)
+            remedy = wording.remedy._replace(words=words)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
-def _remedy_by_name(
+def _how_to_name_a_device(
     snapshot: Snapshot,
     family: int,
     devs: Sequence[str],
@@ -158,21 +163,36 @@ def _remedy_by_name(
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
-    # From the last way to the first, because each holds the next one.
-    remedy: Remedy | None = None
+    ways: list[Remedy] = []
+    for dev in devs:
+        words = _if_intended(dev, _known_of(snapshot, family, dev), costs.get(dev, ""))
+        if is_configurable(dev):
+            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+        else:
+            rename = "give it another name: a configuration cannot have this one"
+            ways.append(Remedy(f"{words}, {rename}"))
     tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
-        remedy = Remedy("if another device is intended", naming.format("NAME"))
+        ways.append(Remedy("if another device is intended", naming.format("NAME")))
     elif tunnels:
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        remedy = Remedy(f"{words}, correct the program that sets it")
-    for dev in reversed(devs):
-        words = f"if {dev} is intended"
-        details = [_known_of(snapshot, family, dev), costs.get(dev, "")]
-        known = "; ".join(filter(None, details))
-        if known:
-            words += f" ({known})"
-        remedy = Remedy(words, naming.format(shlex.quote(dev)), otherwise=remedy)
+        ways.append(Remedy(f"{words}, correct the program that sets it"))
+    return _in_turn(ways)
+
+
+def _if_intended(dev: str, known: str, cost: str) -> str:
+    """When to name the device, with what is known of it, and what its repair costs."""
+    details = "; ".join(each for each in (known, cost) if each)
+    if not details:
+        return f"if {dev} is intended"
+    return f"if {dev} is intended ({details})"
+
+
+def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
+    """These remedies as one, in which each is another way for the one before; None without any."""
+    remedy: Remedy | None = None
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
     return remedy
 
 
@@ -210,25 +230,29 @@ def _where(ranges: Sequence[str]) -> str:
 # What is wrong.
 
 
-def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) -> Finding:
+def _describe_missing_default(family: FamilyReport, severity: Severity, wait: float) -> Finding:
     """That no device is expected, and which devices may be intended."""
     target = f"IPv{family.family} default route"
-    words = f"add an {target}, or set routeOverlap.expectedDevs"
-    candidates = _candidates(family)
-    if candidates:
-        words += f", perhaps to {spoken(candidates, last='or')}"
-    remedy: Remedy | None = Remedy(words)
-    if any(flaw.name == "missing-rule" for flaw in family.flaws):
-        remedy = None  # that of the rule is to be tried first
     return Finding(
         "no-default-route",
         severity,
         default_route_sentence(family, wait=wait),
         target,
-        remedy,
+        _how_to_add_default(family, target),
         {"family": family.family},
         can_retry=True,
     )
+
+
+def _how_to_add_default(family: FamilyReport, target: str) -> Remedy | None:
+    """How to get an expected device; None if a rule is missing, because that is tried first."""
+    if any(flaw.name == "missing-rule" for flaw in family.flaws):
+        return None
+    words = f"add an {target}, or set routeOverlap.expectedDevs"
+    candidates = _candidates(family)
+    if candidates:
+        words += f", perhaps to {spoken(candidates, last='or')}"
+    return Remedy(words)
 
 
 def _candidates(family: FamilyReport) -> list[str]:
@@ -244,12 +268,12 @@ def _candidates(family: FamilyReport) -> list[str]:
     return candidates
 
 
-def _of_escape(
+def _describe_escape(
     escape: Escape, family: FamilyReport, severity: Severity, hiding: Sequence[Route]
 ) -> Finding:
     where = extent(family.family, escape.first, escape.last)
     expected = spoken(family.expected_devs, last="or")
-    remedy = _remedy_of_escape(escape, family, hiding)
+    remedy = _remedy_for(escape, family, hiding)
     sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
 
@@ -261,60 +285,73 @@ def finding_name(escape: Escape) -> Name:
     return "refused"
 
 
-def _remedy_of_escape(
-    escape: Escape, family: FamilyReport, hiding: Sequence[Route]
-) -> Remedy | None:
+def _remedy_for(escape: Escape, family: FamilyReport, hiding: Sequence[Route]) -> Remedy | None:
     """How to allow the devices, and what to do about a rule; or what to delete.
 
-    To allow hardware is no remedy: packets of this host should not leave by another card.
-
-    About a hiding route, the finding "unsafe" says what to do. To allow the device of one would
-    only silence the check: packets to the pods behind the hidden routes would still be lost.
+    About a hiding route, the finding "unsafe" says what to do.
     """
     if escape.decision.route in hiding:
         return None
     if escape.kind != OVERLAP:
-        return _remedy_by_deletion(escape.decision)
-    by_rule = _without_the_rule(escape, family)
-    # By name: the devices that have a kind, which hardware does not have.
-    virtual = {
-        link.name: f"{link.name} ({link.kind})" for link in family.snapshot.links if link.kind
-    }
-    is_by_hardware = any(dev not in virtual for dev in escape.devs)
-    is_by_hiding_dev = not devs_of(hiding).isdisjoint(escape.devs)
-    if is_by_hardware or is_by_hiding_dev:
-        return by_rule
-    if by_rule is not None and by_rule.otherwise is None:
-        by_rule = by_rule._replace(words=f"if not, {by_rule.words}")
-    devs = spoken([virtual[dev] for dev in escape.devs])
-    allowed = json.dumps(list(escape.devs))
-    words = f"if leaving through {devs} is intended, add to routeOverlap.allowedDevs: {allowed}"
-    return Remedy(words, otherwise=by_rule)
+        return _how_to_delete(escape.decision)
+    ways = [*_ways_to_allow(escape.devs, family, hiding), *_ways_around_rule(escape, family)]
+    if len(ways) > 1:  # the last one is for what is not intended
+        ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
+    return _in_turn(ways)
 
 
-def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
+def _ways_to_allow(
+    devs: Sequence[str], family: FamilyReport, hiding: Iterable[Route]
+) -> Iterator[Remedy]:
+    """How to allow these devices, unless packets of this host should not leave by one of them.
+
+    To allow the device of a hiding route would only silence the check: packets to the pods behind
+    the hidden routes would still be lost.
+    """
+    kinds = {link.name: link.kind for link in family.snapshot.links if _is_virtual(link)}
+    hiding_devs = devs_of(hiding)
+    for dev in devs:
+        if dev not in kinds or dev in hiding_devs or not is_configurable(dev):
+            return
+    named = spoken([f"{dev} ({kinds[dev]})" for dev in devs])
+    allowed = json.dumps(list(devs))
+    yield Remedy(
+        f"if leaving through {named} is intended, add to routeOverlap.allowedDevs: {allowed}"
+    )
+
+
+def _is_virtual(link: Link) -> bool:
+    """Whether the device is neither hardware, which has no kind, nor a partition of InfiniBand."""
+    return bool(link.kind) and link.type != ARPHRD_INFINIBAND
+
+
+def _ways_around_rule(escape: Escape, family: FamilyReport) -> Iterator[Remedy]:
     """What to do about a rule that decides before any route that could repair the range; or about
     the route, if it is in table local, because no host can do without that table.
     """
     rule = escape.decision.rule
     route = escape.decision.route
-    if rule is None or route is None:
-        return None
-    for lost in family.repair.unrepairable:
-        # The range may be lost for other packets by another rule.
-        if lost.why.rule != rule or not lost.first <= escape.first <= lost.last:
-            continue
-        if route.table == TABLE_LOCAL:
-            return Remedy(f"delete the route to {route.prefix}", deletion_command(route))
-        words = f"exclude this network in the program that added rule {rule.priority}; until then"
-        command = rule_command("del", rule)
-        if escape.packet.iif == "lo" or not rule.selection:
-            return Remedy(words, command)
-        # The CNI of AWS has such a rule for each pod of a second card.
+    if rule is None or route is None or not _is_lost_by(rule, escape, family):
+        return
+    if route.table == TABLE_LOCAL:
+        yield Remedy(f"delete the route to {route.prefix}", deletion_command(route))
+        return
+    # The CNI of AWS has such a rule for each pod of a second card.
+    if escape.packet.iif != "lo" and rule.selection:
         intend = f"if rule {rule.priority} is intended, add to routeOverlap.intendedRules"
-        excluded = Remedy(f"if not, {words}", command)
-        return Remedy(f"{intend}: {json.dumps([rule.selection])}", otherwise=excluded)
-    return None
+        yield Remedy(f"{intend}: {json.dumps([rule.selection])}")
+    words = f"exclude this network in the program that added rule {rule.priority}; until then"
+    yield Remedy(words, rule_command("del", rule))
+
+
+def _is_lost_by(rule: Rule, escape: Escape, family: FamilyReport) -> bool:
+    """Whether no route repairs the range because of this rule. For other packets, it may be lost by
+    another one.
+    """
+    for lost in family.repair.unrepairable:
+        if lost.why.rule == rule and lost.first <= escape.first <= lost.last:
+            return True
+    return False
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -367,16 +404,16 @@ def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     return tuple(commands)
 
 
-def _of_routes(report: CheckReport) -> Iterator[Finding]:
+def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     """The routes that repair what escapes."""
-    remedy = remedy_by_configuring(report.routes)
+    remedy = how_to_configure(report.routes)
     if remedy is not None:
         sentence = f"{counted(len(report.routes), 'static route')} would repair it"
         facts = {"routes": [route.to_mapping() for route in report.routes]}
         yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
 
 
-def remedy_by_configuring(routes: Sequence[StaticRoute]) -> Remedy | None:
+def how_to_configure(routes: Sequence[StaticRoute]) -> Remedy | None:
     """How to configure these routes; None if there are none."""
     if not routes:
         return None
@@ -384,16 +421,17 @@ def remedy_by_configuring(routes: Sequence[StaticRoute]) -> Remedy | None:
     return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
 
 
-def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
+def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
     for why, ranges in _extents(family.family, family.repair.unrepairable).items():
         where = _where(ranges)
-        remedy = _remedy_by_hiding(why)
+        sentence = f"{_claim(why, where)}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
-            remedy = _remedy_of_no_name(why, family)
             facts["candidates"] = list(why.devs)
-        sentence = f"{_claim(why, where)}: {why.cause}"
+            remedy = _how_to_name_with_costs(why.devs, family)
+        else:
+            remedy = _how_to_delete_all(why.to_delete)
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
 
 
@@ -406,7 +444,7 @@ def _claim(why: Why, where: str) -> str:
     return f"no route repairs {where}"
 
 
-def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy | None:
+def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
     """How to name one of the devices, and what its repair then costs."""
     costs: dict[str, str] = {}
     for dev, repair in family.repair.named:
@@ -416,22 +454,25 @@ def _remedy_of_no_name(why: Why, family: FamilyReport) -> Remedy | None:
         in_words += [_cost_in_words(cost, repair) for cost in repair.costs]
         if in_words:
             costs[dev] = f"then {spoken(in_words)}"
-    return _remedy_by_name(family.snapshot, family.family, why.devs, family.cidrs, costs)
+    return _how_to_name_a_device(family.snapshot, family.family, devs, family.cidrs, costs)
 
 
-def _remedy_by_hiding(why: Why) -> Remedy | None:
-    """How to delete the routes that hide others: an address brings its network's route back."""
-    if not why.hiding:
+def _how_to_delete_all(routes: Sequence[Route]) -> Remedy | None:
+    """How to delete these routes: an address brings its network's route back."""
+    if not routes:
         return None
-    commands = " && ".join(map(deletion_command, why.hiding))
-    connected = devs_of(route for route in why.hiding if route.protocol == PROTOCOL_KERNEL)
+    commands = " && ".join(map(deletion_command, routes))
+    if any(route.protocol == OURS for route in routes):  # the guard brings back a configured one
+        words = "if that is not intended, remove hostrouting's route from staticRoutes.routes"
+        return Remedy(f"{words}; if it is not there", commands)
+    connected = devs_of(route for route in routes if route.protocol == PROTOCOL_KERNEL)
     if not connected:
         return Remedy("if that is not intended", commands)
     lasting = f"give {spoken(sorted(connected))} another network"
     return Remedy(f"{lasting}; this helps until it is set up again", commands)
 
 
-def _remedy_by_deletion(decision: Decision) -> Remedy | None:
+def _how_to_delete(decision: Decision) -> Remedy | None:
     """How to delete what refuses packets, or keeps them on this host."""
     rule = decision.rule
     route = decision.route
@@ -442,23 +483,16 @@ def _remedy_by_deletion(decision: Decision) -> Remedy | None:
     return None
 
 
-def _of_costs(family: FamilyReport) -> Iterator[Finding]:
+def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: attributes of the default route, and the networks of other devices
     that it takes addresses from.
     """
     repair = family.repair
     if repair.lacks:
-        yield Finding(
-            "repair-cost",
-            "warning",
-            f"with the repair, {_loss_in_words(repair)}",
-            str(Prefix(family.family, 0, 0)),
-            Remedy(
-                "if they need it, configure these routes in the program that sets the default "
-                "route, and not in hostrouting"
-            ),
-            {"dev": repair.resolved[0].devs[0]},
-        )
+        sentence = f"with the repair, {_loss_in_words(repair)}"
+        target = str(Prefix(family.family, 0, 0))
+        facts = {"dev": repair.resolved[0].devs[0]}
+        yield Finding("repair-cost", "warning", sentence, target, _TO_KEEP_ATTRIBUTES, facts)
     links = family.snapshot.links
     infiniband = {link.name for link in links if link.type == ARPHRD_INFINIBAND}
     for cost in repair.costs:
@@ -495,7 +529,7 @@ def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
     return [extent(network.family, first, last) for first, last in ranges]
 
 
-def _of_allowances(family: FamilyReport) -> Iterator[Finding]:
+def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
     allowed = ranges_of((part, part.allowance or None) for part in family.parts)
     for name, ranges in _extents(family.family, allowed).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import Decision
@@ -50,11 +51,12 @@ def _of_first_device(judge: Judge) -> list[Address]:
     not certain: a rail that was in a pod comes last there, and keeps its number.
     """
     by_dev = judge.devices.global_addresses_by_dev
-    first = next(iter(by_dev), None)
-    if first is None:
+    links = [link for link in judge.devices.links.values() if link.name in by_dev]
+    if not links:
         return []
-    if judge.devices.is_loopback(first) or first in judge.uplinks.devs:
-        return by_dev[first]
+    first = min(links, key=attrgetter("index"))
+    if first.loopback or first.name in judge.uplinks.devs:
+        return by_dev[first.name]
     return []
 
 
@@ -62,9 +64,17 @@ def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
     return any(ip in network for ip in ips)
 
 
-def node_sources(judge: Judge) -> tuple[tuple[str, IP], ...]:
-    """The expected devices that are not in doubt, and the sources of the packets that leave through
-    each.
+def node_ip(judge: Judge) -> IP | None:
+    """The address with which this host sends by the expected devices; None if there is none, or
+    several.
+    """
+    addresses = {source for _, source in node_sources(judge)}
+    return addresses.pop() if len(addresses) == 1 else None
+
+
+def node_sources(judge: Judge) -> list[tuple[str, IP]]:
+    """The expected devices that are not in doubt, each with the sources of packets that leave
+    through it: those of the first default route that has one, or else the addresses of the devices.
 
     Linux chooses one of several next hops by a hash, so no source comes before the others.
     """
@@ -74,14 +84,23 @@ def node_sources(judge: Judge) -> tuple[tuple[str, IP], ...]:
             sources = _sources_by_hop(judge, route)
             if sources:
                 return sources
-    possible: dict[str, tuple[IP, ...]] = {}
-    for address in judge.devices.global_addresses:
-        if address.dev in devs:
-            possible[address.dev] = (*possible.get(address.dev, ()), address.ip)
     ways: list[tuple[str, IP]] = []
-    for dev, of_dev in possible.items():
-        ways += [(dev, source) for source in chosen_sources(judge, of_dev)]
-    return tuple(ways)
+    for dev, addresses in judge.devices.global_addresses_by_dev.items():
+        if dev in devs:
+            possible = tuple(address.ip for address in addresses)
+            ways += [(dev, source) for source in chosen_sources(judge, possible)]
+    return ways
+
+
+def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
+    ways: dict[tuple[str, IP], None] = {}
+    for hop in route.next_hops:
+        if hop.dev is None or hop.dead:
+            continue
+        by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
+        for source in chosen_sources(judge, sources_of(judge, by_this_hop)):
+            ways[hop.dev, source] = None
+    return list(ways)
 
 
 def chosen_sources(judge: Judge, possible: tuple[IP, ...]) -> tuple[IP, ...]:
@@ -93,22 +112,3 @@ def chosen_sources(judge: Judge, possible: tuple[IP, ...]) -> tuple[IP, ...]:
     if judge.fib.family == IPV4:
         return possible[:1]
     return possible
-
-
-def _sources_by_hop(judge: Judge, route: Route) -> tuple[tuple[str, IP], ...]:
-    ways: dict[tuple[str, IP], None] = {}
-    for hop in route.next_hops:
-        if hop.dev is None or hop.dead:
-            continue
-        by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
-        for source in chosen_sources(judge, sources_of(judge, by_this_hop)):
-            ways[hop.dev, source] = None
-    return tuple(ways)
-
-
-def node_ip(sources: tuple[tuple[str, IP], ...]) -> IP | None:
-    """The address with which this host sends by the expected devices; None if there is none, or
-    several.
-    """
-    addresses = {source for _, source in sources}
-    return addresses.pop() if len(addresses) == 1 else None

@@ -1,15 +1,19 @@
 """Why no route repairs a range that escapes, or why the routes of a repair do not make it fine.
 
-The reasons, in the order in which they are asked: a rule decides before table main; a deletion
-repairs the range; a present route is as specific as a route can be; a proposed route takes the
-range, and the proof says more; a route was not made; another program's route to the address alone
-has the key; the range is reserved.
+The reasons, in the order in which they are asked:
+
+1. A rule decides before table main, so Linux uses none of its routes.
+2. Only a deletion is right there (`hiding`).
+3. A present route is as specific as a route can be.
+4. A proposed route takes the range, and packets would still escape, or be in doubt.
+5. The route could not be completed: for example, its gateway is not known.
+6. The range is one address, and another program's route to it has the key that ours would have.
+7. The range is reserved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.parts import find_parts, ranges_of
@@ -31,8 +35,8 @@ class Change(NamedTuple):
     after: Part
 
 
-class Reasons(NamedTuple):
-    """What the reasons on one host depend on."""
+class Attempt(NamedTuple):
+    """The routes of a repair, which are tried on a host, and what there is to know about both."""
 
     fib: Fib
     """The tables without the new routes."""
@@ -52,7 +56,8 @@ class Reasons(NamedTuple):
             for piece in _cut(after, borders):
                 why = self._why(before, piece)
                 reasons.append((piece, why))
-        return starmap(Unrepairable, ranges_of(reasons))
+        for reason, first, last in ranges_of(reasons):
+            yield Unrepairable(reason, first, last)
 
     def _why(self, before: Part, after: Part) -> Why | None:
         """Why no route makes addresses fine that were in one part, and are in another one with the
@@ -74,24 +79,25 @@ class Reasons(NamedTuple):
     def _why_not_taken(self, address: int, shortest: int) -> Why:
         """Why the repair has no route for an address that a route of this length would take.
 
-        The walk looks for one from the widest prefix down to the address alone, and does not go
-        into a reserved range.
+        The walk has looked for a route from the widest prefix down to the address alone, and has
+        not gone into a reserved range.
         """
         alone = Prefix.around(self.fib.family, address, self.fib.width)
         [block] = [block for block in self.blocks if alone in block]  # no block lies in another
         widest = Prefix.around(self.fib.family, address, max(shortest, block.length))
-        if not is_reserved(widest):
-            for prefix, why in self.unmade.items():
-                if alone in prefix:
-                    return why
-            holder = holders_of_keys(self.fib).get(alone)
-            if holder is not None:
-                return _as_specific(holder)
-        return Why("host-route", cause="the range is reserved")
+        if is_reserved(widest):
+            return _RESERVED
+        for prefix, why in self.unmade.items():
+            if alone in prefix:
+                return why
+        holder = holders_of_keys(self.fib).get(alone)
+        if holder is not None:
+            return _as_specific(holder)
+        return _RESERVED  # the walk has ended at a reserved prefix between the widest and `alone`
 
 
-def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Iterator[Unrepairable]:
-    """What these routes do not take of an escape, if its packets are not plain, with the reason.
+def find_untaken(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Iterator[Unrepairable]:
+    """What these routes do not take of an escape whose packets are not plain, with the reason.
 
     A range of an escape has one decision, but own addresses inside, and rules for table main that
     suppress more for some addresses than for others. So each part of it is asked.
@@ -100,14 +106,13 @@ def not_repaired(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Ite
     reasons: list[tuple[Part, Why | None]] = []
     for part in find_parts(judge, escape.first, escape.last, escape.packet):
         for piece in _cut(part, borders):
-            why = _why_for_others(judge.fib, escape.packet, proposed, piece)
+            why = _why_untaken(judge.fib, escape.packet, proposed, piece)
             reasons.append((piece, why))
-    return starmap(Unrepairable, ranges_of(reasons))
+    for reason, first, last in ranges_of(reasons):
+        yield Unrepairable(reason, first, last)
 
 
-def _why_for_others(
-    fib: Fib, packet: PacketKind, proposed: Sequence[Route], part: Part
-) -> Why | None:
+def _why_untaken(fib: Fib, packet: PacketKind, proposed: Sequence[Route], part: Part) -> Why | None:
     """Why none of these routes takes packets that are not plain; None if one does, or if the
     addresses are the host's own.
     """
@@ -115,15 +120,13 @@ def _why_for_others(
         return None
     shortest = shortest_length(fib, part.first, packet)
     if shortest is None:
-        why = _earlier_rule(part.decision)
-    elif shortest > fib.width:
-        why = _as_specific(fib.tables[TABLE_MAIN].best(part.first))
-    elif _is_taken(part.first, proposed, shortest):
+        return _said_of(packet, _earlier_rule(part.decision))
+    if shortest > fib.width:
+        return _said_of(packet, _as_specific(fib.tables[TABLE_MAIN].best(part.first)))
+    if _is_taken(part.first, proposed, shortest):
         return None
-    else:
-        cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
-        return Why("not-proven", cause)
-    return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
+    cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
+    return Why("not-proven", cause)
 
 
 def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
@@ -143,6 +146,13 @@ def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
 
 # The reasons.
 
+_RESERVED = Why("host-route", cause="the range is reserved")
+
+
+def _said_of(packet: PacketKind, why: Why) -> Why:
+    """The same reason, said of these packets alone."""
+    return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
+
 
 def _earlier_rule(decision: Decision) -> Why:
     """That no new route is used for packets that have this decision now."""
@@ -155,7 +165,10 @@ def _earlier_rule(decision: Decision) -> Why:
 
 
 def _as_specific(present: Route | None) -> Why:
-    return Why("host-route", cause=f"[{present}] is as specific as a route can be")
+    cause = f"[{present}] is as specific as a route can be"
+    if present is None or present.type != "unicast":  # what refuses packets, the escape is about
+        return Why("host-route", cause)
+    return Why("host-route", cause, to_delete=(present,))
 
 
 def _why_not_fine(part: Part) -> Why:

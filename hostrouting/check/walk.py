@@ -71,10 +71,11 @@ def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None
             shortest = 0
             if applied.rule.suppress_prefixlength is not None:
                 shortest = applied.rule.suppress_prefixlength + 1
-            lengths.append(shortest)
+            if shortest <= fib.width:
+                lengths.append(shortest)
         elif applied.decision_for(address) is not None:
             break
-    return min((length for length in lengths if length <= fib.width), default=None)
+    return min(lengths, default=None)
 
 
 def _shortest_beside(present: Route) -> int:
@@ -170,9 +171,7 @@ def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts)
         if part.is_own or _leaves_like(part, default):
             continue
         is_hidden = part.first in hidden.reasons
-        tables = fib
-        if is_hidden:
-            tables = hidden.fib_without
+        tables = hidden.fib_without if is_hidden else fib
         shortest = shortest_length(tables, part.first)
         # A part that no route takes needs no care.
         if shortest is not None and shortest <= fib.width:

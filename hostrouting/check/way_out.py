@@ -42,24 +42,24 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
-    need = _need_for_a_name(judge)
     if not devs or uplinks.doubtful:
-        return need
+        return _need_for_a_name(judge)
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     route = uplink.route_to(everywhere)
     # A tunnel among several expected devices is in doubt, unless the configuration names it.
     if isinstance(route, Route) and uplinks.devs.issuperset(route.devs):
         return WayOut(None, route, uplink)
-    # Any of the devices would do, so what is missing for the last one is enough to go on.
+    needs: list[Need] = []
     for dev in devs:
+        if not is_configurable(dev):
+            needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
+            continue
         route = uplink.route_to(everywhere, dev=dev)
-        if not _is_configurable(dev):
-            route = Need(f"a device whose name a configuration can have, not {dev!r}")
         if isinstance(route, Route):
             return WayOut(dev, route, uplink)
-        need = route
-    return need
+        needs.append(route)
+    return needs[-1]  # any of the devices would do, so what one of them needs is enough
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
@@ -81,7 +81,7 @@ def _need_for_a_name(judge: Judge) -> Need:
     return Need(phrase, devs=tuple(devs))
 
 
-def _is_configurable(dev: str) -> bool:
+def is_configurable(dev: str) -> bool:
     """Whether a configuration can have the name: Linux takes almost any character."""
     try:
         StaticRoute(IPv4Network("10.0.0.0/8"), dev=dev)

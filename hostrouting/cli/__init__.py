@@ -32,14 +32,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     try:
         from hostrouting.cli.parser import make_parser  # noqa: PLC0415  see above
 
-        parser = make_parser(words)
-        arguments = parser.parse_args(words)
-        pieces: list[str] = []
-        for word in words:
-            pieces += word.split("=", 1)
-        for word in ("--config", "--snapshot", "-"):
-            if pieces.count(word) > 1:
-                parser.error(f"{word} can be given only once")
+        arguments = make_parser(words).parse_args(words)
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 

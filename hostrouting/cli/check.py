@@ -33,6 +33,26 @@ _Place: TypeAlias = Literal["verdict", "before the repair", "repair", "rest"]
 
 def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterator[str]:
     """The whole page; the line above the repair says who types it, and has a note."""
+    yield from _verdict_lines(check)
+    places = defaultdict[_Place, list[Finding]](list)
+    for finding in check.findings:
+        place = _place(finding, check)
+        places[place].append(finding)
+    if _shows_repair(check):
+        places["before the repair"] = _without_unmask(places["before the repair"])
+    yield from _block(finding_lines(places["before the repair"], who))
+    yield from _block(_repair_lines(check, who, note))
+    yield from _block(finding_lines(places["rest"], who))
+    yield from _block(capped(_ways_out(places["verdict"], who)))
+    if _has_pipeline(check):
+        last = [LOOK_FIRST]
+        if check.named("repair-cost"):
+            last.append(TAKE_BACK)
+        yield from _block(last)
+
+
+def _verdict_lines(check: HostCheck) -> Iterator[str]:
+    """The verdict on each family, and what escapes."""
     escapes = check.named(*ESCAPES)
     for family in check.report.families:
         if family.is_one_escape:
@@ -43,21 +63,17 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
         else:
             yield str(family)
     yield from capped([f"  {finding.sentence}" for finding in escapes])
-    places = defaultdict[_Place, list[Finding]](list)
-    for finding in check.findings:
-        on_page = finding
-        if finding == GUARD_IS_MASKED and _shows_repair(check):  # which begins with its remedy
-            on_page = finding._replace(remedy=None)
-        places[_place(finding, check)].append(on_page)
-    yield from _block(finding_lines(places["before the repair"], who))
-    yield from _block(_repair_lines(check, who, note))
-    yield from _block(finding_lines(places["rest"], who))
-    yield from _block(capped(_ways_out(places["verdict"], who)))
-    if _has_pipeline(check):
-        last = [LOOK_FIRST]
-        if check.named("repair-cost"):
-            last.append(TAKE_BACK)
-        yield from _block(last)
+
+
+def _without_unmask(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings; the command that unmasks the guard is the first line of the repair."""
+    shown: list[Finding] = []
+    for finding in findings:
+        if finding == GUARD_IS_MASKED:
+            shown.append(finding._replace(remedy=None))
+        else:
+            shown.append(finding)
+    return shown
 
 
 def _place(finding: Finding, check: HostCheck) -> _Place:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import syslog
 import termios
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hostrouting.cli.source import bad_input
 from hostrouting.errors import HostRoutingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import phases
 
@@ -31,6 +33,11 @@ class Terminal(Protocol):
 
     def has_enter(self) -> bool:
         """Whether Enter was pressed since then. Raises EOFError if the terminal is closed."""
+
+    def log(self, lines: Iterable[str]) -> None:
+        """Write these lines into the journal, for an operator whose terminal is gone. If there is
+        no journal, they are lost.
+        """
 
 
 class AwaitConfirmation:
@@ -78,7 +85,7 @@ class ControllingTerminal:
         """See Terminal."""
         try:
             readable, _, _ = select.select([self._number], [], [], 0)
-            if not readable:
+            if not readable or self._is_in_background():
                 return False
             typed = os.read(self._number, 4096)
         except OSError as error:
@@ -87,15 +94,35 @@ class ControllingTerminal:
             raise EOFError
         return b"\n" in typed
 
+    def log(self, lines: Iterable[str]) -> None:
+        """See Terminal."""
+        syslog.openlog("hostrouting")
+        for line in lines:
+            syslog.syslog(syslog.LOG_WARNING, line)
+
+    def _is_in_background(self) -> bool:
+        """Whether what is typed is for another job of the shell: to read it would suspend this
+        one.
+        """
+        with suppress(OSError):  # it is closed, which the read says
+            return os.tcgetpgrp(self._number) != os.getpgrp()
+        return False
+
 
 @contextmanager
 def controlling_terminal() -> Iterator[Terminal]:
-    """The terminal, open during the block. Raises ConfigError if there is none."""
+    """The terminal, open during the block. Raises ConfigError if there is none.
+
+    From then on, neither Ctrl-Z nor a word from the background suspends this process: the change
+    would stay in place.
+    """
     try:
         number = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         remedy = "run it from a terminal, or leave it out"
         raise bad_input("--confirm", "there is no terminal to press Enter on", remedy) from error
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         yield ControllingTerminal(number)
     finally:

@@ -12,39 +12,27 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
 from hostrouting.check.sentences import finding_name
-from hostrouting.errors import HostError
+from hostrouting.errors import HostError, is_denied
 from hostrouting.finding import ESCAPES
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hostrouting.check.results import CheckReport
+    from hostrouting.errors import HostRoutingError
     from hostrouting.status import Status
 
 Samples: TypeAlias = "dict[str, float]"
-"""By its labels as they are printed: the value of each sample of a metric."""
-
-_HELP = {
-    "installed": "Whether anything is installed.",
-    "in_force": "Whether the host matches the installed configuration, which survives a boot.",
-    "config_usable": "Whether the installed configuration can be used.",
-    "verdict": "1 for the verdict of the check now, else 0; unknown if nothing has answered.",
-    "escapes": "How many ranges of expected CIDRs escape now.",
-    "gate_open": "Whether a gated unit can start unchecked.",
-    "gated_units": "How many gated units are in this state.",
-    "guard_enabled": "Whether the guard is enabled.",
-    "guard_running": "Whether the guard runs.",
-    "gate_timestamp_seconds": "When a gated unit was last checked at its start.",
-    "unanswered": "How many parts of the host did not answer, or could not be read.",
-}
+"""By its labels as they are printed: the value of each sample of a metric; empty if nothing is
+known.
+"""
 
 
 def metric_lines(status: Status) -> Iterator[str]:
     """Every metric that is known, with its help and its type."""
-    metrics = _metrics(status)
-    for short_name, words in _HELP.items():
+    for short_name, (words, samples_of) in _METRICS.items():
         name = f"hostrouting_{short_name}"
-        samples = metrics.get(short_name, {})
+        samples = samples_of(status)
         if samples:
             yield f"# HELP {name} {words}"
             yield f"# TYPE {name} gauge"
@@ -52,58 +40,124 @@ def metric_lines(status: Status) -> Iterator[str]:
             yield f"{name}{labels} {value:.16g}"
 
 
-def _metrics(status: Status) -> dict[str, Samples]:
-    is_installed = status.state != "nothing"
-    metrics: dict[str, Samples] = {}
-    metrics["installed"] = {"": is_installed}
-    metrics["unanswered"] = {"": len(status.unanswered)}
-    metrics["verdict"] = _verdicts(status)
-    if status.report is not None:
-        metrics["escapes"] = _escapes(status.report)
-    if status.config is not None or status.state == "broken":  # else it may not be read
-        metrics["config_usable"] = {"": status.config is not None}
-    if is_installed and status.state != "unanswered":
-        metrics["in_force"] = {"": status.state == "installed"}
-    is_gate_known = not any(isinstance(error, HostError) for error in status.unanswered)
-    is_open = any(finding.name == "gate-open" for finding in status.findings)
-    if is_installed and (is_open or is_gate_known):
-        metrics["gate_open"] = {"": is_open}
-    if status.guard and is_gate_known:
-        counts = Counter(unit.state for unit in status.units)
-        metrics["gated_units"] = {
-            f'{{state="{state}"}}': counts[state] for state in get_args(State)
-        }
-    if status.guard:
-        metrics["guard_enabled"] = {"": status.guard != "is not enabled"}
-        metrics["guard_running"] = {"": status.guard == "runs"}
-    checked = max((unit.checked for unit in status.units), default=0)
-    if checked:
-        metrics["gate_timestamp_seconds"] = {"": checked}
-    return metrics
+def _labels(**labels: object) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+
+
+def _installed(status: Status) -> Samples:
+    return {"": status.state != "nothing"}
+
+
+def _in_force(status: Status) -> Samples:
+    if status.state in {"nothing", "unanswered"}:
+        return {}
+    return {"": status.state == "installed"}
+
+
+def _config_usable(status: Status) -> Samples:
+    if status.config is None and status.state != "broken":  # perhaps it may not be read
+        return {}
+    return {"": status.config is not None}
 
 
 def _verdicts(status: Status) -> Samples:
     """1 for the verdict of each family; for "unknown" if something is expected, and nothing has
     answered.
     """
-    found: dict[int, str] = {}
+    verdicts: dict[int, str] = {}
     if status.report is not None:
-        found = {report.family: report.verdict for report in status.report.families}
+        for report in status.report.families:
+            verdicts[report.family] = report.verdict
     else:
         expected = status.config or status.enforced
         for cidr in expected.route_overlap.cidrs:
-            found[cidr.version] = "unknown"
+            verdicts[cidr.version] = "unknown"
     samples: Samples = {}
-    for family, verdict in sorted(found.items()):
+    for family, verdict in sorted(verdicts.items()):
         for name in (*get_args(Verdict), "unknown"):
-            samples[f'{{family="ipv{family}",verdict="{name}"}}'] = name == verdict
+            samples[_labels(family=f"ipv{family}", verdict=name)] = name == verdict
     return samples
 
 
-def _escapes(report: CheckReport) -> Samples:
+def _escapes(status: Status) -> Samples:
     samples: Samples = {}
-    for family in report.families:
-        counts = Counter(finding_name(escape) for escape in family.escapes)
-        for kind in ESCAPES:
-            samples[f'{{family="ipv{family.family}",kind="{kind}"}}'] = counts[kind]
+    if status.report is not None:
+        for family in status.report.families:
+            counts = Counter(finding_name(escape) for escape in family.escapes)
+            for kind in ESCAPES:
+                samples[_labels(family=f"ipv{family.family}", kind=kind)] = counts[kind]
     return samples
+
+
+def _gate_open(status: Status) -> Samples:
+    is_open = any(finding.name == "gate-open" for finding in status.findings)
+    if status.state != "nothing" and (is_open or _is_gate_known(status)):
+        return {"": is_open}
+    return {}
+
+
+def _is_gate_known(status: Status) -> bool:
+    return not any(map(_hides_the_gate, status.unanswered))
+
+
+def _hides_the_gate(error: HostRoutingError) -> bool:
+    """Whether it is not known because of this how the gate and the units are. Drop-ins and systemd
+    say that, also beside a config.json that cannot be used.
+    """
+    if isinstance(error, HostError) and error.target == HostLayout.config_path:
+        return is_denied(error)
+    return isinstance(error, HostError)
+
+
+def _gated_units(status: Status) -> Samples:
+    samples: Samples = {}
+    if status.guard and _is_gate_known(status):
+        counts = Counter(unit.state for unit in status.units)
+        for state in get_args(State):
+            samples[_labels(state=state)] = counts[state]
+    return samples
+
+
+def _guard_enabled(status: Status) -> Samples:
+    return {"": status.guard != "is not enabled"} if status.guard else {}
+
+
+def _guard_running(status: Status) -> Samples:
+    return {"": status.guard == "runs"} if status.guard else {}
+
+
+def _gate_timestamp(status: Status) -> Samples:
+    checked = max((unit.checked for unit in status.units), default=0)
+    return {"": checked} if checked else {}
+
+
+def _unanswered(status: Status) -> Samples:
+    return {"": len(status.unanswered)}
+
+
+_METRICS = {
+    "installed": ("Whether anything is installed.", _installed),
+    "in_force": (
+        "Whether the host matches the installed configuration, which survives a boot.",
+        _in_force,
+    ),
+    "config_usable": ("Whether the installed configuration can be used.", _config_usable),
+    "verdict": (
+        "1 for the verdict of the check now, else 0; unknown if nothing has answered.",
+        _verdicts,
+    ),
+    "escapes": ("How many ranges of expected CIDRs escape now.", _escapes),
+    "gate_open": ("Whether a gated unit can start unchecked.", _gate_open),
+    "gated_units": ("How many gated units are in this state.", _gated_units),
+    "guard_enabled": ("Whether the guard is enabled.", _guard_enabled),
+    "guard_running": ("Whether the guard runs.", _guard_running),
+    "gate_timestamp_seconds": (
+        "When a gated unit was last checked at its start.",
+        _gate_timestamp,
+    ),
+    "unanswered": (
+        "How many parts of the host did not answer, or could not be read.",
+        _unanswered,
+    ),
+}
+"""By the short name of each metric: its help, and what makes its samples."""

@@ -15,7 +15,14 @@ from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, group_node
 from hostrouting.text import counted, spoken
 
 _MOST = 6  # names of nodes with one problem
-_CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
+_CODES = {
+    "overlap": PROBLEM,
+    NO_VERDICT: BAD_INPUT,
+    "no-default-route": CANNOT_DECIDE,
+    "undecided": CANNOT_DECIDE,
+    "ok": FINE,
+}
+"""The exit code of each verdict on a node."""
 
 
 def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> Answer:
@@ -28,32 +35,36 @@ def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> 
         mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
     ) as pool:
         groups = group_nodes(check_snapshots(folders, config, pool))
-    code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
+    codes = [_CODES[group.verdict] for group in groups]
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
-    return Answer(code, document, _lines(groups, options))
+    return Answer(worst_code(*codes), document, _lines(groups, options))
 
 
 def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
     """How many nodes have which verdict, and then each problem."""
-    verdicts = Counter[str]()
+    counts = Counter[str]()
     for group in groups:
-        verdicts[group.verdict] += len(group.nodes)
-    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
-    yield f"{counted(verdicts.total(), 'node')}: {counts}"
+        counts[group.verdict] += len(group.nodes)
+    by_verdict = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    yield f"{counted(counts.total(), 'node')}: {by_verdict}"
     for group in groups:
         if group.verdict != "ok":
             yield ""
-            yield from _group_lines(group, options)
+            yield from _problem_lines(group, options)
 
 
-def _group_lines(group: NodeGroup, options: str) -> Iterator[str]:
+def _problem_lines(group: NodeGroup, options: str) -> Iterator[str]:
     """The nodes with one problem, and what repairs it."""
     yield f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}"
-    hint = "; --json shows all" if len(group.nodes) > _MOST else ""
-    yield f"  {spoken(group.nodes, most=_MOST)}{hint}"
+    names = f"  {spoken(group.nodes, most=_MOST)}"
+    if len(group.nodes) > _MOST:
+        names += "; --json shows all"
+    yield names
     if group.repair:
         yield "  repair, for staticRoutes.routes of their configuration:"
-        routes = [f"    {json.dumps(route.to_mapping())}" for route in group.repair]
-        yield from ",\n".join(routes).splitlines()
+        *others, last = [f"    {json.dumps(route.to_mapping())}" for route in group.repair]
+        for line in others:
+            yield f"{line},"
+        yield last
     elif group.verdict != NO_VERDICT:
         yield f"  see: hostrouting check{options} --snapshot {quote(group.results[0].path)}"

@@ -1,7 +1,8 @@
 """What may be typed: the commands with their help, and their arguments.
 
-A new command is one line in COMMANDS and one module in `commands`, which names its arguments. That
-module is loaded when the command is typed: help and bad usage load nothing else of hostrouting.
+A new command is one line in COMMANDS and one module in `commands`, which names its ARGUMENTS, and
+those that are REQUIRED. That module is loaded when the command is typed: help and bad usage load
+nothing else of hostrouting.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hostrouting.text import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 COMMANDS = {
@@ -75,6 +76,21 @@ def seconds(text: str) -> float:
     return number
 
 
+class _FileToRead(argparse.Action):
+    """The name of a file that is read; - is standard input, which can be read only once."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, name: Any, *_: Any
+    ) -> None:
+        """Keep the name, unless that is refused."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"--{self.dest} can be given only once")
+        others = (getattr(namespace, other, None) for other in ("config", "snapshot"))
+        if name == "-" and "-" in others:
+            parser.error("- can be given only once")
+        setattr(namespace, self.dest, name)
+
+
 _WAIT = "the longest wait for a default route or device (60)"
 _GATE = (
     "gate this unit, too, such as kubelet.service; can be repeated; if the file has no gate.units, "
@@ -94,9 +110,14 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "choices": ["azure-vnet"],
         "help": "the CNI that left it behind",
     },
-    "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
+    "--config": {
+        "metavar": "FILE",
+        "action": _FileToRead,
+        "help": "the configuration, as JSON; - is standard input",
+    },
     "--snapshot": {
         "metavar": "FILE",
+        "action": _FileToRead,
         "help": "read this saved snapshot instead of this host; - is standard input",
     },
     "--snapshots": {
@@ -191,27 +212,32 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.ArgumentParser:
     """Add the parser of a command with its arguments, which its module names."""
     module = import_module(f"hostrouting.cli.commands.{name}")
-    summary = COMMANDS[name]
-    rest = (module.__doc__ or "").partition("\n\n")[2].strip()  # the first paragraph is the summary
-    wrap: Callable[[str], str] = str
-    if "-h" in words or "--help" in words:
-        wrap = import_module("textwrap").fill  # loading it takes a millisecond
-    described = "\n\n".join(wrap(paragraph) for paragraph in rest.split("\n\n"))
     options = {**_COMMON, "epilog": EXIT_CODES.format_map(_CODES_OF.get(name, _CODES))}
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{described}",
-        **options,
-    )
+    if "-h" in words or "--help" in words:
+        options["description"] = _description(COMMANDS[name], module.__doc__ or "")
+    command: argparse.ArgumentParser = commands.add_parser(name, **options)
+    required = getattr(module, "REQUIRED", ())
     for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
-        option, _, required = argument.partition(" ")  # a second word says that it is required
-        more: dict[str, Any] = {"required": True} if required else {}
-        if option == "--ignore":
-            more["choices"] = import_module("hostrouting.finding").NAMES
-        command.add_argument(option, **_ARGUMENTS[option], **more)
-    command.set_defaults(run=module.run, command=name)
+        settings = dict(_ARGUMENTS[argument])
+        if argument in required:
+            settings["required"] = True
+        if argument == "--ignore":
+            settings["choices"] = import_module("hostrouting.finding").NAMES
+        command.add_argument(argument, **settings)
+    command.set_defaults(run=module.run)
     return command
+
+
+def _description(summary: str, docstring: str) -> str:
+    """What the help of a command says first: the summary, and all but the first paragraph of the
+    docstring, which is the same in other words.
+    """
+    import textwrap  # noqa: PLC0415  loading it takes a millisecond, and only the help needs it
+
+    described = f"{summary[0].upper()}{summary[1:]}."
+    for paragraph in docstring.split("\n\n")[1:]:
+        described += f"\n\n{textwrap.fill(paragraph.strip())}"
+    return described
 
 
 def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:

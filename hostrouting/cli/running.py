@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import phases
 from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
 from hostrouting.codes import exit_code
-from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
@@ -32,19 +32,21 @@ def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     for step in (*plan.routes.conflicts, *plan.routes.changes):
         steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
     yield from capped(steps)
-    yield from _indented([*plan.systemd, *plan.operations])
-    yield from _indented([f"write {path}" for path in plan.files.written_paths])
-    yield from _indented([f"remove {path}" for path in plan.files.removes])
+    yield from _indented("", [*plan.systemd, *plan.operations])
+    yield from _indented("write ", plan.files.written_paths)
+    yield from _indented("remove ", plan.files.removes)
     # A conflict is a step, and shown already.
     others = [finding for finding in plan.findings if finding.name != "route-conflict"]
     yield from finding_lines(others, who)
 
 
-def _indented(things: Iterable[object]) -> Iterator[str]:
-    """Things of one kind, each with all its lines; not all of them if they are many."""
+def _indented(verb: str, things: Iterable[object]) -> Iterator[str]:
+    """Things of one kind, each with all its lines, after what is done to it; not all of them if
+    they are many.
+    """
     lines: list[str] = []
     for thing in things:
-        lines += [f"  {line}" for line in str(thing).splitlines()]
+        lines += [f"  {line}" for line in f"{verb}{thing}".splitlines()]
     yield from capped(lines)
 
 
@@ -61,10 +63,9 @@ class Run(NamedTuple):
     @property
     def errors(self) -> tuple[BaseException, ...]:
         """Why the run failed; each message once."""
-        undo = _steps_of(self.undone)
         errors: dict[str, BaseException] = {}
         for step in self.report.failures:
-            if step not in undo and step.error is not None:
+            if step.action != "undo" and step.error is not None:
                 errors[str(step.error)] = step.error
         return tuple(errors.values())
 
@@ -87,32 +88,35 @@ class Run(NamedTuple):
         """How the run ended, and what it changed. If it is ok, the first line ends with `done`, or
         with `nothing` (the same, unless given) if it changed nothing.
         """
-        if self.report.ok and self.has_changed:
+        if not self.report.ok:
+            yield from self._failure_lines()
+        elif self.has_changed:
             yield f"DONE: {done}"
-        elif self.report.ok:
+        else:
             yield f"NOTHING TO DO: {nothing or done}"
-        elif self.errors:
-            for error in self.errors:
-                yield from _failure_lines(error)
-        else:
-            yield f"STOPPED: {self.report.reason}; not everything was done"
-        if not self.has_changed:
-            if not self.report.ok:
-                yield "Nothing was changed."
-        elif self.is_taken_back:
-            yield "TAKEN BACK: files, routes and units are as they were before"
-        else:
+        if self.has_changed:
             yield from self._change_lines()
 
+    def _failure_lines(self) -> Iterator[str]:
+        for error in self.errors:
+            yield from _error_lines(error)
+        if not self.errors:
+            yield f"STOPPED: {self.report.reason}; not everything was done"
+        if not self.has_changed:
+            yield "Nothing was changed."
+
     def _change_lines(self) -> Iterator[str]:
+        if self.is_taken_back:
+            yield "TAKEN BACK: files, routes and units are as they were before"
+            return
         if self.undone is not None:
             for step in self.undone.failures:
                 yield f"NOT TAKEN BACK: {step.error}"
         if not self.report.ok:
             yield "What this run has changed:"
-        yield from _indented((*self.effects.changes, *self.effects.operations))
-        yield from _indented([f"wrote {path}" for path in self.wrote])
-        yield from _indented([f"removed {path}" for path in self.removed])
+        yield from _indented("", [*self.effects.changes, *self.effects.operations])
+        yield from _indented("wrote ", self.wrote)
+        yield from _indented("removed ", self.removed)
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -130,17 +134,17 @@ class Run(NamedTuple):
 
 @contextmanager
 def told_anyway(run: Run) -> Iterator[None]:
-    """If the block, which makes the answer about the run, fails, then what the run has changed is
-    on standard error: the host may not answer any more, or this is a bug.
+    """If the block, which makes the answer about the run, fails or is interrupted, then what the
+    run has changed is on standard error. The host may not answer any more, or this is a bug.
     """
     try:
         yield
-    except Exception:  # whatever it is: nothing else says what was changed
+    except BaseException:  # whatever it is: nothing else says what was changed
         say("\n".join(run.lines("the answer is not complete, see below")))
         raise
 
 
-def _failure_lines(error: BaseException) -> Iterator[str]:
+def _error_lines(error: BaseException) -> Iterator[str]:
     """Why the run failed; what is wrong with several things, or has several ways out, is told one
     by one.
     """
@@ -176,20 +180,26 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     tree = live_tree(LOGGER)
     observers = [] if tree is None else [tree]
     report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
-    steps = _steps_of(report)
-    undone = next((step for step in steps if step.action == "undo"), None)
-    undo = _steps_of(undone)
+    undone: phases.Step | None = None
     effects = Effects()
-    for step in steps:
-        if step not in undo and not step.children:  # the result of a group repeats theirs
+    for step in report.walk():
+        if step.action == "undo":
+            undone = undone or step  # the others are inside it
+        elif not step.children:  # the result of a group repeats theirs
             effects += effects_of(step.result) + effects_of(step.error)
-    wrote = tuple(path for path in effects.files if host.files.look(path))
+    wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
     return Run(report, effects, wrote, removed, undone)
 
 
-def _steps_of(step: phases.Step | None) -> list[phases.Step]:
-    return [] if step is None else [*step.walk()]
+def _is_there(path: str, host: Host) -> bool:
+    """Whether the host has this path; true if it does not say so: what was changed is said in any
+    case.
+    """
+    try:
+        return host.files.look(path) is not None
+    except HostError:
+        return True
 
 
 def _log_to_standard_error() -> None:

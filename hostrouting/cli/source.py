@@ -28,8 +28,11 @@ def typed_name(path: str) -> str:
 
 def typed_options(arguments: argparse.Namespace) -> str:
     """The CIDRs and the file as they were typed, for a proposed command."""
-    options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
-    options += "".join(f" --dev {shlex.quote(dev)}" for dev in arguments.dev)
+    options = ""
+    for cidr in arguments.cidrs:
+        options += f" {shlex.quote(cidr)}"
+    for dev in arguments.dev:
+        options += f" --dev {shlex.quote(dev)}"
     return options + typed_file(arguments)
 
 
@@ -82,21 +85,26 @@ def find_config_or_warn(
     """The same for a question that can be answered without, unless its CIDRs have to be the
     configured ones: a warning says that the installed configuration is unusable.
     """
-    cidrs = getattr(arguments, "cidrs", None)  # explain has none
+    needs_its_cidrs = getattr(arguments, "cidrs", None) == []  # explain has no CIDRs
     try:
         return find_config(arguments, host), ()
     except (ConfigError, HostError) as error:
-        if arguments.config is not None or cidrs == []:
+        if arguments.config is not None or needs_its_cidrs:
             raise
-        from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
+        return HostRoutingConfig(), (_not_used(error, arguments, host),)
 
-        [finding] = error.findings
-        remedy = finding.remedy
-        if not is_denied(error) and (cidrs or remedy is None):  # else the sentence has it
-            remedy = remedy_without_config(host, f" {shlex.join(cidrs or ['CIDR'])}")
-        sentence = f"the installed configuration was not used: {finding.sentence}"
-        finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)
-        return HostRoutingConfig(), (finding,)
+
+def _not_used(error: ConfigError | HostError, arguments: argparse.Namespace, host: Host) -> Finding:
+    """The warning that the installed configuration was not used, because of this error."""
+    from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
+
+    cidrs = getattr(arguments, "cidrs", [])
+    [finding] = error.findings
+    remedy = finding.remedy
+    if not is_denied(error) and (cidrs or remedy is None):  # else the sentence has it
+        remedy = remedy_without_config(host, f" {shlex.join(cidrs or ['CIDR'])}")
+    sentence = f"the installed configuration was not used: {finding.sentence}"
+    return finding._replace(severity="warning", sentence=sentence, remedy=remedy)
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:

@@ -38,22 +38,17 @@ _ASKED: dict[Asked, str] = {
 
 def status_lines(status: Status) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
-    in_headline = cause_of(status)
+    cause = cause_of(status)
+    remedy: Remedy | None = None
+    if cause is not None and not status.command:
+        remedy = _on_page(cause, status).remedy
     headline = headline_of(status)
     if status.state == "conflict":
         headline += f": {SEE_CONFLICTS}"
     yield headline
-    if status.state == "nothing":
-        yield "  to check its routes: hostrouting check CIDR"
-    meaning = MEANINGS[status.state]
-    if status.command:
-        yield f"{meaning.purpose[0].upper()}{meaning.purpose[1:]}, {AS_ROOT}:"
-        yield f"  {status.command}"
+    yield from _what_to_type(status)
     yield from _protection_lines(status)
-    remedy = None
-    if in_headline is not None and not status.command:
-        remedy = _on_page(in_headline, status).remedy
-        yield from way_lines(remedy)
+    yield from way_lines(remedy)
     if status.unit is not None:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
@@ -61,19 +56,31 @@ def status_lines(status: Status) -> Iterator[str]:
     verdict = [*_verdict_lines(status)]
     if status.last_check not in {"", "ok", *verdict}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
-    yield from plan_lines(_plan_of_page(status, in_headline))
+    yield from plan_lines(_plan_of_page(status, cause))
     yield from verdict
-    if meaning.plan_first and (status.command or remedy is not None):
+    if MEANINGS[status.state].plan_first and (status.command or remedy is not None):
         yield LOOK_FIRST
 
 
-def _plan_of_page(status: Status, in_headline: Finding | None) -> Plan:
-    """What apply would do, without what the headline says and the routes that its command keeps."""
+def _what_to_type(status: Status) -> Iterator[str]:
+    """The command for the state of the host."""
+    if status.state == "nothing":
+        yield "  to check its routes: hostrouting check CIDR"
+    if status.command:
+        purpose = MEANINGS[status.state].purpose
+        yield f"{purpose[0].upper()}{purpose[1:]}, {AS_ROOT}:"
+        yield f"  {status.command}"
+
+
+def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
+    """What apply would do, without what the headline says, which is this cause, and the routes that
+    its command keeps.
+    """
     routes = status.plan.routes
-    said = [in_headline]
-    if status.state == "not-configured" and in_headline is not None:
-        said += [finding for finding in status.findings if finding.name == in_headline.name]
-        routes = routes.without_deletion_of(in_headline.facts["unconfigured"])
+    said = [cause]
+    if status.state == "not-configured" and cause is not None:
+        said += [finding for finding in status.findings if finding.name == cause.name]
+        routes = routes.without_deletion_of(cause.facts["unconfigured"])
     others = [_on_page(finding, status) for finding in status.findings if finding not in said]
     return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
 
@@ -106,10 +113,11 @@ def _choices_of_a_dev(status: Status) -> set[Remedy]:
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
-    missing = [
-        route.missing for route in (*status.plan.routes.waiting, *status.plan.routes.staying)
-    ]
-    return {each.remedy for each in missing if each.remedy is not None}
+    choices: set[Remedy] = set()
+    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
+        if route.missing.remedy is not None:
+            choices.add(route.missing.remedy)
+    return choices
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

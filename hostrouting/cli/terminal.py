@@ -47,12 +47,14 @@ def print_page(
     console = console or Console(highlight=False, soft_wrap=True)
     page = [_coloured(line) for line in lines]
     if report is not None:
-        cells = _LETTERS if console.options.ascii_only else _SHADES
-        place = lines.index("") if "" in lines else len(lines)
+        cells = _SHADES
+        if console.options.ascii_only:
+            cells = _LETTERS
         strips = [*_strips(report, cells)]
         hidden = len(strips) - _MOST_STRIPS
         if hidden > 0:
             strips[_MOST_STRIPS:] = [Text(f"  … and {counted(hidden, 'more CIDR')}")]
+        place = lines.index("") if "" in lines else len(lines)
         page[place:place] = strips
     for text in page:
         console.print(text)
@@ -111,10 +113,12 @@ class _Strip:
         text = Text(f"  {self._cidr!s:<18} ")
         text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
         for (grade, way), count in sorted(self._shares.items(), key=_worst_first):
-            is_much = count * 100 >= self._size
-            if grade or is_much:  # a few that are fine, such as own addresses, need no word
-                percent = f"{count / self._size:.0%}" if is_much else "<1%"
-                text.append(f"  {way} {percent}", _COLOURS[grade])
+            percent = f"{count / self._size:.0%}"
+            if count * 100 < self._size:
+                if grade == Grade.FINE:  # such as own addresses
+                    continue
+                percent = "<1%"
+            text.append(f"  {way} {percent}", _COLOURS[grade])
         return text
 
 

@@ -19,6 +19,7 @@ from hostrouting.reading import (
     camel,
     json_value,
     load,
+    matches,
     must,
     parse,
     path_of,
@@ -38,7 +39,9 @@ starting.
 MACHINES = "systemd-nspawn@.service"
 
 _IN_AGENTS_FILE = "hostRouting"
-_REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
+_WRITE_JSON = (
+    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
+)
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.
@@ -46,7 +49,7 @@ _LENGTHS = {str(length): length for length in range(256)}
 _WIDEST = {4: 8, 6: 32}
 """By family: the shortest prefix of a network of pods."""
 
-_OWN = (
+_OUR_UNITS = (
     "static-routes.service",
     "check-route-overlap.service",
     "probe-rewrite.service",
@@ -67,6 +70,7 @@ _EARLY = (
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
+_GATE_ANOTHER = "name the unit that must wait, such as kubelet.service"
 
 
 # The rules of single values.
@@ -116,7 +120,7 @@ def _is_awaited(unit: str) -> bool:
     """Whether the gate waits for this unit, or is a part of it; machines begin as systemd's own
     units do.
     """
-    if unit in _OWN:
+    if unit in _OUR_UNITS:
         return True
     is_machine = unit.partition("@")[0] == "systemd-nspawn"
     return unit.startswith(_EARLY) and not is_machine
@@ -146,13 +150,18 @@ Router: TypeAlias = Annotated[
 DeviceName: TypeAlias = Annotated[
     str,
     must(
-        r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"
+        matches(r"(?!\.\.?$)[\w.-]{1,15}"),
+        "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'",
     ),
 ]
 # Only * and ?, which mean the same in Python and in the shell of the boot check.
 Pattern: TypeAlias = Annotated[
     str,
-    must(r"\*+|\**([\w.?-]\**){1,15}", "is not a device pattern", 'write one such as "cali*"'),
+    must(
+        matches(r"\*+|\**([\w.?-]\**){1,15}"),
+        "is not a device pattern",
+        'write one such as "cali*"',
+    ),
     must(
         lambda pattern: pattern.strip("*?"),
         "allows every device, so no overlap would ever be found",
@@ -163,7 +172,7 @@ Pattern: TypeAlias = Annotated[
 Unit: TypeAlias = Annotated[
     str,
     must(
-        r"[\w:.\\-][\w:.\\@-]{0,242}\.service",
+        matches(r"[\w:.\\-][\w:.\\@-]{0,242}\.service"),
         "is not the name of a service",
         'write one such as "kubelet.service"',
     ),
@@ -176,19 +185,19 @@ Unit: TypeAlias = Annotated[
     must(
         lambda unit: not unit.startswith(_LOGINS),
         "is how an operator logs in to repair the host",
-        "name the unit that must wait, such as kubelet.service",
+        _GATE_ANOTHER,
     ),
     must(
         lambda unit: unit not in _RUNTIMES,
         "starts the containers of the whole host",
-        "name the unit that must wait, such as kubelet.service",
+        _GATE_ANOTHER,
     ),
 ]
 _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
 Selection: TypeAlias = Annotated[
     str,
     must(
-        rf"(not )?{_SELECTOR}( {_SELECTOR})*",
+        matches(rf"(not )?{_SELECTOR}( {_SELECTOR})*"),
         "is not a list of selectors",
         'write it as "ip rule" does: "fwmark 0x1/0xff"',
     ),
@@ -433,7 +442,7 @@ class HostRoutingConfig(NamedTuple):
                 f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
                 "from_mapping takes parsed JSON, and load reads a file"
             )
-        return cls.from_mapping(parse(text, _REMEDY), required=required)
+        return cls.from_mapping(parse(text, _WRITE_JSON), required=required)
 
     @classmethod
     def from_mapping(

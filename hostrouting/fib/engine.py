@@ -92,7 +92,9 @@ class Decision(NamedTuple):
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices by which the packet can leave."""
-        return () if self.route is None else self.route.usable_devs
+        if self.route is None:
+            return ()
+        return self.route.usable_devs
 
 
 NO_ROUTE = Decision("no-route")
@@ -342,16 +344,14 @@ class AppliedRule(NamedTuple):
     """One rule, as it is for one kind of packet."""
 
     rule: Rule
-    first: int
-    last: int
-    """The addresses in the rule's `to`, from the first to the last."""
     selections: Selections
     table: Table | None
     """The table that the rule looks up; None if it has another action."""
 
     def selection(self, address: int) -> Selection:
         """What the rule selects of packets to this address."""
-        if self.first <= address <= self.last:
+        to = self.rule.dst
+        if to is None or to.first <= address <= to.last:
             return self.selections.inside
         return self.selections.outside
 
@@ -418,13 +418,7 @@ class Fib:
         """In the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
         judged.
         """
-        by_table: dict[int, list[Route]] = {}
-        for rule in self.rules:
-            if rule.action == "to_table":
-                by_table[rule.table] = []
-        for route in snapshot.routes:
-            if route.table in by_table and route.prefix.family == family:
-                by_table[route.table].append(route)
+        by_table = self._routes_by_table()
         self.routes = tuple(chain.from_iterable(by_table.values()))
         """The routes of all tables that a rule looks up, table by table."""
         self.mixed: list[Route] = []
@@ -434,6 +428,16 @@ class Fib:
             by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
         self._applied: dict[PacketKind, tuple[AppliedRule, ...]] = {}
+
+    def _routes_by_table(self) -> dict[int, list[Route]]:
+        by_table: dict[int, list[Route]] = {}
+        for rule in self.rules:
+            if rule.action == "to_table":
+                by_table[rule.table] = []
+        for route in self.snapshot.routes:
+            if route.table in by_table and route.prefix.family == self.family:
+                by_table[route.table].append(route)
+        return by_table
 
     def lookup(self, destination: IP | str, packet: PacketKind = FROM_HOST) -> Decision:
         """What happens to this packet. Raises ValueError for an address of the other family."""
@@ -512,15 +516,10 @@ class Fib:
         return self._applied[packet]
 
     def _apply(self, rule: Rule, packet: PacketKind) -> AppliedRule:
-        first = 0
-        last = (1 << self.width) - 1
-        if rule.dst is not None:
-            first = rule.dst.first
-            last = rule.dst.last
         table = None
         if rule.action == "to_table":
             table = self.tables[rule.table]
-        return AppliedRule(rule, first, last, select(rule, packet), table)
+        return AppliedRule(rule, select(rule, packet), table)
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets may leave: those of the route and, while the gateway of a

@@ -6,7 +6,7 @@ from hostrouting.host.files import Entry, Files, LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 
 __all__ = [
     "Host",

@@ -15,7 +15,8 @@ from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.session import ssh_client
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
+from hostrouting.kernel.programs import BOOT_PATH
+from hostrouting.kernel.rights import Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
@@ -166,13 +167,13 @@ class Host:
         Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
         first. In an image, the root folder is locked, so that no file is left there.
         """
-        until = ctx.clock.now() + _LOCK_WAIT
+        wait = _LockWait(ctx, self.files)
         if self.backend is None:
-            release = self._take(ctx, "/", until)
+            release = wait.take("/")
         else:
-            end_turn = self._take(ctx, HostLayout.turn_path, until)
+            end_turn = wait.take(HostLayout.turn_path)
             try:
-                release = self._take(ctx, HostLayout.lock_path, until)
+                release = wait.take(HostLayout.lock_path)
             finally:
                 end_turn()
         try:
@@ -180,22 +181,33 @@ class Host:
         finally:
             release()
 
-    def _take(self, ctx: phases.Context, path: str, until: float) -> Callable[[], None]:
-        """Wait for the lock of a file, and return the function that releases it."""
+
+class _LockWait:
+    """The wait for the lock of a host, which may be that of two files: it has one end, and is
+    logged once.
+    """
+
+    def __init__(self, ctx: phases.Context, files: Files) -> None:
+        self._ctx = ctx
+        self._files = files
+        self._until = ctx.clock.now() + _LOCK_WAIT
+        self._is_logged = False
+
+    def take(self, path: str) -> Callable[[], None]:
+        """Wait for the lock of this file, and return the function that releases it."""
         who = "another run, or the start of a gated unit, has locked this host"
-        is_logged = False
         while True:
-            release = self.files.try_lock(path)
+            release = self._files.try_lock(path)
             if release is not None:
                 return release
-            if ctx.clock.now() >= until:
+            if self._ctx.clock.now() >= self._until:
                 remedy = (
                     "wait until it has ended, or stop it if it hangs; to see the process: lslocks"
                 )
                 raise NotReady(f"{who} for more than {_LOCK_WAIT:g} s; {remedy}", kind="busy")
-            if not is_logged:
-                ctx.log.info(
+            if not self._is_logged:
+                self._ctx.log.info(
                     "%s; waiting up to %g s (to see the process: lslocks)", who, _LOCK_WAIT
                 )
-            is_logged = True
-            ctx.sleep(0.1)
+                self._is_logged = True
+            self._ctx.sleep(0.1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from phases.arguments import in_range
+from phases.arguments import must_be_number
 
 
 def _must_be(kind: type[object], remedy: str) -> Callable[[object, Any, Any], None]:
@@ -29,4 +29,4 @@ IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one
 
 def is_duration(_task: object, _field: object, value: Any) -> None:
     """Raise ValueError for a number of seconds that nobody would wait."""
-    in_range(value, "wait", least=0, most=86_400)
+    must_be_number(value, "wait", most=86_400)

@@ -43,28 +43,34 @@ def find_systemd_changes(
     config: HostRoutingConfig,
     former: HostRoutingConfig | None,
     changes: FileChanges,
-) -> Iterator[Operation]:
+) -> tuple[Operation, ...]:
     """What systemd has to do besides reading the files that change: read those that it has not read
     yet, and start or stop the guard.
 
     `former` is what is installed, or None if it could not be read.
     """
     if manager is None:
-        return
-    guard = _guard_operation(manager, config, changes)
-    if guard is not None and guard.verb == "stop":
-        yield guard
+        return ()
+    guard = _guard_operations(manager, config, changes)
+    reload = _reload_operations(manager, config, former)
+    if config.guard.enabled:
+        return (*reload, *guard)
+    return (*guard, *reload)  # the guard stops before its files go
+
+
+def _reload_operations(
+    manager: Manager, config: HostRoutingConfig, former: HostRoutingConfig | None
+) -> Iterator[Operation]:
+    """That systemd has to read files that have changed before this run."""
     if former is None:
         yield Operation("reload", "systemd", "to be safe: the installed file could not be read")
     elif needs_reload(manager, config, former):
         yield Operation("reload", "systemd", "its files have changed")
-    if guard is not None and guard.verb != "stop":
-        yield guard
 
 
-def _guard_operation(
+def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
-) -> Operation | None:
+) -> Iterator[Operation]:
     """What has to be done about the guard, if anything.
 
     ====  ======  ============================
@@ -78,15 +84,14 @@ def _guard_operation(
     """
     guard = HostLayout.guard_unit
     is_wanted = config.guard.enabled
-    if not is_active(manager, guard):
-        if not is_wanted:
-            return None
-        return Operation("start", guard, "it does not run")
-    if not is_wanted:
-        return Operation("stop", guard, "it is no longer wanted")
-    if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}:
-        return Operation("restart", guard, "its files are new")
-    return None
+    runs = is_active(manager, guard)
+    has_new_files = {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}
+    if is_wanted and not runs:
+        yield Operation("start", guard, "it does not run")
+    elif is_wanted and has_new_files:
+        yield Operation("restart", guard, "its files are new")
+    elif runs and not is_wanted:
+        yield Operation("stop", guard, "it is no longer wanted")
 
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import collapse_addresses
 
 from hostrouting.boot.unit_names import template_of
 from hostrouting.config.settings import HostRoutingConfig, Network, StaticRoute, gated_units
 from hostrouting.errors import Fault
 from hostrouting.text import spoken
+
+GUARD_GOES = Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
@@ -19,15 +21,15 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     """
     old = installed.route_overlap
     new = config.route_overlap
-    routes = [*_lost_routes(installed, config)]
+    routes = _lost_routes(installed, config)
     if routes:
         rule = f"{spoken(routes)} would lose the route that is installed"
         yield Fault("staticRoutes.routes", "", rule)
-    cidrs = [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]
+    cidrs = _outside(new.cidrs, old.cidrs)
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
-    pods = [str(cidr) for cidr in old.pod_cidrs if not _covers(new.pod_cidrs, cidr)]
+    pods = _outside(new.pod_cidrs, old.pod_cidrs)
     if old.cidrs and new.cidrs and pods:
         rule = f"packets from {spoken(pods)} would no longer be checked"
         yield Fault("routeOverlap.podCidrs", "", rule)
@@ -38,21 +40,21 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if units:
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.guard.enabled and not config.guard.enabled:
-        yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
+        yield GUARD_GOES
 
 
-def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[str]:
+def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
     """The destinations that lose their route.
 
     Routes to longer prefixes can replace it. A shorter prefix or a higher metric cannot: another
     program's route may take precedence over it.
     """
     kept = config.static_routes.routes
+    lost: list[str] = []
     for route in installed.static_routes.routes:
-        cidr = route.destination
         as_strong = [other.destination for other in kept if _is_as_strong(other, route)]
-        if not _covers(as_strong, cidr):
-            yield str(cidr)
+        lost += _outside(as_strong, [route.destination])
+    return lost
 
 
 def _is_as_strong(route: StaticRoute, other: StaticRoute) -> bool:
@@ -68,6 +70,11 @@ def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> lis
     gated = set(gated_units(config))
     units = sorted(gated_units(installed))
     return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
+
+
+def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
+    """Those of the CIDRs that these networks, taken together, do not cover."""
+    return [str(cidr) for cidr in cidrs if not _covers(networks, cidr)]
 
 
 def _covers(networks: Iterable[Network], cidr: Network) -> bool:

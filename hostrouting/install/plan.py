@@ -13,7 +13,7 @@ from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
-from hostrouting.routes.plan import RoutePlan
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.host.effects import Operation
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.steps import Step
 
 ALLOWED_BY = "--allow-removal"
 """The option; `InstallTask.allow_removal` is its name in Python, where it is the default."""
@@ -145,10 +146,7 @@ class Plan:
             check = check_document(self.report, mode=self.mode)
         return {
             "wouldFail": self.would_fail,
-            "steps": [
-                {"action": step.action, "route": str(step.route), "reason": step.reason_with_remedy}
-                for step in self.routes.steps
-            ],
+            "steps": [_step_mapping(step) for step in self.routes.steps],
             "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
             "writes": list(self.files.written_paths),
             "removes": list(self.files.removes),
@@ -157,14 +155,17 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines = [str(step) for step in self.routes.steps]
-        lines += [str(operation) for operation in (*self.systemd, *self.operations)]
+        lines: list[object] = [*self.routes.steps, *self.systemd, *self.operations]
         lines += [f"write {path}" for path in self.files.written_paths]
         lines += [f"remove {path}" for path in self.files.removes]
         if self.is_empty:
             lines.append("nothing to do")
-        lines += [str(finding) for finding in self.findings]
+        lines += self.findings
         if self.report is not None:
             lines += [f"afterwards: {family}" for family in self.report.families]
-            lines += [str(finding) for finding in self.check_findings if finding.name == "action"]
-        return "\n".join(lines)
+            lines += [finding for finding in self.check_findings if finding.name == "action"]
+        return "\n".join(map(str, lines))
+
+
+def _step_mapping(step: Step) -> dict[str, str]:
+    return {"action": step.action, "route": str(step.route), "reason": step.reason_with_remedy}

@@ -15,10 +15,11 @@ from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import read_installed
-from hostrouting.install.losses import find_losses
+from hostrouting.install.losses import GUARD_GOES, find_losses
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import ALLOWED_BY, LET_THEM_GO, Plan
 from hostrouting.install.requirements import find_requirements
@@ -53,21 +54,22 @@ def make_plan(
     """
     read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
     plan = _find_changes(host, wanted, parts, read_snapshot)
+    keeps_needed_routes = False
     if not allow_removal:
         plan = plan.with_losses(_find_losses(host, wanted))
-    is_strict = wanted.config.route_overlap.is_strict
-    keeps_routes = not allow_removal and is_strict and bool(plan.deleted_routes)
-    if keeps_routes and plan.routes.waiting:
-        return plan.with_findings(_find_undecided_routes(wanted, plan))
+        keeps_needed_routes = wanted.config.route_overlap.is_strict and bool(plan.deleted_routes)
     shows_check = is_dry_run and any(part.checks_the_result for part in parts)
-    if not keeps_routes and not shows_check:
+    if keeps_needed_routes and plan.routes.waiting:
+        return plan.with_findings(_find_undecided_routes(wanted, plan))
+    if not keeps_needed_routes and not shows_check:
         return plan
-    checked = plan.with_check(wanted.config, read_snapshot())
-    if keeps_routes:
-        checked = _refusing(checked, is_installed=wanted.is_installed)
-    if shows_check:
-        return checked
-    return attrs.evolve(checked, report=None)
+    # Only the check of the host afterwards can say which routes are needed.
+    plan = plan.with_check(wanted.config, read_snapshot())
+    if keeps_needed_routes:
+        plan = _refusing(plan, is_installed=wanted.is_installed)
+    if not shows_check:
+        plan = attrs.evolve(plan, report=None)
+    return plan
 
 
 def _find_changes(
@@ -81,7 +83,7 @@ def _find_changes(
     """
     config = wanted.config
     files = find_file_changes(host, config)
-    systemd = tuple(find_systemd_changes(host.running_manager, config, wanted.former, files))
+    systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
     findings = (*find_requirements(host, config, files), *find_ungated(config, host))
     plan = Plan(files, systemd, findings=findings)
     for part in parts:
@@ -90,10 +92,8 @@ def _find_changes(
         return plan
     prefixes = [step.route.prefix for step in plan.routes.changes]
     snapshot = read_snapshot()
-    risks = find_session_at_risk(
-        host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
-    )
-    return plan.with_findings(risks)
+    after = plan.routes.apply_to(snapshot)
+    return plan.with_findings(find_session_at_risk(host, prefixes, snapshot, after))
 
 
 def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
@@ -107,6 +107,10 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     # A removal that was killed may have left scripts: without a drop-in, they protect nothing.
     if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
+        # `read_enforced` leaves the guard out where no other script can be read.
+        has_guard = host.files.look(HostLayout.guard_path) is not None
+        if has_guard and not wanted.config.guard.enabled:
+            losses.append(GUARD_GOES)
     return tuple(dict.fromkeys(losses))
 
 

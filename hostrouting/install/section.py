@@ -19,6 +19,7 @@ from hostrouting.install.wanted import Wanted
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.plan import Plan
+    from hostrouting.install.run import TaskRun
     from hostrouting.model.snapshot import Snapshot
 
 
@@ -68,14 +69,12 @@ class SectionTask(InstallTask[Effects]):
         """See InstallTask."""
         return getattr(config, self.section)
 
-    def carry_out_parts(
-        self, ctx: phases.Context, wanted: Wanted, effects: Effects
-    ) -> Effects | phases.Skip:
+    def do_parts(self, run: TaskRun[Effects], effects: Effects) -> Effects | phases.Skip:
         """See InstallTask. All parts do their work in the step of this task."""
         result: Effects | phases.Skip = effects
-        for part in self.parts_of_run(ctx):
+        for part in run.parts:
             with having_changed(effects.changes, effects.files, effects.operations):
-                result = self.carry_out_part(part, wanted, ctx)
+                result = run.do_part(part, run.ctx)
             effects += effects_of(result)
         if isinstance(result, phases.Skip) and not effects.changed:
             return result  # of the last part, which is this task itself

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import Fib
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 
 def find_session_at_risk(
-    host: Host, changed: Collection[Prefix], before: Snapshot, after: Callable[[], Snapshot]
+    host: Host, changed: Collection[Prefix], before: Snapshot, after: Snapshot
 ) -> Iterator[Finding]:
     """That packets to the client of this session would take another way after routes to these
     prefixes have changed.
-
-    Most runs change nothing that the client needs, and then neither the client nor the host
-    afterwards is asked for.
     """
     if not changed:
         return
@@ -30,7 +27,7 @@ def find_session_at_risk(
     if client is None or not any(Prefix.of(client) in prefix for prefix in changed):
         return
     now = Fib(before, client.version).lookup(client)
-    then = Fib(after(), client.version).lookup(client)
+    then = Fib(after, client.version).lookup(client)
     if _way(now) == _way(then):
         return
     sentence = (

@@ -8,7 +8,7 @@ because they are not configured, and `apply --confirm` promises that all is as i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,6 +17,7 @@ import phases
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.installed import installed_or_none
+from hostrouting.install.run import TaskRun
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.wanted import configured_keys
 from hostrouting.kernel.base import RouteRequest
@@ -25,32 +26,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.install.run import Before
     from hostrouting.install.task import InstallTask
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.route import Route
-
-
-@attrs.define
-class Before:
-    """What there was before the first change of a run."""
-
-    config: HostRoutingConfig | None
-    """What was installed; None if it could not be read."""
-    first_verbs: dict[Route, str] = attrs.field(factory=dict)
-    """By route, as the run came to them: what it has done with it first, or is about to do."""
-
-    def keep(self, changes: Iterable[RouteRequest]) -> None:
-        """Keep what undo needs of these changes."""
-        for change in changes:
-            self.first_verbs.setdefault(change.route, change.verb)
-
-    @property
-    def deleted(self) -> list[Route]:
-        """The routes that were there before the run, and that it deletes, as it came to them.
-
-        A rollback may have added such a route again: it counts, too, because undo would delete it.
-        """
-        return [route for route, verb in self.first_verbs.items() if verb == "delete"]
 
 
 @attrs.frozen
@@ -80,16 +59,10 @@ class Undo:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        typed: list[Route] = []
-        for before in runs:
-            configured = configured_keys(former) | configured_keys(before.config)
-            typed += [route for route in reversed(before.deleted) if route.key not in configured]
-        on_link = {route.key for route in typed if not route.has_gateway}
-        typed.sort(key=lambda route: route.key not in on_link)
         # `wanted` has the configuration as its run has installed it, without idle settings.
         replaceable = (task.own_part(task.wanted().config), task.own_part(former))
         restoring = attrs.evolve(task, config=former, wait=0, allow_removal=True)
-        return cls(restoring, replaceable, tuple(typed))
+        return cls(restoring, replaceable, _typed_routes(former, runs))
 
     def do(self, ctx: phases.Context) -> object:
         """Install the former configuration, then add the typed routes, also if the first has failed
@@ -97,7 +70,7 @@ class Undo:
         """
         ctx = never_left_out(ctx)
         try:
-            result = self.task.do_wanted(ctx, self.read_wanted)
+            result = TaskRun(self.task, ctx, self.read_wanted).do()
         except BaseException as error:  # also Cancelled: the routes have to be added all the same
             raise_both(self._restore_routes(ctx), error, ctx)
             raise
@@ -148,3 +121,13 @@ class Undo:
         if not added:
             return phases.Skip("they are there already")
         return Effects(added)
+
+
+def _typed_routes(former: HostRoutingConfig, runs: Sequence[Before]) -> tuple[Route, ...]:
+    """See `Undo.typed_routes`. A route that is configured comes back with its configuration."""
+    typed: list[Route] = []
+    for before in runs:
+        configured = configured_keys(former) | configured_keys(before.config)
+        typed += [route for route in reversed(before.deleted) if route.key not in configured]
+    on_link = {route.key for route in typed if not route.has_gateway}
+    return tuple(sorted(typed, key=lambda route: route.key not in on_link))

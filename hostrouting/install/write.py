@@ -78,14 +78,14 @@ class _Writer:
         """Stop the units of ours that must not run while their files change."""
         if self._manager is None:
             return
-        stops = {operation.object: operation for operation in self._plan.for_systemd("stop")}
-        restarts = [operation.object for operation in self._plan.for_systemd("restart")]
+        planned = self._plan.for_systemd("stop", "restart")
+        by_unit = {operation.object: operation for operation in planned}
         for unit in UNITS:
-            has_to_stop = unit in stops or unit in restarts
-            if has_to_stop or HostLayout.unit_path(unit) in self._plan.files.removes:
+            operation = by_unit.get(unit)
+            if operation is not None or HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
-            if unit in stops:
-                self.operations.append(stops[unit])
+            if operation is not None and operation.verb == "stop":
+                self.operations.append(operation)
 
     def change_files(self) -> None:
         """Write and remove files, and have systemd read its own."""

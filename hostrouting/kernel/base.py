@@ -35,9 +35,11 @@ class RouteRequest(NamedTuple):
       the same key; refused (exists) if this next hop is there, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route)
       if there is none. A metric or a protocol of 0 matches any, so a request to delete has both. In
-      IPv6, `delete` deletes one next hop for each next hop of the request. In IPv4, Linux compares
-      neither weights nor `onlink`, nor an mtu that the request does not have. It stops at the last
-      next hop of the route, so it may delete one that has only the first next hops of the request.
+      IPv6, `delete` deletes one next hop for each next hop of the request.
+
+    In IPv4, `delete` may take a similar route with the same key for the one that is meant. Linux
+    does not compare weights, `onlink`, or an mtu that the request does not have. And if a route has
+    only the first next hops of the request, that is enough.
 
     What does not fit into a message is refused (invalid, ERANGE). So is a route with what is only
     read: sources, a preference, an expiry or a nexthop object.
@@ -85,6 +87,14 @@ class Outcome(NamedTuple):
 
 LookupEnd: TypeAlias = RouteType | Literal["no-route"]
 """How a lookup ends: the type of the route that decides, or no-route."""
+
+
+KIND_OF_ERRNO: dict[int, LookupEnd] = {
+    errno.ENETUNREACH: "no-route",
+    errno.EOPNOTSUPP: "no-route",  # the kernel does not have IPv6
+    **{refused.errno: kind for kind, refused in REFUSED.items()},
+}
+"""The meaning of each errno that a lookup can return."""
 
 
 class Answer(NamedTuple):
@@ -205,10 +215,3 @@ class Watch(Protocol):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-KIND_OF_ERRNO: dict[int, LookupEnd] = {
-    errno.ENETUNREACH: "no-route",
-    **{refused.errno: kind for kind, refused in REFUSED.items()},
-}
-"""The meaning of each errno that a lookup can return."""

@@ -25,14 +25,21 @@ def part_of(
     families = {IPV4, IPV6} if family is None else {family}
     addresses = [address for address in snapshot.addresses if address.ip.version in families]
     rules = [rule for rule in snapshot.rules if rule.family in families]
-    routes = [route for route in snapshot.routes if route.prefix.family in families]
-    tables = reached_tables(rules) if reached else None
-    if tables is not None:  # else any table may be reached
-        routes = [route for route in routes if route.table in tables]
-    routes_near = filter(Near(near).keeps, routes)
+    tables = reached_tables(rules) if reached else None  # None: any table
+    kept = Near(near)
+    routes: list[Route] = []
+    for route in snapshot.routes:
+        is_of_family = route.prefix.family in families
+        is_reached = tables is None or route.table in tables
+        if is_of_family and is_reached and kept.keeps(route):
+            routes.append(route)
     return snapshot._replace(
-        family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(routes_near)
+        family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(routes)
     )
+
+
+_EVERYWHERE = (0,)
+"""The borders of the one range of all addresses: it begins at 0, and does not end."""
 
 
 class Near:
@@ -45,7 +52,7 @@ class Near:
 
     def __init__(self, blocks: Collection[Prefix] | None) -> None:
         self._blocks = blocks
-        self._borders: dict[tuple[int, int], list[int]] = {}
+        self._borders: dict[tuple[int, int], Sequence[int]] = {}
         """By family and length of the routes."""
         self._seen: set[tuple[object, ...]] = set()
         """The routes so far, without their first addresses."""
@@ -53,7 +60,7 @@ class Near:
     def keeps(self, route: Route) -> bool:
         """Whether this route, the next one of a list, is kept."""
         borders = self.borders_for(route)
-        if borders is None:
+        if borders is _EVERYWHERE:
             return True
         family, network, length = route.prefix
         all_but_network = (family, length, *route[1:])
@@ -61,16 +68,12 @@ class Near:
         self._seen.add(all_but_network)
         return is_first or is_wanted(network, borders)
 
-    def borders_for(self, route: Route) -> list[int] | None:
-        """The borders for routes that differ from this one only in their first address; None if all
-        of them are kept.
-        """
-        if self._blocks is None:
-            return None
+    def borders_for(self, route: Route) -> Sequence[int]:
+        """The borders for routes that differ from this one only in their first address."""
         family, _, length = route.prefix
         can_be_far = length > 1 and route.type == "unicast" and route.has_gateway
-        if not can_be_far or route.protocol == OURS:
-            return None
+        if self._blocks is None or not can_be_far or route.protocol == OURS:
+            return _EVERYWHERE
         if (family, length) not in self._borders:
             self._borders[family, length] = _borders_of(self._blocks, family, length)
         return self._borders[family, length]

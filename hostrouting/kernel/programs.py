@@ -1,4 +1,4 @@
-"""The programs that this process can find and run on its host, and what its rights allow.
+"""The programs that this process can find and run on its host.
 
 A program is started with an argument list and a timeout, and without a shell. An edge takes any
 `Run`, so a test can pass a function.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from hostrouting.errors import BackendError, HostError, HostPart
+from hostrouting.errors import HostError, HostPart
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
@@ -96,20 +96,16 @@ def run_program(
 
 # Tools of the administrator.
 
+_LOAD_MODULE = "the kernel has no such tables: load their module, such as ebtable_nat"
 _REFUSALS = (
     (
         "Operation not permitted|Permission denied|must be root",
         "not-permitted",
         "run it as root with CAP_NET_ADMIN",
     ),
-    (
-        (
-            "The kernel doesn't support the ebtables|Failed to initialize nft|/proc/modules: "
-            "No such file"
-        ),
-        "not-loaded",
-        "the kernel has no such tables: load their module, such as ebtable_nat",
-    ),
+    ("The kernel doesn't support the ebtables", "not-loaded", _LOAD_MODULE),
+    ("Failed to initialize nft", "not-loaded", _LOAD_MODULE),
+    ("/proc/modules: No such file", "not-loaded", _LOAD_MODULE),
     ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that it runs"),
 )
 """What a failed tool prints, the kind of its error, and the remedy; the first that fits counts."""
@@ -198,47 +194,3 @@ def _kind_and_remedy(printed: str) -> tuple[str, str]:
         if re.search(pattern, printed):
             return kind, remedy
     return "refused", ""
-
-
-# Rights.
-
-_STATUS = "/proc/self/status"
-_CAP_NET_ADMIN = 1 << 12
-
-
-class Rights(NamedTuple):
-    """The rights of one process."""
-
-    is_root: bool = True
-    changes_network: bool = True
-    """Whether the process has the capability CAP_NET_ADMIN.
-
-    In a user namespace, the kernel may still refuse.
-    """
-
-    def require_network(self) -> None:
-        """Raise BackendError (not-permitted) if routes and rules cannot be changed."""
-        if self.changes_network:
-            return
-        sentence = "this process may not change routes or rules"
-        remedy = "run it as root; root in a container or service needs the capability CAP_NET_ADMIN"
-        raise BackendError(f"{sentence}; {remedy}", kind="not-permitted")
-
-
-def own_rights() -> Rights:
-    """The rights of this process."""
-    changes_network = bool(_capabilities() & _CAP_NET_ADMIN)
-    return Rights(is_root=os.geteuid() == 0, changes_network=changes_network)
-
-
-def _capabilities() -> int:
-    """The mask of the effective capabilities of this process.
-
-    If /proc does not show them, the process is assumed to have CAP_NET_ADMIN, and the kernel
-    decides later.
-    """
-    with suppress(OSError, ValueError), open(_STATUS, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("CapEff:"):
-                return int(line.split()[1], 16)
-    return _CAP_NET_ADMIN

@@ -27,8 +27,8 @@ from hostrouting.kernel.base import (
     Watch,
 )
 from hostrouting.kernel.netlink.backend import read_host, settled
-from hostrouting.kernel.netlink.host import list_links
-from hostrouting.kernel.netlink.routes import Names, change_routes, lookup_routes
+from hostrouting.kernel.netlink.host import Names, list_links
+from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NLM_F_ACK,

@@ -48,7 +48,7 @@ REFUSED: dict[Refusing, Refused] = {
 }
 
 ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
-"""With which error Linux answers if a rule refuses packets, where a route has another one."""
+"""The errors with which Linux answers if a rule refuses packets, where a route has another one."""
 
 PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
 """Types without a next hop; `throw` ends the lookup in its table only."""
@@ -138,10 +138,13 @@ class NextHop(NamedTuple):
     linkdown: bool = False
     dead: bool = False
 
-    def __str__(self) -> str:
+    def words_for(self, family: int) -> str:
+        """The next hop as `ip route` prints it for a route of this family."""
         words: list[str] = []
         if self.gateway is not None:
-            words.append("via inet6" if self.gateway.version == IPV6 else "via")
+            words.append("via")
+            if self.gateway.version != family:
+                words.append("inet6")
             words.append(str(self.gateway))
         if self.dev is not None:
             words += ["dev", self.dev]
@@ -152,6 +155,9 @@ class NextHop(NamedTuple):
         if self.linkdown:
             words.append("linkdown")
         return " ".join(words)
+
+    def __str__(self) -> str:
+        return self.words_for(IPV4)
 
 
 class RouteKey(NamedTuple):
@@ -275,15 +281,11 @@ class Route(NamedTuple):
     @property
     def way(self) -> str:
         """The next hops, as `ip route` prints them for a route of this family."""
-        texts: list[str] = []
-        for hop in self.next_hops:
-            text = str(hop)
-            if self.prefix.family == IPV6:
-                text = text.replace("via inet6 ", "via ")
-            if len(self.next_hops) > 1:
-                text = f"nexthop {text} weight {hop.weight}"
-            texts.append(text)
-        return " ".join(texts)
+        family = self.prefix.family
+        if len(self.next_hops) == 1:
+            return self.next_hops[0].words_for(family)
+        legs = [f"nexthop {hop.words_for(family)} weight {hop.weight}" for hop in self.next_hops]
+        return " ".join(legs)
 
     @property
     def name(self) -> str:
@@ -335,6 +337,26 @@ def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     return frozenset(devs)
 
 
+def bare_hop(hop: NextHop) -> NextHop:
+    """The next hop without the state that the kernel reports, as in a request."""
+    return hop._replace(linkdown=False, dead=False)
+
+
+def bare(route: Route) -> Route:
+    """The route without the state of its next hops.
+
+    IPv6 next hops are separate entries without an order.
+    """
+    if len(route.next_hops) == 1:
+        [hop] = route.next_hops
+        if not hop.linkdown and not hop.dead:
+            return route  # most routes: a plan of 10,000 takes half the time
+    next_hops = [bare_hop(hop) for hop in route.next_hops]
+    if route.prefix.family != IPV4:
+        next_hops.sort(key=str)
+    return route._replace(next_hops=tuple(next_hops))
+
+
 def as_stored(route: Route) -> tuple[Route, ...]:
     """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have
     its own protocol.
@@ -371,12 +393,13 @@ def deletion_command(route: Route) -> str:
     is no gateway and, in IPv4, that the metric is 0: so it deletes the first route with the rest,
     and a second time, it could delete another one.
     """
-    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    family = route.prefix.family
+    words = ["ip" if family == IPV4 else "ip -6", "route del", str(route.prefix)]
     if route.nexthop_id is not None:
         words.append(f"nhid {route.nexthop_id}")
     elif route.type == "unicast" and len(route.next_hops) == 1:
-        hop = route.next_hops[0]
-        words.append(route._replace(next_hops=(NextHop(hop.dev, hop.gateway),)).way)
+        [hop] = route.next_hops
+        words.append(NextHop(hop.dev, hop.gateway).words_for(family))
     words.append(f"table {table_name(route.table)}")
     if route.metric:
         words.append(f"metric {route.metric}")

@@ -68,12 +68,18 @@ class Rule(NamedTuple):
             words.append("from all")
         for word, value in self.selectors():
             words.append(f"{word} {value}")
-        words.append(self._action())
+        words.append(self.effect)
+        return f"{self.priority}: {' '.join(words)}"
+
+    @property
+    def effect(self) -> str:
+        """What the rule does with the packets that it selects, as `ip rule` prints it."""
+        words = [self._action()]
         if self.suppress_prefixlength is not None:
             words.append(f"suppress_prefixlength {self.suppress_prefixlength}")
         if self.suppress_ifgroup is not None:
             words.append(f"suppress_ifgroup {self.suppress_ifgroup}")
-        return f"{self.priority}: {' '.join(words)}"
+        return " ".join(words)
 
     def _action(self) -> str:
         if self.action == "goto":
@@ -124,9 +130,11 @@ def _place(selector: tuple[str, str]) -> int:
 
 def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
     """The command that adds or deletes the rule."""
-    priority, _, words = str(rule).replace("from all ", "", 1).partition(": ")
-    program = "ip" if rule.family == IPV4 else "ip -6"
-    return command_of(f"{program} rule {verb} pref {priority} {words}")
+    words = ["ip" if rule.family == IPV4 else "ip -6", f"rule {verb} pref {rule.priority}"]
+    if rule.selection:
+        words.append(rule.selection)
+    words.append(rule.effect)
+    return command_of(*words)
 
 
 @cache
@@ -145,7 +153,10 @@ def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
 
     None means any table: the rule for VRFs looks up the table of a device.
     """
-    if any(rule.l3mdev for rule in rules):
-        return None
-    tables = (rule.table for rule in rules if rule.action == "to_table")
-    return frozenset((TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT, *tables))
+    tables = {TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
+    for rule in rules:
+        if rule.l3mdev:
+            return None
+        if rule.action == "to_table":
+            tables.add(rule.table)
+    return frozenset(tables)

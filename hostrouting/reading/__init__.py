@@ -9,8 +9,8 @@ once.
 
 from hostrouting.reading.documents import load, parse
 from hostrouting.reading.sections import camel, json_value, read, section
-from hostrouting.reading.types import must, path_of, register, text_as
+from hostrouting.reading.types import matches, must, path_of, register, text_as
 
 __all__ = ["load", "parse"]  # documents
 __all__ += ["read", "json_value", "section", "camel"]  # objects
-__all__ += ["must", "text_as", "register", "path_of"]  # the rules of types
+__all__ += ["must", "matches", "text_as", "register", "path_of"]  # the rules of types

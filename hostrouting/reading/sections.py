@@ -20,12 +20,12 @@ def section(cls: type[T]) -> type[T]:
     wrong with several values together; a value that has a fault of its own is None there.
     """
     section_class: Any = cls
+    keys = [camel(attribute) for attribute in section_class._fields]
     plain_new = section_class.__new__  # puts arguments into their order, and defaults into the gaps
 
     def __new__(subclass: Any, *values: Any, **settings: Any) -> Any:  # noqa: N807
         given = plain_new(subclass, *values, **settings)
-        keys = map(camel, section_class._fields)
-        # What is read is made by `tuple.__new__`: this function is not called again.
+        # `Form.read` makes the value with `tuple.__new__`: this function is not called again.
         return read(subclass, dict(zip(keys, given, strict=True)))
 
     def make(subclass: Any, values: Any) -> Any:
@@ -69,7 +69,7 @@ def json_value(value: Any) -> Any:
         return str(value)
     form = form_of(type(value))
     members: dict[str, Any] = {}
-    for key, member, default in zip(form.members, value, form.defaults.values(), strict=True):
+    for member, (key, default) in zip(value, form.defaults.items(), strict=True):
         if member != default:
             members[key] = json_value(member)
     return members

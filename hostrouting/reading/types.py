@@ -36,18 +36,22 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 # Single values.
 
 
-def must(holds: str | Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
-    """A rule for one value, for `Annotated`: its pattern or condition, what is said if that fails,
-    and the remedy.
+def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
+    """A rule for one value, for `Annotated`: its condition, what is said if that fails, and the
+    remedy.
     """
-    is_right = partial(re.fullmatch, holds, flags=re.ASCII) if isinstance(holds, str) else holds
 
     def check(value: Any) -> Any:
-        if not is_right(value):
+        if not condition(value):
             raise ValueError(rule, remedy)
         return value
 
     return check
+
+
+def matches(pattern: str) -> Callable[[str], object]:
+    """The condition for `must` that the whole text matches a pattern, compiled when it is used."""
+    return partial(re.fullmatch, pattern, flags=re.ASCII)
 
 
 def text_as(make: Callable[[str], Any], rule: str) -> Reader:
@@ -70,7 +74,10 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
 
 def _integer_in(numbers: Any) -> Reader:
-    rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    if isinstance(numbers, range):
+        rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    else:
+        rule = f"is not {' or '.join(map(str, numbers))}"
     # For Python alone, True is an integer, too.
     return must(lambda value: type(value) is int and value in numbers, rule)
 
@@ -88,7 +95,9 @@ READERS: dict[Any, Reader] = {
     # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of
     # a surrogate pair, which only JSON can express, cannot be written out again. The longest names
     # are those of units.
-    str: text_as(must(r"[^\ud800-\udfff]{0,255}", ""), "is not a string of up to 255 characters"),
+    str: text_as(
+        must(matches(r"[^\ud800-\udfff]{0,255}"), ""), "is not a string of up to 255 characters"
+    ),
 }
 """By type: the reader that it was registered with."""
 
@@ -115,6 +124,7 @@ def reader_of(kind: Any) -> Reader:
 
 
 def _annotated(kind: Any, rules: tuple[Any, ...]) -> Reader:
+    """A value of this kind that passes the rules; or an integer, if its numbers stand there."""
     if not callable(rules[0]):
         return _integer_in(rules[0])
     read_plain = reader_of(kind)
@@ -132,9 +142,13 @@ def _annotated(kind: Any, rules: tuple[Any, ...]) -> Reader:
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list; and the list with None for faulty members, for rules about
-    several.
+    """The faults of an object or a list; and what is left for rules about several values: a list
+    with None in the place of each faulty item.
     """
+
+    def __init__(self, faults: list[Fault], left: Any = None) -> None:
+        super().__init__(faults, left)
+        self.faults, self.left = faults, left
 
 
 def read_member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
@@ -142,9 +156,8 @@ def read_member(reader: Reader, key: object, value: object, faults: list[Fault])
     try:
         return reader(value)
     except _FaultyError as error:
-        own, rest = error.args
-        faults += [fault._replace(path=path_of(key, fault.path)) for fault in own]
-        return rest
+        faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
+        return error.left
     except ValueError as error:
         if value is REPEATED:
             faults.append(Fault(path_of(key), *_GIVEN_TWICE))
@@ -189,24 +202,24 @@ def _list_of(kind: Any, *others: Any) -> Reader:
 
 
 class Form:
-    """How the objects of one class are read: their keys, each with its attribute and its reader."""
+    """How the objects of one class are read: by key, in the order of their attributes."""
 
     def __init__(self, cls: type[Any]) -> None:
         self.cls = cls
-        self.members: dict[str, tuple[str, Reader]] = {}
+        self.readers: dict[str, Reader] = {}
         self.defaults: dict[str, Any] = {}
-        """By attribute, in the order of the keys; None for one that is required."""
+        """None for a key that is required."""
         self._required: list[str] = []
         self._may_be_empty: set[str] = set()
         """The keys whose default is None or a word; every setting that is a word has one."""
         key_of = getattr(cls, "key_of", str)
         for name, kind in cls.__annotations__.items():
             key = key_of(name)
-            self.members[key] = (name, reader_of(kind))
-            self.defaults[name] = cls._field_defaults.get(name)
+            self.readers[key] = reader_of(kind)
+            self.defaults[key] = cls._field_defaults.get(name)
             if name not in cls._field_defaults:
                 self._required.append(key)
-            elif isinstance(self.defaults[name], str | None):
+            elif isinstance(self.defaults[key], str | None):
                 self._may_be_empty.add(key)
 
     def read(self, document: Any) -> Any:
@@ -214,7 +227,7 @@ class Form:
         if isinstance(document, self.cls):
             return document
         if type(document) is not dict and not isinstance(document, Mapping):
-            remedy = f"write {{...}} with any of the keys {', '.join(self.members)}"
+            remedy = f"write {{...}} with any of the keys {', '.join(self.readers)}"
             raise ValueError("is not an object", remedy)
         faults: list[Fault] = []
         values = self._values_in(document, faults)
@@ -222,28 +235,27 @@ class Form:
         if hasattr(result, "faults_between"):
             faults += result.faults_between()
         if faults:
-            raise _FaultyError(faults, None)
+            raise _FaultyError(faults)
         return result
 
     def _values_in(self, document: Mapping[Any, Any], faults: list[Fault]) -> Iterable[Any]:
-        """The values of the attributes, in their order. Each fault is added to `faults`, and the
-        value that has it is None.
+        """The values in the order of the attributes. Each fault is added to `faults`, and the value
+        that has it is None.
         """
         values = dict(self.defaults)
         for key, value in document.items():
             if value is None or (value == "" and key in self._may_be_empty):
                 continue
-            if key not in self.members:
+            if key in self.readers:
+                values[key] = read_member(self.readers[key], key, value, faults)
+            else:
                 faults.append(self._unknown(key))
-                continue
-            name, reader = self.members[key]
-            values[name] = read_member(reader, key, value, faults)
         faults += [Fault(key, "", "missing") for key in self._required if document.get(key) is None]
         return values.values()
 
     def _unknown(self, key: object) -> Fault:
-        near = nearest(str(key), self.members)
-        remedy = f"the known keys are {', '.join(self.members)}"
+        near = nearest(str(key), self.readers)
+        remedy = f"the known keys are {', '.join(self.readers)}"
         if near is not None:
             remedy = f"did you mean {near}?"
         return Fault(path_of(key), "", "unknown key", remedy)

@@ -24,18 +24,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import (
-    Action,
-    RoutePlan,
-    bare,
-    deletion_could_take,
-    present_by_key,
-    steps_for_key,
-)
+from hostrouting.model.route import OURS, Route, RouteKey, as_listed, bare
+from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
+from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.steps import Action, RoutePlan
 
 _RIVAL = (
     "another program changes these routes at the same time, or has a next hop in one: configure "
@@ -101,48 +96,36 @@ class _Transaction:
         """What the kernel has changed, in order, including the changes of a rollback."""
 
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> list[BackendError]:
-        """Add, verify, delete, verify; returns the errors."""
-        in_the_way, additions, stale = self._requests_of(plan)
+        """Delete what is in the way, add, verify, delete the rest, verify; returns the errors."""
+        added = [step.route for step in plan.changes if step.action == "add"]
+        deleted = [step.route for step in plan.changes if step.action == "delete"]
+        occupied = {key for key, routes in self._before.items() if routes}
+        additions = [_addition(route, occupied) for route in added]
+        in_the_way, stale = _deletions(deleted, added)
         try:
             problems = self._send(in_the_way, check)
-            if additions and not problems:
-                problems = self._send(additions, check)
-                if not problems:
-                    problems = self._differences(tolerated={"keep", "delete"})
-            if stale and not problems:
-                problems = self._send(stale, check)
-                if not problems:
-                    problems = self._differences(tolerated={"keep"})
+            if not problems:
+                problems = self._send_and_verify(additions, check, tolerated={"keep", "delete"})
+            if not problems:
+                problems = self._send_and_verify(stale, check, tolerated={"keep"})
         except BackendError as error:
             return [error]
         return problems
 
-    def _requests_of(
-        self, plan: RoutePlan
-    ) -> tuple[list[RouteRequest], list[RouteRequest], list[RouteRequest]]:
-        """The deletions that come first, because a request to delete a new route could take the
-        old one; the additions; and the other deletions.
-        """
-        occupied = {key for key, routes in self._before.items() if routes}
-        added: dict[RouteKey, list[Route]] = {}
-        additions: list[RouteRequest] = []
-        for step in plan.changes:
-            if step.action == "add":
-                added.setdefault(step.route.key, []).append(step.route)
-                additions.append(_addition(step.route, occupied))
-
-        in_the_way: list[RouteRequest] = []
-        stale: list[RouteRequest] = []
-        for step in plan.changes:
-            if step.action != "delete":
-                continue
-            deletion = RouteRequest("delete", step.route)
-            successors = added.get(step.route.key, ())
-            if any(deletion_could_take(route, step.route) for route in successors):
-                in_the_way.append(deletion)
-            else:
-                stale.append(deletion)
-        return in_the_way, additions, stale
+    def _send_and_verify(
+        self,
+        requests: Sequence[RouteRequest],
+        check: Callable[[], object],
+        *,
+        tolerated: Container[Action],
+    ) -> list[BackendError]:
+        """Make the changes, and read back; afterwards, only these actions may be left to do."""
+        if not requests:
+            return []
+        refusals = self._send(requests, check)
+        if refusals:
+            return refusals
+        return self._differences(tolerated=tolerated)
 
     def _send(
         self, requests: Sequence[RouteRequest], check: Callable[[], object]
@@ -203,11 +186,12 @@ class _Transaction:
                 differing.append(f"{_words(now[key])} instead of {_words(routes)}")
         if not differing:
             return "every change was rolled back: the route table is as it was before"
-        pairs = "; ".join(differing)
+        pairs = "; ".join(first_of(differing))
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
     def _reversed_requests(self) -> list[RouteRequest]:
         """What takes back each request, the last one first."""
+        # When a deleted route is added again, its successor is still there.
         occupied: set[RouteKey] = set()
         for key, routes in self._before.items():
             if self._wanted[key] or any(route.protocol != OURS for route in routes):
@@ -227,6 +211,26 @@ class _Transaction:
     def _with_wanted_keys(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         present = present_by_key(snapshot, self._wanted)
         return {key: [*map(bare, present[key])] for key in self._wanted}
+
+
+def _deletions(
+    deleted: Iterable[Route], added: Iterable[Route]
+) -> tuple[list[RouteRequest], list[RouteRequest]]:
+    """The deletions that come before the additions, because a request to delete the new route,
+    which undo would make, could take the old one; and the other deletions.
+    """
+    successors: dict[RouteKey, list[Route]] = {}
+    for route in added:
+        successors.setdefault(route.key, []).append(route)
+    in_the_way: list[RouteRequest] = []
+    stale: list[RouteRequest] = []
+    for route in deleted:
+        request = RouteRequest("delete", route)
+        if any(deletion_could_take(new, route) for new in successors.get(route.key, ())):
+            in_the_way.append(request)
+        else:
+            stale.append(request)
+    return in_the_way, stale
 
 
 def _addition(route: Route, occupied: set[RouteKey]) -> RouteRequest:

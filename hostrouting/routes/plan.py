@@ -1,8 +1,7 @@
-"""The plan: the ordered steps from the present routes of a host to the configured ones, each with
-its reason.
+"""How to get from the present routes of a host to the configured ones, step by step.
 
 All functions here go from values to values: a printed plan is the dry run, and `apply` carries out
-its steps.
+its steps (`steps` says what they are).
 
 Routes are compared key by key: table, prefix and metric. A route that has the key of a wanted one
 is as wanted, ours (protocol 213), or a rival: another program's. No step changes a rival: if Linux
@@ -17,260 +16,23 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
-from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
-    PROTOCOL_KERNEL,
     TABLE_MAIN,
     Route,
     RouteKey,
     as_listed,
     as_stored,
-    deletion_command,
+    bare,
     protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
-from hostrouting.text import agreeing
-
-Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
-
-# Conflicts first, because they prevent the rest; then additions before deletions.
-_SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
-
-_TO_DELETE = "if nothing needs that route, delete it (a program may add it again)"
-SENTENCES = {
-    "waits": "{route} needs {missing}",
-    "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
-    "conflict": "{prefix} cannot be installed: {reason}",
-    "held": "a route that is not hostrouting's has the same destination and metric: [{held}]",
-    "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
-    "precedence",
-    "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
-    "are more specific, so that route is no longer used",
-    "single": "no route can be more specific",
-    "delete": str(Remedy(_TO_DELETE, "{delete}")),
-    "address": "Linux has this route from an address of {devs}: override or delete it only if this "
-    "host needs nothing in {prefix} through {devs}",
-}
-"""What static-routes.sh says, too."""
-
-_LOWEST_METRIC = {IPV4: 0, IPV6: 1}
-
-
-class Step(NamedTuple):
-    """One step."""
-
-    action: Action
-    route: Route
-    reason: str
-    rivals: tuple[Route, ...] = ()
-    """For a conflict, the routes of other programs with the key; Linux uses the first."""
-    free_halves: tuple[Prefix, ...] = ()
-    """For a conflict, both halves of the prefix if there is a route to neither."""
-
-    @property
-    def remedy(self) -> Remedy | None:
-        """How to have a route to this prefix although rivals have its key: to configure something
-        else, if that is possible, or to delete the rivals. None without a conflict.
-        """
-        if not self.rivals:
-            return None
-        words: list[str] = []
-        devs = _devs_of_addresses(self.rivals)
-        if devs:
-            prefix = self.route.prefix
-            words.append(SENTENCES["address"].format(devs=", ".join(devs), prefix=prefix))
-        delete = _deletion_of(self.rivals)
-        edit = self._edit
-        if edit:
-            words.append(edit)
-            return Remedy("; ".join(words), otherwise=delete)
-        if self.route.prefix.is_single:
-            words.append(SENTENCES["single"])
-        words.append(delete.words)
-        return Remedy("; ".join(words), delete.command)
-
-    @property
-    def _edit(self) -> str:
-        """What to configure instead of a route that has rivals; empty if nothing would do."""
-        prefix = self.route.prefix
-        if self.route.metric > _LOWEST_METRIC[prefix.family]:
-            return SENTENCES["metric"].format(prefix=prefix)
-        if not self.free_halves:
-            return ""
-        left, right = self.free_halves
-        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
-
-    @property
-    def reason_with_remedy(self) -> str:
-        """The reason, and the remedy if there is one."""
-        return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
-
-    @property
-    def line(self) -> str:
-        """The step with its reason."""
-        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
-
-    @property
-    def finding(self) -> Finding:
-        """The conflict as a finding."""
-        prefix = str(self.route.prefix)
-        facts: dict[str, object] = {"metric": self.route.metric}
-        if self.rivals:
-            facts = {"held": str(self.rivals[0]), **facts}
-        sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
-        return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
-
-    def __str__(self) -> str:
-        return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
-
-
-def _deletion_of(rivals: Iterable[Route]) -> Remedy:
-    """To delete the routes of other programs."""
-    return Remedy(_TO_DELETE, " && ".join(map(deletion_command, rivals)))
-
-
-def _devs_of_addresses(routes: Iterable[Route]) -> list[str]:
-    """The devices with whose addresses Linux seems to have added routes; other programs, too, write
-    `proto kernel`.
-    """
-    devs: list[str] = []
-    for route in routes:
-        is_plain = route.type == "unicast" and len(route.next_hops) == 1
-        if is_plain and route.protocol == PROTOCOL_KERNEL:
-            devs += route.devs
-    return devs
-
-
-class Incomplete(NamedTuple):
-    """A configured route that cannot be completed, and what is missing."""
-
-    route: StaticRoute
-    missing: Need
-
-    def __str__(self) -> str:
-        return SENTENCES["waits"].format(route=self.route, missing=self.missing)
-
-
-class RoutePlan(NamedTuple):
-    """The steps in their order, and the routes that lack something: those of which nothing is there
-    wait, and those of which ours is there from before stay as they are.
-    """
-
-    steps: tuple[Step, ...] = ()
-    waiting: tuple[Incomplete, ...] = ()
-    staying: tuple[Incomplete, ...] = ()
-    reply_findings: tuple[Finding, ...] = ()
-    """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
-    for it.
-    """
-
-    @property
-    def changes(self) -> tuple[Step, ...]:
-        """The steps that change the kernel."""
-        return tuple(step for step in self.steps if step.action in {"add", "delete"})
-
-    @property
-    def conflicts(self) -> tuple[Step, ...]:
-        """The steps for routes that cannot be installed because Linux uses a rival."""
-        return tuple(step for step in self.steps if step.action == "conflict")
-
-    def without_deletion_of(self, destinations: Container[str]) -> "RoutePlan":
-        """The same, except that routes to these destinations stay."""
-        deletions = [step for step in self.steps if step.action == "delete"]
-        spared = [step for step in deletions if str(step.route.prefix) in destinations]
-        return self._replace(steps=tuple(step for step in self.steps if step not in spared))
-
-    def require_possible(self) -> None:
-        """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
-        for.
-        """
-        if self.conflicts:
-            conflicts = [step.finding for step in self.conflicts]
-            raise RouteConflict(findings=[*conflicts, *self.route_waits])
-
-    @property
-    def route_waits(self) -> tuple[Finding, ...]:
-        """What the waiting routes need; those that need the same thing share a finding."""
-        return tuple(map(_waiting_finding, _by_what_is_missing(self.waiting)))
-
-    @property
-    def warnings(self) -> tuple[Finding, ...]:
-        """What keeps no run from succeeding: what the staying routes would wait for after a reboot,
-        and why there is no route for replies to probes.
-        """
-        staying = map(_staying_finding, _by_what_is_missing(self.staying))
-        return (*staying, *self.reply_findings)
-
-    def findings(self) -> Iterator[Finding]:
-        """What keeps the wanted routes from being installed, now or after a reboot."""
-        for conflict in self.conflicts:
-            yield conflict.finding
-        yield from self.route_waits
-        yield from self.warnings
-
-    def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The host after the plan was carried out; conflicts and waiting routes change nothing."""
-        deleted = {step.route for step in self.changes if step.action == "delete"}
-        changed: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
-        routes: list[Route] = []
-        for route in snapshot.routes:
-            if route.key not in changed:
-                routes.append(route)
-                continue
-            for entry in as_stored(route):
-                if bare(entry) not in deleted:
-                    changed[route.key].append(entry)
-        for step in self.changes:
-            if step.action == "add":
-                changed[step.route.key].append(step.route)
-        for entries in changed.values():
-            routes += as_listed(entries)
-        return snapshot._replace(routes=tuple(routes))
-
-    def __str__(self) -> str:
-        lines = [str(step) for step in self.steps]
-        lines += [f"? {route}" for route in self.waiting]
-        lines += [f"? {finding.sentence}" for finding in self.reply_findings]
-        return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
-
-
-def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplete]]:
-    """The routes that lack the same thing, together."""
-    groups: dict[Need, list[Incomplete]] = {}
-    for route in routes:
-        groups.setdefault(route.missing, []).append(route)
-    return groups.values()
-
-
-def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
-    """What these routes need, which lack the same thing and wait."""
-    first, missing = routes[0]
-    sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
-    remedy = missing.remedy or REMEDY
-    target = str(first.destination)
-    return Finding("route-waits", "warning", sentence, target, remedy, can_retry=True)
-
-
-def _staying_finding(routes: Sequence[Incomplete]) -> Finding:
-    """What these routes, which are there, would wait for after a reboot."""
-    first, missing = routes[0]
-    sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
-    remedy = missing.remedy or Remedy(REMEDIES["pin"])
-    return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
-
-
-def _named(routes: Sequence[Incomplete]) -> str:
-    """The route, or their number and the first of them."""
-    first = str(routes[0].route)
-    return first if len(routes) == 1 else f"{len(routes):,} routes, such as {first},"
+from hostrouting.routes.steps import SENTENCES, Incomplete, RoutePlan, Step
+from hostrouting.routes.uplink import Need, Uplink
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -302,112 +64,96 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
     plans: list[RoutePlan] = []
     for key, present in present_by_key(snapshot, wanted).items():
-        if key in wanted:
-            static = wanted[key]
-            uplink = uplinks[key.prefix.family]
-            plans.append(_plan_route(static, present, uplink, is_reply=static in replies))
-        else:
+        if key not in wanted:
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
-    plan = _joined(plans)
+            continue
+        static = wanted[key]
+        uplink = uplinks[key.prefix.family]
+        if static in replies:
+            plans.append(_plan_route(static, present, uplink, on_link=True).of_replies())
+        else:
+            plans.append(_plan_route(static, present, uplink))
+    plan = RoutePlan.joined(plans)
     if plan.conflicts:
-        return plan._replace(steps=tuple(_with_free_halves(plan.steps, wanted, snapshot)))
+        taken = _taken_prefixes(wanted, snapshot)
+        steps = [_with_free_halves(step, taken) for step in plan.steps]
+        return plan._replace(steps=tuple(steps))
     return plan
 
 
-def _with_free_halves(
-    steps: Iterable[Step], wanted: Iterable[RouteKey], snapshot: Snapshot
-) -> Iterator[Step]:
-    """The steps; a conflict also says whether both halves of its prefix could be configured."""
+def _taken_prefixes(wanted: Iterable[RouteKey], snapshot: Snapshot) -> set[Prefix]:
+    """The prefixes of the wanted routes, and of those that other programs have in table main."""
     taken = {key.prefix for key in wanted}
     for route in snapshot.routes:
         if route.table == TABLE_MAIN and route.protocol != OURS:
             taken.add(route.prefix)
-    for step in steps:
-        prefix = step.route.prefix
-        halves: tuple[Prefix, ...] = ()
-        if step.rivals and not prefix.is_single:
-            halves = prefix.halves()
-        if not taken.isdisjoint(halves):
-            halves = ()
-        yield step._replace(free_halves=halves)
+    return taken
+
+
+def _with_free_halves(step: Step, taken: Container[Prefix]) -> Step:
+    """The step; a conflict also says whether both halves of its prefix could be configured."""
+    prefix = step.route.prefix
+    if not step.rivals or prefix.is_single:
+        return step
+    left, right = prefix.halves()
+    if left in taken or right in taken:
+        return step
+    return step._replace(free_halves=(left, right))
 
 
 def _plan_route(
-    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, is_reply: bool
+    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, on_link: bool = False
 ) -> RoutePlan:
-    """The plan for one configured route, from the routes that have its key now."""
+    """The plan for one configured route, from the routes that have its key now; `on_link` as in
+    `Uplink.route_to`.
+    """
     key = static.key
     route_or_need = uplink.route_to(
-        key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
+        key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=on_link
     )
     if isinstance(route_or_need, Route):
-        plan = RoutePlan(tuple(steps_for_key(as_stored(route_or_need), present)))
-        if is_reply and plan.conflicts:
-            return RoutePlan(reply_findings=tuple(map(_reply_finding, plan.conflicts)))
-        return plan
+        return RoutePlan(tuple(steps_for_key(as_stored(route_or_need), present)))
 
     need = route_or_need
     incomplete = (Incomplete(static, missing=need),)
-    if _may_stay(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, need)), staying=incomplete)
-    if is_reply:
-        return RoutePlan(reply_findings=(_waiting_finding(incomplete),))
-    return RoutePlan(waiting=incomplete)
-
-
-def _reply_finding(conflict: Step) -> Finding:
-    """A conflict about the route for replies to probes, which is not in staticRoutes."""
-    words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
-    remedy = Remedy(words, otherwise=_deletion_of(conflict.rivals))
-    return conflict.finding._replace(severity="warning", remedy=remedy)
-
-
-def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
-    """One plan with everything that is in these, and its steps in the order of their signs."""
-    steps: list[Step] = []
-    waiting: list[Incomplete] = []
-    staying: list[Incomplete] = []
-    reply_findings: list[Finding] = []
-    for plan in plans:
-        steps += plan.steps
-        waiting += plan.waiting
-        staying += plan.staying
-        reply_findings += plan.reply_findings
-    order = [*_SIGNS]
-    steps.sort(key=lambda step: order.index(step.action))
-    return RoutePlan(tuple(steps), tuple(waiting), tuple(staying), tuple(reply_findings))
+    stays = _route_that_stays(static, present, uplink)
+    if stays is None:
+        return RoutePlan(waiting=incomplete)
+    return RoutePlan(tuple(_steps_around(stays, present, need)), staying=incomplete)
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The present routes with these keys, and our other routes, as the kernel lists them."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
-    firsts = {key.prefix.first for key in present}
     for route in snapshot.routes:
-        if route.protocol == OURS:
+        if route.protocol == OURS or route.key in present:
             present.setdefault(route.key, []).append(route)
-        elif route.prefix.first in firsts and route.key in present:
-            present[route.key].append(route)
     return present
 
 
-def _may_stay(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
-    """Whether Linux uses a route of ours for this key that is right although the configured one
-    cannot be completed.
+def _route_that_stays(
+    static: StaticRoute, present: Sequence[Route], uplink: Uplink
+) -> Route | None:
+    """The route that Linux uses for this key, if that is one of ours and right although the
+    configured one cannot be completed.
     """
     if not present:
-        return False
+        return None
     used = _in_order_of_use(present)[0]
     if used.protocol != OURS or used.is_passed_over:
-        return False
-    return uplink.can_stay(used, dev=static.dev, gateway=static.gateway)
+        return None
+    if not uplink.can_stay(used, dev=static.dev, gateway=static.gateway):
+        return None
+    return bare(used)
 
 
-def _steps_that_stay(present: Sequence[Route], missing: Need) -> list[Step]:
-    """The steps for one key if the route that Linux uses is the wanted one."""
-    reason = f"exists, and stays; a new one would need {missing}"
-    used = _in_order_of_use(present)[0]
-    steps = steps_for_key(as_stored(bare(used)), present)
-    return [step._replace(reason=reason) if step.action == "keep" else step for step in steps]
+def _steps_around(stays: Route, present: Sequence[Route], missing: Need) -> Iterator[Step]:
+    """The steps for one key if this route of ours stays: the others of ours go."""
+    for step in steps_for_key(as_stored(stays), present):
+        if step.action == "keep":
+            yield step._replace(reason=f"exists, and stays; a new one would need {missing}")
+        else:
+            yield step
 
 
 def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
@@ -421,20 +167,21 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
     - B of ours, C of another program: a conflict, because without B, Linux would use C before A;
     - A of ours, C of another program: keep A.
     """
-    entries: dict[Route, Route] = {}  # the first of each kind: whose it is makes no difference
-    for route in present:
-        for entry in as_stored(bare(route)):
-            entries.setdefault(_in_effect(entry), entry)
     needed = {_in_effect(entry): entry for entry in wanted}
-    stale = _stale_entries(needed, present)
+    entries = [*_entries_of(present)]
+    stale = _stale_entries(needed, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:
             return [conflict]
 
+    first_with: dict[Route, Route] = {}
+    """By what is in effect, the first entry that is there: whose it is makes no difference."""
+    for entry in entries:
+        first_with.setdefault(_in_effect(entry), entry)
     steps: list[Step] = []
     for effect, entry in needed.items():
-        existing = entries.get(effect)
+        existing = first_with.get(effect)
         if existing is None:
             steps.append(Step("add", entry, "missing"))
         elif existing.protocol == OURS:
@@ -442,27 +189,33 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         else:
             owner = protocol_name(existing.protocol)
             steps.append(Step("keep", existing, f"exists (proto {owner}), and is not changed"))
-    return steps + [Step("delete", entry, "not configured") for entry in stale]
+    steps += [Step("delete", entry, "not configured") for entry in stale]
+    return steps
 
 
-def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
+def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
+    """The entries of these routes, in order (`as_stored`), without the state of their next hops."""
+    for route in routes:
+        yield from as_stored(bare(route))
+
+
+def _stale_entries(needed: Container[Route], entries: Iterable[Route]) -> list[Route]:
     """Our entries that are not needed, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
     back. But a request to delete one must not take another (`deletion_could_take`): so those with
-    fewer next hops go first, and of these, those with more attributes. For the same reason, one
-    whose deletion could take a needed one before it stays: Linux does not use it.
+    fewer next hops go first, and of these, those with more attributes. An entry stays, unused,
+    behind a needed one that a request to delete it could take.
     """
     kept: list[Route] = []
     stale: list[Route] = []
-    for route in present:
-        if route.protocol != OURS:
+    for entry in entries:
+        if entry.protocol != OURS:
             continue
-        for entry in as_stored(bare(route)):
-            if _in_effect(entry) in needed:
-                kept.append(entry)
-            elif not any(deletion_could_take(entry, before) for before in kept):
-                stale.append(entry)
+        if _in_effect(entry) in needed:
+            kept.append(entry)
+        elif not any(deletion_could_take(entry, before) for before in kept):
+            stale.append(entry)
     stale.reverse()
     stale.sort(key=lambda entry: (len(entry.next_hops), -len(_optional_attributes(entry))))
     return stale
@@ -497,10 +250,10 @@ def _conflict(
     whole = as_listed(wanted)[0]
     routes = [bare(route) for route in _in_order_of_use(present)]
     deleted = set(stale)
-    left = [route for route in routes if not deleted.issuperset(as_stored(route))]
-    if not left:
+    remaining = [route for route in routes if not deleted.issuperset(as_stored(route))]
+    if not remaining:
         return None
-    used = left[0]
+    used = remaining[0]
     if used.protocol == OURS or _in_effect(used) == _in_effect(whole):
         return None
     rivals = tuple(route for route in routes if route.protocol != OURS)
@@ -536,18 +289,3 @@ def _in_effect(route: Route) -> Route:
         preference="medium",
         expired=route.expired or None,
     )
-
-
-def bare(route: Route) -> Route:
-    """The route without the state of its next hops.
-
-    IPv6 next hops are separate entries without an order.
-    """
-    if len(route.next_hops) == 1:
-        [hop] = route.next_hops
-        if not hop.linkdown and not hop.dead:
-            return route  # most routes: a plan of 10,000 takes half the time
-    next_hops = [bare_hop(hop) for hop in route.next_hops]
-    if route.prefix.family != IPV4:
-        next_hops.sort(key=str)
-    return route._replace(next_hops=tuple(next_hops))

@@ -33,7 +33,6 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
-    PREFERENCES,
     PROTOCOL_RA,
     REFUSING,
     SCOPE_LINK,
@@ -42,6 +41,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    bare_hop,
     devs_of,
 )
 from hostrouting.model.snapshot import (
@@ -52,7 +52,7 @@ from hostrouting.model.snapshot import (
 )
 from hostrouting.text import spoken
 
-_NextHops: TypeAlias = "tuple[NextHop, ...] | Need"
+_HopsOrNeed: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
 
 DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
@@ -228,11 +228,6 @@ def doubtful_by_a_tunnel(
     return devs
 
 
-def bare_hop(hop: NextHop) -> NextHop:
-    """The next hop without the state that the kernel reports, as in a request."""
-    return hop._replace(linkdown=False, dead=False)
-
-
 class Uplink:
     """The default routes and devices of one host, which complete the routes of one family."""
 
@@ -250,11 +245,11 @@ class Uplink:
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
-        self._others = others
-        self._direct = [route for route in others if not route.has_gateway]
+        self._not_ours = others
+        self._without_gateway = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
-        self._next_hops: dict[tuple[str | None, IP | None, bool], _NextHops] = {}
+        self._next_hops: dict[tuple[str | None, IP | None, bool], _HopsOrNeed] = {}
         """What was found by device, gateway and `on_link`, which many routes share."""
 
     def route_to(
@@ -316,19 +311,17 @@ class Uplink:
             return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
+        dev = hop.dev or ""
         if wanted_dev is not None:
-            return hop.dev == wanted_dev
-        link = self._links.get(hop.dev or "")
-        if not leads_out(link):
+            return dev == wanted_dev
+        if not leads_out(self._links.get(dev)):
             return False
-        return hop.dev == self._only_expected_dev or not self._is_vpn(link)
+        return dev == self._only_expected_dev or not self._doubtful_by_a_tunnel([dev])
 
     # Finding the next hops of a route
 
-    def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _NextHops:
-        next_hops: _NextHops = (NextHop(dev),)
-        if not on_link:
-            next_hops = self._complete(dev, gateway)
+    def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _HopsOrNeed:
+        next_hops = (NextHop(dev),) if on_link else self._complete(dev, gateway)
         if isinstance(next_hops, Need):
             return next_hops
         for hop in next_hops:
@@ -337,7 +330,7 @@ class Uplink:
                 return Need(missing)
         return next_hops
 
-    def _complete(self, dev: str | None, gateway: IP | None) -> _NextHops:
+    def _complete(self, dev: str | None, gateway: IP | None) -> _HopsOrNeed:
         """The next hops of a route that names both, one of them or neither."""
         if dev is not None:
             return self._complete_by_device(dev, gateway)
@@ -347,13 +340,10 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
-        by_device = [NextHop(hop.dev, gateway=gateway) for hop in hops]
-        for hop in by_device:
-            if self._is_near(gateway, hop.dev):
-                return (hop,)
-        return (by_device[0],)
+        near = [hop.dev for hop in hops if self._is_near(gateway, hop.dev)]
+        return (NextHop(near[0] if near else hops[0].dev, gateway),)
 
-    def _complete_by_device(self, dev: str, gateway: IP | None) -> _NextHops:
+    def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
         next_hops = _taken_over(_first_hops(self._defaults, dev), gateway)
         if next_hops:
@@ -362,17 +352,17 @@ class Uplink:
             return self._missing_default(dev)
         return (NextHop(dev, gateway=gateway),)
 
-    def _hops_of_default_route(self) -> _NextHops:
+    def _hops_of_default_route(self) -> _HopsOrNeed:
         """The next hops of the best default route of table main; in doubt, of the best one through
         the one device that is expected.
         """
         if self._doubt is None:
-            if not self._of_main:
+            if not self._defaults_of_main:
                 return self._missing_default()
-            return self._of_main[0].next_hops
+            return self._defaults_of_main[0].next_hops
         if self._only_expected_dev is None:
             return self._doubt
-        hops = _first_hops(self._of_main, self._only_expected_dev)
+        hops = _first_hops(self._defaults_of_main, self._only_expected_dev)
         return hops or self._missing_default(self._only_expected_dev)
 
     def _missing_default(self, dev: str | None = None) -> Need:
@@ -380,7 +370,7 @@ class Uplink:
         return Need(NEEDS[name].format(family=self._family, dev=dev))
 
     @cached_property
-    def _of_main(self) -> list[Route]:
+    def _defaults_of_main(self) -> list[Route]:
         """The default routes of table main, with the next hops that lead out of the host."""
         routes: list[Route] = []
         for route in self._defaults:
@@ -396,25 +386,30 @@ class Uplink:
     @cached_property
     def _doubt(self) -> Need | None:
         """What a route without a device needs if the default route is in doubt."""
-        if not self._of_main:
+        if not self._defaults_of_main:
             return None
-        used = self._of_main[0]
-        used_devs = frozenset(used.devs)
-        equal_devs = doubtful_by_equal_routes(self._of_main, devs_of(self._of_main))
-        hidden_devs = devs_hidden_by_a_tunnel(used_devs, self._of_main, self._links)
-        tunnel_devs = doubtful_by_a_tunnel(
-            used_devs, hidden_devs, self._links, are_only_taps=self._are_only_taps(used_devs)
+        used = self._defaults_of_main[0]
+        by_tunnel = self._doubtful_by_a_tunnel(used.devs)
+        by_equal_routes = doubtful_by_equal_routes(
+            self._defaults_of_main, devs_of(self._defaults_of_main)
         )
-        if tunnel_devs:
-            return self._choice("tunnel", used, equal_devs | tunnel_devs)
-        if equal_devs:
-            return self._choice("equal", used, equal_devs)
+        if by_tunnel:
+            return self._choice("tunnel", used, by_tunnel | by_equal_routes)
+        if by_equal_routes:
+            return self._choice("equal", used, by_equal_routes)
         return None
+
+    def _doubtful_by_a_tunnel(self, devs: Iterable[str]) -> frozenset[str]:
+        """The devices that are in doubt if the default route leads through these."""
+        used = frozenset(devs)
+        hidden = devs_hidden_by_a_tunnel(used, self._defaults_of_main, self._links)
+        are_only_taps = are_taps_without_a_card(used, self._devs_with_address(), self._links)
+        return doubtful_by_a_tunnel(used, hidden, self._links, are_only_taps=are_only_taps)
 
     def _choice(self, why: str, used: Route, doubtful_devs: frozenset[str]) -> Need:
         """The need to name one of these devices, in the order of their default routes."""
         listed: dict[str, None] = {}
-        for route in self._of_main:
+        for route in self._defaults_of_main:
             listed |= dict.fromkeys(route.devs)
         devs = tuple(dev for dev in listed if dev in doubtful_devs)
         quoted = [f'"{dev}"' for dev in devs]
@@ -431,24 +426,10 @@ class Uplink:
         able = [dev for dev in self._expected if dev not in links or leads_out(links[dev])]
         return able[0] if len(able) == 1 else None
 
-    def _is_vpn(self, link: Link | None) -> bool:
-        """Whether the device is a tunnel, and not the only way out."""
-        if link is None or not is_tunnel(link):
-            return False
-        if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
-            return True
-        if is_line([link.name], self._links):
-            return False
-        return not self._are_only_taps([link.name])
-
-    def _are_only_taps(self, devs: Iterable[str]) -> bool:
-        """Whether these are taps, and no network card has an address."""
-        return are_taps_without_a_card(devs, self._devs_with_address(), self._links)
-
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
         link_local = Prefix.of(LINK_LOCAL)
-        for route in self._local:
+        for route in self._routes_to_own:
             if route.prefix not in link_local:
                 yield from route.devs
 
@@ -476,10 +457,11 @@ class Uplink:
         if self._is_own_address(gateway):
             # Linux would accept the route, and lose the packets.
             return NEEDS["own"].format(gateway=gateway)
-        is_there = self._is_near(gateway, hop.dev)
         if hop.onlink:
-            is_there = not self._is_elsewhere(gateway, hop.dev)
-        if is_there:
+            is_reached = not self._is_elsewhere(gateway, hop.dev)
+        else:
+            is_reached = self._is_near(gateway, hop.dev)
+        if is_reached:
             return ""
         return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
 
@@ -507,19 +489,17 @@ class Uplink:
         global. In IPv6, it takes the best route by the device, and refuses the gateway if that
         route has one.
         """
-        candidates = self._others
+        candidates = self._not_ours
         if self._family == IPV4:
-            candidates = [route for route in self._direct if route.scope >= SCOPE_LINK]
+            candidates = [route for route in self._without_gateway if route.scope >= SCOPE_LINK]
         there = Prefix.of(gateway)
-        best: Route | None = None
+        routes: list[Route] = []
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if dev is not None and dev not in route.devs:
-                continue
-            if best is None or _precedence(route) > _precedence(best):
-                best = route
-        return best
+            if dev is None or dev in route.devs:
+                routes.append(route)
+        return min(routes, key=_order_of_lookup, default=None)
 
     def _gateway_hidden_by(self, route: Route) -> IP | None:
         """The gateway that Linux would look for by this IPv6 route, and not find: that of the route
@@ -548,24 +528,27 @@ class Uplink:
         best = self._best_route_to(gateway, hop.dev)
         if best is None or best.has_gateway:
             return False
-        return _precedence(route) >= _precedence(best)
+        return _order_of_lookup(route) <= _order_of_lookup(best)
 
     def _is_own_address(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""
-        return gateway is not None and Prefix.of(gateway) in self._own
+        return gateway is not None and Prefix.of(gateway) in self._own_addresses
 
     @cached_property
-    def _own(self) -> frozenset[Prefix]:
-        return frozenset(route.prefix for route in self._local)
+    def _own_addresses(self) -> frozenset[Prefix]:
+        return frozenset(route.prefix for route in self._routes_to_own)
 
     @cached_property
-    def _local(self) -> list[Route]:
-        """The routes to this host's own addresses. In another table, one of the type local can be
-        that of a proxy, which takes marked packets in.
+    def _routes_to_own(self) -> list[Route]:
+        """The routes to this host's own addresses. A local route in any other table can be that of
+        a proxy, which takes marked packets in.
         """
         tables = (TABLE_LOCAL, TABLE_MAIN)
-        local = [route for route in self._direct if route.type == "local"]
-        return [route for route in local if route.table in tables]
+        return [
+            route
+            for route in self._without_gateway
+            if route.type == "local" and route.table in tables
+        ]
 
 
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
@@ -585,9 +568,9 @@ def _rank(route: Route) -> tuple[bool, int, int, int]:
     return (route.table != TABLE_MAIN, route.table, *route.rank)
 
 
-def _precedence(route: Route) -> tuple[int, int, int]:
-    """The order among routes to an address; the highest is used."""
-    return (route.prefix.length, -route.metric, PREFERENCES.index(route.preference))
+def _order_of_lookup(route: Route) -> tuple[int, int, int]:
+    """The order among routes of a table to an address; the lowest is used."""
+    return (-route.prefix.length, *route.rank)
 
 
 def _first_hops(routes: Iterable[Route], dev: str) -> tuple[NextHop, ...]:

@@ -1,5 +1,5 @@
 """Configure brings a whole configuration onto a host, and Remove takes everything away; both as
-`install.task` describes.
+`install.run` describes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
+    from hostrouting.install.run import TaskRun
     from hostrouting.install.section import SectionTask
 
 TASKS: tuple[type[SectionTask], ...] = (
@@ -67,16 +68,12 @@ class Configure(InstallTask[CheckResult]):
         """See InstallTask."""
         return config
 
-    def carry_out_parts(
-        self, ctx: phases.Context, wanted: Wanted, effects: Effects
-    ) -> CheckResult | phases.Skip:
+    def do_parts(self, run: TaskRun[CheckResult], effects: Effects) -> CheckResult | phases.Skip:
         """See InstallTask. Each part is a step; the result has the report of the check."""
-        steps = [
-            phases.task(part.name)(partial(self.carry_out_part, part, wanted))
-            for part in self.parts()
-        ]
+        # Also those that are left out: each is then a step that was skipped.
+        steps = [phases.task(part.name)(partial(run.do_part, part)) for part in self.parts()]
         report = None
-        for result in phases.serial(*steps, name=self.name).do(ctx):
+        for result in phases.serial(*steps, name=self.name).do(run.ctx):
             effects += effects_of(result)
             if isinstance(result, CheckResult):
                 report = result.report

@@ -13,7 +13,8 @@ from hostrouting.install.section import SectionTask
 from hostrouting.install.task import own_constructor
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

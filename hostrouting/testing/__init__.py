@@ -12,10 +12,13 @@
 pytest and hypothesis are not dependencies. Only `plugin` and `strategies` import them.
 """
 
+from hostrouting.testing.azure_vnet import FakeEbtables, FakeLinkLayer
 from hostrouting.testing.faults import FaultyBackend
-from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
-from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
+from hostrouting.testing.files import FakeFiles
+from hostrouting.testing.host import FakeHost
 from hostrouting.testing.kernel import FakeKernel
+from hostrouting.testing.nftables import FakeNftables
+from hostrouting.testing.systemd import FakeManager
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [

@@ -160,6 +160,12 @@ def _six(*, gateway: str = "2001:db8::1", metric: int = 1024, protocol: int = OU
     )
 
 
+def _three_next_hops() -> tuple[Route, Route, Route]:
+    """Three next hops to one prefix: another program's, one of ours, and one without a gateway."""
+    ours = _six(gateway="2001:db8::2")
+    return _six(protocol=4), ours, ours._replace(next_hops=(NextHop("eth0"),))
+
+
 def _do(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
     """The kind of the refusal; None if the change was made."""
     [outcome] = backend.change([RouteRequest(verb, route)])
@@ -291,22 +297,23 @@ class BackendContract:
     def test_snapshot_near_a_prefix(self) -> None:
         """`near` leaves out another program's routes that are far away, but the first of a kind."""
         theirs = {
-            "192.0.2.128/25": "inside the prefix",
-            "192.0.0.0/16": "around the prefix",
+            "100.64.2.128/25": "inside the prefix",
+            "100.64.0.0/16": "around the prefix",
             "0.0.0.0/0": "the default route",
-            "128.0.0.0/1": "half of all addresses",
-            "100.64.0.0/12": "far away, the first of its kind",
-            "100.80.0.0/12": "far away",
+            "0.0.0.0/1": "half of all addresses",
+            "128.0.0.0/1": "the other half, which is far away",
+            "192.0.0.0/12": "far away, the first of its kind",
+            "192.16.0.0/12": "far away",
         }
         routes = [Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=4) for text in theirs]
         unreachable = Route.to("203.0.113.0/24", type="unreachable", protocol=4)
         with self.make() as backend:
             _add(backend, _ours("203.0.114.0/24"), _six(), unreachable, *routes)
             whole = backend.snapshot()
-            near = backend.snapshot(near=[Prefix.parse("192.0.2.0/24")])
+            near = backend.snapshot(near=[Prefix.parse("100.64.2.0/24")])
         left_out = {str(route.prefix) for route in set(whole.routes) - set(near.routes)}
         promise = "`near` leaves out what is far away, except for the first of its kind"
-        _equal(left_out, {"100.80.0.0/12"}, promise)
+        _equal(left_out, {"192.16.0.0/12"}, promise)
 
     # change
 
@@ -395,11 +402,10 @@ class BackendContract:
             )
 
     def test_append_adds_a_next_hop(self) -> None:
-        """In IPv6, `append` adds a next hop to any program's, and `delete` deletes the one with the
-        right protocol.
+        """In IPv6, `append` adds a next hop to any program's; it is refused (exists) if it is
+        there.
         """
-        theirs, ours = _six(protocol=4), _six(gateway="2001:db8::2")
-        on_link = ours._replace(next_hops=(NextHop("eth0"),))
+        theirs, ours, on_link = _three_next_hops()
         with self.make() as backend:
             for route in (theirs, ours, on_link):
                 promise = "`append` is not refused, whoever has the next hops"
@@ -409,6 +415,16 @@ class BackendContract:
             joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
             promise = "next hops with a gateway are listed as one route"
             _equal(_installed(backend), [joined, on_link], promise)
+
+    def test_delete_takes_single_next_hops(self) -> None:
+        """In IPv6, `delete` deletes the next hops of the request that have its protocol; it is
+        refused (no-such-route) if one of them is not there.
+        """
+        theirs, ours, on_link = _three_next_hops()
+        joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
+        with self.make() as backend:
+            for route in (theirs, ours, on_link):
+                _accepts(backend, "append", route, "`append` adds a next hop")
             other = theirs._replace(protocol=OURS)
             _refuses(backend, "delete", other, "no-such-route", "the protocol differs")
             _accepts(backend, "delete", on_link, "`delete` deletes the route without a gateway")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
-from phases.arguments import in_range, must_be
+from phases.arguments import must_be, must_be_count
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -78,7 +78,7 @@ class Faulty(Generic[E]):
 
     def _call_after(self, nth: int) -> int:
         """The number of the nth call from now."""
-        in_range(nth, "nth", least=1, whole=True)
+        must_be_count(nth, "nth")
         return self._calls + nth
 
 

@@ -54,6 +54,7 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     PATHLESS,
+    PROTOCOL_BOOT,
     PROTOCOL_KERNEL,
     REFUSING,
     SCOPE_HOST,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
-_PROTOCOL_BOOT = 3
 _NOWHERE = (NextHop(_LOOPBACK),)  # where a route without next hops leads to, for Linux
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
@@ -358,58 +358,67 @@ class FakeKernel(RouteBackend):
         if family == IPV4:
             return accepted
         return accepted._replace(
-            protocol=route.protocol or _PROTOCOL_BOOT,
+            protocol=route.protocol or PROTOCOL_BOOT,
             metric=route.metric or DEFAULT_METRIC[IPV6],
             scope=0,
         )
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
         """A next hop of the route as Linux stores it: with a device, and up."""
-        family = route.prefix.family
-        hop = hop._replace(linkdown=False, dead=False)
-        if not has_weights(route):
-            hop = hop._replace(weight=1)
-        gateway = hop.gateway
-        if hop.dev is None and gateway is None:
-            raise KernelError(errno.ENODEV, "the route has no device")
-        if gateway is not None and gateway.version != family and family == IPV6:
-            raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
-        if gateway is not None and gateway.version == family and not hop.onlink:
-            hop = hop._replace(dev=self._device_of_gateway(gateway, hop, route))
-        needs_up = family == IPV6 or route.scope != SCOPE_HOST
-        if needs_up and hop.dev is not None and not self._links[hop.dev].up:
-            raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
-        return hop
+        dev = self._device_of(hop, route)
+        needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
+        if needs_up and dev is not None and not self._links[dev].up:
+            raise KernelError(errno.ENETDOWN, f"{dev} is down")
+        weight = hop.weight if has_weights(route) else 1
+        return hop._replace(dev=dev, weight=weight, linkdown=False, dead=False)
 
-    def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
-        """The device of the gateway: that of the route by which Linux reaches it directly."""
+    def _device_of(self, hop: NextHop, route: Route) -> str | None:
+        """The device of a next hop, which need not be given if Linux reaches the gateway directly;
+        None if it is left open.
+        """
+        if hop.gateway is None:
+            if hop.dev is None:
+                raise KernelError(errno.ENODEV, "the route has no device")
+            return hop.dev
+        if hop.gateway.version != route.prefix.family:
+            if route.prefix.family == IPV6:
+                raise KernelError(errno.EINVAL, "an IPv6 route cannot have an IPv4 gateway")
+            return hop.dev
+        if hop.onlink:
+            return hop.dev
+        return self._device_of_gateway(hop.gateway, hop.dev, route.table)
+
+    def _device_of_gateway(self, gateway: IP, dev: str | None, own_table: int) -> str:
+        """The device of the gateway of a route of this table: that of the route by which Linux
+        reaches it directly.
+        """
         is_ipv6 = gateway.version == IPV6
         if is_ipv6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
         if is_ipv6 and gateway.is_link_local:
-            if hop.dev is None:
+            if dev is None:
                 raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
-            return hop.dev
-        best = self._route_to_gateway(gateway, hop.dev, route.table)
+            return dev
+        best = self._route_to_gateway(gateway, dev, own_table)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
-        return hop.dev or best.devs[0]
+        return dev or best.devs[0]
 
     def _route_to_gateway(self, gateway: IP, dev: str | None, own_table: int) -> Route | None:
-        """The route by which Linux reaches the gateway of a route of this table.
+        """The route by which Linux reaches the gateway, through this device if one is given.
 
-        It leads through this device if one is given. Linux looks into the route's own table first,
-        then into local and main. IPv4 looks up these two together, so main has no turn of its own.
+        Linux looks into the route's own table first, then into local and main. In IPv4, it looks up
+        these two together, so main has no turn of its own.
         """
-        best = _best_of(self._routes_covering(gateway, dev, own_table))
+        own = _best_of(self._routes_covering(gateway, dev, own_table))
         if gateway.version == IPV4:
-            decides = best is not None and own_table != TABLE_MAIN
+            decides = own_table != TABLE_MAIN
         else:
-            decides = best is not None and not best.has_gateway
-        if decides:
-            return best
+            decides = own is not None and not own.has_gateway
+        if own is not None and decides:
+            return own
         return _best_of(self._routes_covering(gateway, dev, TABLE_LOCAL, TABLE_MAIN))
 
     def _routes_covering(self, gateway: IP, dev: str | None, *tables: int) -> list[Route]:
@@ -452,14 +461,14 @@ class FakeKernel(RouteBackend):
     def _delete(self, route: Route) -> None:
         """Delete each entry of the route that is there; KernelError if one is not."""
         routes = self._routes.get((route.table, route.prefix), [])
-        is_whole = True
+        missing: list[Route] = []
         for entry in as_stored(route):
             meant = [present for present in routes if _is_meant(present, entry)]
             if meant:
                 routes.remove(meant[0])
             else:
-                is_whole = False
-        if not is_whole:
+                missing.append(entry)
+        if missing:
             raise KernelError(errno.ESRCH, "this route does not exist")
 
 

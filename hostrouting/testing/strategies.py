@@ -55,7 +55,9 @@ _UNITS = (
 )
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
+# IPv6 addresses, as numbers.
 _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
+_GLOBAL_UNICAST = st.integers(0x2000 << 112, (0x4000 << 112) - 1)
 
 # Configurations
 
@@ -107,81 +109,94 @@ def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
     return by_default_gateway | by_gateway
 
 
-def configs() -> SearchStrategy[config.HostRoutingConfig]:
+@st.composite
+def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
     """Any configuration."""
+    route_overlap = draw(_route_overlaps())
+    has_something_to_guard = bool(route_overlap.expected_cidrs)
+    is_guarded = draw(st.booleans()) and has_something_to_guard
+    return config.HostRoutingConfig(
+        static_routes=draw(_static_routes_sections()),
+        route_overlap=route_overlap,
+        probe_rewrite=draw(_probe_rewrites()),
+        azure_vnet_cleanup=draw(_cleanups()),
+        guard=config.GuardConfig(enabled=is_guarded),
+        gate=draw(_gates()),
+        manage_foreign=draw(st.sampled_from(["leave", "keep"])),
+    )
+
+
+# Hypothesis checks a new strategy for longer than it draws from it, so each is made once.
+
+
+@cache
+def _static_routes_sections() -> SearchStrategy[config.StaticRoutesConfig]:
     routes = st.lists(
         static_routes(),
         max_size=4,
         unique_by=lambda route: (route.destination, route.metric or 1024),
     )
-    section = st.builds(config.StaticRoutesConfig, st.just(value=True), routes)
-    globs = st.builds(
-        lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"])
+    disabled = st.just(config.StaticRoutesConfig())
+    return disabled | st.builds(
+        config.StaticRoutesConfig, enabled=st.just(value=True), routes=routes
     )
-    route_overlap = st.builds(
+
+
+@cache
+def _route_overlaps() -> SearchStrategy[config.RouteOverlapConfig]:
+    patterns = st.builds(_pattern, device_names(), st.sampled_from(["", "*", "?"]))
+    selections = st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"])
+    return st.builds(
         config.RouteOverlapConfig,
-        st.lists(networks(), max_size=4),
-        st.sampled_from(["WARN", "STRICT"]),
-        st.lists(device_names(), max_size=3),
-        st.lists(globs, max_size=3),
+        expected_cidrs=st.lists(networks(), max_size=4),
+        mode=st.sampled_from(["WARN", "STRICT"]),
+        expected_devs=st.lists(device_names(), max_size=3),
+        allowed_devs=st.lists(patterns, max_size=3),
         pod_cidrs=st.lists(networks(), max_size=3),
         service_cidrs=st.lists(networks(), max_size=2),
-        intended_rules=st.lists(
-            st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), max_size=2
-        ),
-    )
-    return st.builds(
-        _config,
-        is_guarded=st.booleans(),
-        static_routes=st.just(config.StaticRoutesConfig()) | section,
-        route_overlap=route_overlap,
-        probe_rewrite=st.just(config.ProbeRewriteConfig()) | _probe_rewrites(),
-        azure_vnet_cleanup=st.none() | _cleanups(),
-        gate=st.none()
-        | st.builds(config.GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
-        manage_foreign=st.sampled_from(["leave", "keep"]),
+        intended_rules=st.lists(selections, max_size=2),
     )
 
 
-def _config(
-    *, is_guarded: bool, route_overlap: config.RouteOverlapConfig, **sections: Any
-) -> config.HostRoutingConfig:
-    has_something_to_guard = bool(route_overlap.expected_cidrs)
-    guard = config.GuardConfig(enabled=is_guarded and has_something_to_guard)
-    return config.HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
+def _pattern(name: str, end: str) -> str:
+    """A name of a device, or a pattern that begins with it."""
+    return name[:14] + end
 
 
-def _cleanups() -> SearchStrategy[config.AzureVnetCleanupConfig]:
-    pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
-    return st.builds(
-        config.AzureVnetCleanupConfig,
-        st.lists(pods, min_size=1, max_size=3),
-        protect=st.lists(networks(), max_size=2),
-        uplinks=st.lists(device_names(), max_size=2),
-        dry_run=st.booleans(),
-    )
+_PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 
 
-def _probe_rewrites() -> SearchStrategy[config.ProbeRewriteConfig]:
-    return st.builds(
-        _probe_rewrite,
-        st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True),
-        ensure_route=st.booleans(),
-        link_local=_LINK_LOCAL.map(IPv6Address),
-        global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
-    )
-
-
-def _probe_rewrite(
-    uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address
-) -> config.ProbeRewriteConfig:
+@st.composite
+def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
+    uplinks = draw(_PROBE_UPLINKS)
     can_have_route = len(uplinks) <= 1  # a route has one uplink
     return config.ProbeRewriteConfig(
         enabled=bool(uplinks),
         interfaces=tuple(uplinks),
-        ensure_route=ensure_route and can_have_route,
-        **addresses,
+        ensure_route=draw(st.booleans()) and can_have_route,
+        link_local=IPv6Address(draw(_LINK_LOCAL)),
+        global_address=IPv6Address(draw(_GLOBAL_UNICAST)),
     )
+
+
+@cache
+def _cleanups() -> SearchStrategy[config.AzureVnetCleanupConfig | None]:
+    shortest = {4: 8, 6: 32}
+    pods = networks().filter(lambda network: network.prefixlen >= shortest[network.version])
+    cleanups = st.builds(
+        config.AzureVnetCleanupConfig,
+        managed=st.lists(pods, min_size=1, max_size=3),
+        protect=st.lists(networks(), max_size=2),
+        uplinks=st.lists(device_names(), max_size=2),
+        dry_run=st.booleans(),
+    )
+    return st.none() | cleanups
+
+
+@cache
+def _gates() -> SearchStrategy[config.GateConfig | None]:
+    units = st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
+    return st.none() | st.builds(config.GateConfig, units=units)
 
 
 # Hosts

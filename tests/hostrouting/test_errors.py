@@ -143,6 +143,14 @@ def test_many_reasons() -> None:
     assert len(error.reasons) == 12
 
 
+def test_many_findings() -> None:
+    """The message has the first ten, and counts the others, which are all among the findings."""
+    conflicts = [Finding("route-conflict", "error", f"route {number}") for number in range(12)]
+    error = errors.RouteConflict(findings=conflicts)
+    assert str(error).endswith("route 8; route 9; and 2 more")
+    assert len(error.findings) == 12
+
+
 def test_a_permission_that_lacks() -> None:
     """A permission lacks if the error says so, or one that caused it."""
     outer = errors.HostError("x", what="systemd")

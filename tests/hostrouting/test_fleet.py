@@ -21,8 +21,10 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -109,6 +111,62 @@ def test_all_but_one_address(tmp_path: Path) -> None:
     kernel.ip_route("add", Route.to("172.16.9.9/32", dev="eth0", gateway="10.0.0.1"))
     [group] = groups_of(save(tmp_path, {"vm": kernel.snapshot()}))
     assert group.problem == f"part of {CIDR} leaves through ibN"
+
+
+def by_source(address: str) -> Snapshot:
+    """A node that sends the connections from its address into InfiniBand."""
+    kernel = FakeKernel()
+    kernel.add_link(Link(name="eth0", index=2))
+    kernel.add_link(Link(name="ib0", index=3, type=32))
+    kernel.add_address("eth0", f"{address}/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
+    kernel.ip_route("add", Route.to(CIDR, dev="ib0", table=100))
+    source = Prefix.parse(f"{address}/32")
+    kernel.add_rule(Rule(family=4, priority=100, src=source, table=100))
+    return kernel.snapshot()
+
+
+def test_connections_from_the_addresses_of_the_nodes(tmp_path: Path) -> None:
+    """Each node has an address of its own, and all have one problem."""
+    nodes: dict[str, Snapshot | str] = {"a": by_source("10.0.0.4"), "b": by_source("10.0.0.5")}
+    [group] = groups_of(save(tmp_path, nodes))
+    assert group.nodes == ("a", "b")
+    assert group.problem.startswith(f"{CIDR} leaves through ibN for connections;")
+
+
+def test_packets_of_pods_from_the_networks_of_the_nodes(tmp_path: Path) -> None:
+    """Each node has pods in a network of its own, and all have one problem. If all pods lose only
+    some addresses, that is a part of the CIDR, however many kinds of packets there are.
+    """
+    nodes: dict[str, Snapshot | str] = {}
+    for name, pods in (("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")):
+        kernel = plain_vm()
+        kernel.add_link("ib0")
+        kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib0", table=100))
+        kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse(pods), table=100))
+        other = Prefix.parse("10.244.9.0/24")
+        kernel.add_rule(Rule(family=4, priority=101, src=other, table=100))
+        nodes[name] = kernel.snapshot()
+    config = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
+    [group] = groups_of(save(tmp_path, nodes), config)
+    assert group.nodes == ("a", "b")
+    part = f"part of {CIDR} leaves through ibN for packets of pods;"
+    assert group.problem.startswith(part)
+
+
+def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:
+    """The configuration does not have it any more, so it is not in the way once that is applied."""
+    stale = h200(dual_stack=True)
+    route = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
+    stale.ip_route("add", route)
+    nodes: dict[str, Snapshot | str] = {
+        "a": h200(dual_stack=True).snapshot(),
+        "b": stale.snapshot(),
+    }
+    config = HostRoutingConfig(route_overlap=expect("fd16::/48"))
+    [group] = groups_of(save(tmp_path, nodes), config)
+    assert group.nodes == ("a", "b")
+    assert [*map(str, group.repair)] == ["fd16::/49", "fd16:0:0:8000::/49"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from hostrouting.fib import Decision, Fib, PacketKind, Tried, trace_rules
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.status import Status, find_status
 
 # The configuration.

@@ -113,7 +113,9 @@ def test_a_condition_that_nothing_evaluates() -> None:
     condition: Any = _asynchronous
     with pytest.raises(phases.InvalidTask, match="when: its condition is async or a generator"):
         phases.when(condition, StubTask("a"))
-    with pytest.raises(phases.InvalidTask, match=r"condition takes no context; write condition"):
+    with pytest.raises(
+        phases.InvalidTask, match=r"condition does not take the context alone; write condition"
+    ):
         phases.when(lambda: True, StubTask("a"))  # type: ignore[arg-type, misc]
     task = StubTask("a")
     report = phases.run(phases.when(lambda ctx: condition(ctx), task), observers=[])  # noqa: PLW0108  the mistake
@@ -156,9 +158,12 @@ def _own(**attributes: object) -> _Group:
         (_cycle(), "it contains itself"),
         (
             _own(do=lambda: None),
-            r"do takes no context; write do\(ctx\), and in a class do\(self, ctx\)",
+            r"do does not take the context alone; write do\(ctx\), and in a class do\(self, ctx\)",
         ),
-        (_own(undo=lambda _ctx, _more: None), r"undo takes no context; write undo\(ctx\)"),
+        (
+            _own(undo=lambda _ctx, _more: None),
+            r"undo does not take the context alone; write undo\(ctx\)",
+        ),
         (_own(plan="would load it"), r"its plan is 'would load it'; it must be a function of the"),
     ],
 )
@@ -174,7 +179,7 @@ def test_functions_that_are_used_wrongly() -> None:
     """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
     make: Any = FunctionTask
     with pytest.raises(
-        phases.InvalidTask, match=r"^task 'a' cannot be used as a task: do takes no"
+        phases.InvalidTask, match=r"^task 'a' cannot be used as a task: do does not take"
     ):
         phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
     with pytest.raises(phases.InvalidTask, match="its plan is 'text'"):
@@ -284,6 +289,10 @@ def test_a_coroutine_that_nothing_runs() -> None:
         (
             lambda: phases.undo(StubTask("a"), of=REPORT.to_json()),  # type: ignore[arg-type]
             "undo: of is '{.*; it must be a report, as run returned it$",
+        ),
+        (
+            lambda: phases.run(StubTask("a"), only=[StubTask("a")]),  # type: ignore[list-item]
+            "only is <.*; it must be a name, or a list of names$",
         ),
         (
             lambda: phases.when("yes", StubTask("a")),  # type: ignore[arg-type]

@@ -198,7 +198,7 @@ def test_a_tuple_of_a_task_that_runs_another() -> None:
 def test_odd_results_and_errors() -> None:
     """The JSON and the text of a report are valid, whatever a task returns or raises."""
     circle: list[object] = []
-    circle.append(circle)
+    circle += [circle, {"again": circle}]
 
     class Shy(Exception):  # noqa: N818  a result, too
         def __str__(self) -> str:
@@ -206,7 +206,7 @@ def test_odd_results_and_errors() -> None:
 
         to_mapping = log_fields = __str__
 
-    odd = [float("nan"), {1: {"set"}, ("a", "b"): b"bytes"}, circle, Shy(), "\ud800"]
+    odd = [float("nan"), {1: {"set"}, ("a", "b"): b"bytes"}, circle, Shy(), "\ud800", 10**5000]
     ends = (
         StubTask("a", odd),
         StubTask("b", Shy()),
@@ -218,7 +218,10 @@ def test_odd_results_and_errors() -> None:
     step = phases.run(phases.serial(*ends), observers=[])
     first, second, _ = json.loads(step.to_json())["children"]
     assert first["result"][:2] == ["nan", {"1": ["set"], "('a', 'b')": "b'bytes'"}]
-    assert first["result"][3:] == ["<Shy that cannot be described: RuntimeError: half>", "\ud800"]
+    inside = "<list that contains itself>"
+    assert first["result"][2] == [inside, {"again": inside}]
+    assert first["result"][3:5] == ["<Shy that cannot be described: RuntimeError: half>", "\ud800"]
+    assert first["result"][5].startswith("<int that cannot be described: OverflowError")
     assert (second["status"], second["fields"]) == (
         "ok",
         {"log_fields_error": "RuntimeError: half"},

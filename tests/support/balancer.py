@@ -83,6 +83,7 @@ def laboratory() -> Iterator[Lab]:
         made.pod.batch(
             [*_with_addresses("eth0", POD, "fe80::9"), f"route add default via {POD_GATEWAY}"]
         )
+        made.node.settle()  # its devices got their carriers when the other ends were set up
         for host, devices in (
             (made.balancer, ["eth0"]),
             (made.node, ["eth0", "pod0"]),

@@ -134,7 +134,13 @@ class Namespace:
             raise RuntimeError(done.stderr)
         changes_links = any(line.startswith("link ") for line in lines)
         if changes_links or any(line.endswith(" nodad") for line in lines):
-            wait_for("the kernel to use new carriers and IPv6 addresses", self._is_settled)
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until the kernel uses new carriers and IPv6 addresses. A device also gets its carrier
+        when another namespace sets the other end up.
+        """
+        wait_for("the kernel to use new carriers and IPv6 addresses", self._is_settled)
 
     def _is_settled(self) -> bool:
         """Whether the kernel has reported every new carrier, and every IPv6 address without a test

@@ -16,7 +16,8 @@ from hostrouting.config.settings import (
 )
 from hostrouting.model.prefix import IPV4, IPV6
 from hostrouting.model.route import OURS, Route
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
 from tests.support.namespace import Namespace

@@ -23,8 +23,8 @@
 # Bash 4.4 or later (docs/limits.md has all versions).
 #
 # What it says in the journal, with what to type. The sentences are settings, which Python writes
-# from hostrouting/routes/plan.py (SENTENCES) and hostrouting/routes/uplink.py (NEEDS, REMEDIES). To
-# find where a sentence is said, search for its name, such as in_words("waits").
+# from hostrouting/routes/steps.py (SENTENCES) and hostrouting/routes/uplink.py (NEEDS, REMEDIES).
+# To find where a sentence is said, search for its name, such as in_words("waits").
 #   ROUTE-WAITS     something is missing for a route
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
 #   ROUTE-CONFLICT  a route that is not of hostrouting is in its place

@@ -9,7 +9,8 @@ unit start unchecked, the exit code is 1 in mode STRICT, and 0 in mode WARN. It 
 route or a device is still missing after --wait.
 
 With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
-signal, or when the terminal is closed. Only kill -9 leaves the change in place.
+signal, or when the terminal is closed; the journal then says so (journalctl -t hostrouting). Only
+kill -9 leaves the change in place.
 """
 
 import argparse
@@ -29,7 +30,8 @@ from hostrouting.install.installed import installed_or_none
 from hostrouting.status import Status, find_status
 from hostrouting.tasks.configure import Configure
 
-ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate", "--confirm")
+ARGUMENTS = ("--config", "--wait", "--allow-removal", "--gate", "--confirm")
+REQUIRED = ("--config",)
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -77,4 +79,7 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
         raise bad_input("--confirm", rule, "repair that first, or leave the option out")
     with controlling_terminal() as terminal:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
-        return run_task(confirmed, host, undo_on_failure=True)
+        outcome = run_task(confirmed, host, undo_on_failure=True)
+        if outcome.undone is not None and outcome.has_changed:
+            terminal.log(outcome.lines())
+        return outcome

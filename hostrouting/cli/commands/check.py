@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None:
-        findings += with_gate_command(find_ungated(config, host), _apply_command(arguments, check))
+        ungated = find_ungated(config, host)
+        findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
     note = ""
     if arguments.config is not None and arguments.snapshot is not None:

@@ -22,7 +22,8 @@ from hostrouting.codes import FINE, PROBLEM
 from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
 
-ARGUMENTS = ("cni", "--config required", "--apply")
+ARGUMENTS = ("cni", "--config", "--apply")
+REQUIRED = ("--config",)
 
 _NOTHING = "nothing of azure-vnet is stale"
 _EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
@@ -62,9 +63,9 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
 
 def _answer(outcome: Run) -> Answer:
     """What was deleted, and what was not."""
-    results = [step.result for step in outcome.report.walk()]
-    plans = [result.plan for result in results if isinstance(result, CleanupResult)]
-    plan = plans[0] if plans else CleanupPlan()
+    plan = CleanupPlan()
+    if isinstance(outcome.report.result, CleanupResult):
+        plan = outcome.report.result.plan
     undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
     restore = Remedy("to restore what was deleted", f"sh {undo_file}")
     # The run has said already what it has deleted.

@@ -56,16 +56,19 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 def _document(explained: Explanation) -> dict[str, object]:
     route = explained.decision.route
-    rules = [
-        {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
-        for tried in explained.rules
-    ]
-    others = [{"rule": str(other.rule), **_plain(other.decision)} for other in explained.others]
+    rules: list[dict[str, object]] = []
+    for tried in explained.rules:
+        matching = tried.route and str(tried.route)
+        rules.append({"rule": str(tried.rule), "result": tried.result, "route": matching})
+    others = [{"rule": str(other.rule), **_values_of(other.decision)} for other in explained.others]
+    opinion = ""
+    if explained.report.parts:
+        opinion = explained.report.parts[0].opinion.name
     return {
         "schema": "hostrouting/explain/2",
         "address": str(explained.address),
-        **_plain(explained.decision),
-        "opinion": explained.report.parts[0].opinion.name if explained.report.parts else "",
+        **_values_of(explained.decision),
+        "opinion": opinion,
         "expectedDevs": [*explained.report.expected_devs],
         "rules": rules,
         "route": route and str(route),
@@ -111,7 +114,7 @@ def _first_line(explained: Explanation) -> str:
 
 def _other_line(other: Outcome) -> str:
     matches = "matches"
-    if bool(other.met) is other.rule.invert:
+    if bool(other.met) is other.rule.invert:  # `not` matches the packets that meet no selector
         matches = "does not match"
     way = _way(other.decision)
     return f"OTHERS: a packet that {matches} rule {other.rule.priority} {way} [{other.rule}]"
@@ -136,7 +139,7 @@ def _read_address(text: str) -> IP:
     return address
 
 
-def _plain(decision: Decision) -> dict[str, object]:
+def _values_of(decision: Decision) -> dict[str, object]:
     return {"kind": decision.kind, "devs": list(decision.devs)}
 
 

@@ -74,23 +74,29 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
     }
-    who = as_whom(arguments)
-    lines = [*_answer_lines(judged, plan.with_findings(openings), who)]
+    lines = [*_answer_lines(judged, plan.with_findings(openings), as_whom(arguments))]
     if check is not None:
         findings += check.findings
-        lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
-        if check.report.routes and command and arguments.snapshot is None:
-            lines += [f"To repair that, {who}:", f"  {command}"]
+        lines += _verdict_lines(arguments, check, command)
     return Answer(code_with(arguments, judged.code, findings), document, lines)
+
+
+def _verdict_lines(arguments: argparse.Namespace, check: HostCheck, command: str) -> Iterator[str]:
+    """The verdict on the host as it would be, and what to type to repair it on this host."""
+    yield ""
+    yield "The verdict afterwards:"
+    yield from map(str, check.report.families)
+    if check.report.routes and command and arguments.snapshot is None:
+        yield f"To repair that, {as_whom(arguments)}:"
+        yield f"  {command}"
 
 
 def _answer_lines(judged: _Judged, plan: Plan, who: str) -> Iterator[str]:
     """What apply would do, first in one sentence, and what there is to tell about it."""
-    answer, _, reason, cause = judged
-    yield f"{answer.upper()}: {reason}"
-    if cause is not None:
-        yield from way_lines(cause.remedy, who)
-    others = tuple(finding for finding in plan.findings if finding != cause)
+    yield f"{judged.answer.upper()}: {judged.reason}"
+    if judged.cause is not None:
+        yield from way_lines(judged.cause.remedy, who)
+    others = tuple(finding for finding in plan.findings if finding != judged.cause)
     yield from plan_lines(attrs.evolve(plan, findings=others), who)
 
 
@@ -132,10 +138,7 @@ def _judge(
     if failures:
         cause = _cause(failures)
         return _Judged("would fail", PROBLEM, _failure(plan, cause), cause)
-    is_late = bool(plan.routes.waiting)  # then there is no check
-    if check is not None and check.report.verdict == "no-default-route":
-        is_late = check.code(arguments.ignore) != FINE
-    if is_late:
+    if _would_wait(arguments, plan, check):
         cause = next(iter(plan.routes.route_waits), None)
         return _Judged("not ready", CANNOT_DECIDE, _delay(plan, cause), cause)
     if not plan.is_empty:
@@ -145,6 +148,15 @@ def _judge(
         match += f", but {what_is_wrong(openings, config)}"
     code = PROBLEM if starts_unchecked(config, openings, arguments.ignore) else FINE
     return _Judged("nothing to do", code, match)
+
+
+def _would_wait(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> bool:
+    """Whether apply would wait for a default route or a device."""
+    if plan.routes.waiting:  # then there is no check
+        return True
+    if check is None or check.report.verdict != "no-default-route":
+        return False
+    return check.code(arguments.ignore) != FINE
 
 
 def _cause(failures: Iterable[Finding]) -> Finding | None:
@@ -194,10 +206,16 @@ def _delay(plan: Plan, cause: Finding | None) -> str:
         is_in_vain = any(route.missing.devs for route in plan.routes.waiting)
         end = ", and then fail" if is_in_vain else ""
         return f"apply would wait{end}: {cause.sentence}"
-    changes = "" if plan.is_empty else "make the changes below, "
-    end = ", and then fail" if plan.mode == "STRICT" else ""
-    missing = "" if plan.report is None else spoken(plan.report.missing_defaults)
-    return f"{missing}, so apply would {changes}wait for one{end}"
+    sentence = ""
+    if plan.report is not None:
+        sentence = spoken(plan.report.missing_defaults)
+    sentence += ", so apply would "
+    if not plan.is_empty:
+        sentence += "make the changes below, "
+    sentence += "wait for one"
+    if plan.mode == "STRICT":
+        sentence += ", and then fail"
+    return sentence
 
 
 def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Plan:

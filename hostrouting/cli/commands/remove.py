@@ -28,7 +28,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.plan import Plan
-from hostrouting.routes.plan import RoutePlan
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.tasks.configure import Remove
 from hostrouting.text import spoken
 

@@ -23,7 +23,8 @@ from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import counted
 
-ARGUMENTS = ("--config required", "--root", "--tar")
+ARGUMENTS = ("--config", "--root", "--tar")
+REQUIRED = ("--config",)
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -44,8 +45,9 @@ def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> 
     if arguments.tar == "-":
         if arguments.json:
             raise bad_input("--json", "standard output is the archive", "leave one of them out")
-        sys.stdout.buffer.write(archive)
-        return Answer(FINE, document, ())
+        if sys.stdout is None:  # other answers have an exit code; this one would be lost
+            raise bad_input("standard output", "is closed", "name a file: --tar FILE")
+        return Answer(FINE, document, (), archive=archive)
     try:
         with open(arguments.tar, "wb") as file:
             file.write(archive)

@@ -31,7 +31,7 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.routes.plan import SENTENCES
+from hostrouting.routes.steps import SENTENCES
 from hostrouting.text import agreeing, counted, first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
@@ -69,9 +69,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         printed = _as_configuration(arguments, now, repaired, proposal)
     for remark in (*printed.remarks, *_other_verdicts(repaired.report)):
         say(remark)
-    code = printed.code
-    if repaired.report.missing_defaults:  # of one family, and the other one is repaired
-        code = PROBLEM
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
@@ -79,23 +76,23 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "commands": _commands(now),
         "findings": [finding.to_mapping() for finding in printed.findings],
     }
-    return Answer(code, document, printed.lines)
+    return Answer(printed.code, document, printed.lines)
 
 
 def _require_repair(check: HostCheck, who: str) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
-        ways = _texts(check.named("missing-rule"), who) or [
-            "add a default route: a repair uses its gateway"
-        ]
         missing = [str(each) for each in report.families if each.verdict == "no-default-route"]
-        raise NotReady("; ".join((*missing, *ways)))
+        ways = _texts(check.named("missing-rule"), who)
+        if not ways:
+            ways = ["add a default route: a repair uses its gateway"]
+        raise NotReady("; ".join([*missing, *ways]))
     if report.escapes and not report.routes:
-        reasons = first_of(_texts(check.named("unsafe"), who)) or [
-            "no repair is known for packets of pods alone"
-        ]
-        raise RouteOverlapError("; ".join((*reasons, *_remedies(check, who))))
+        reasons = first_of(_texts(check.named("unsafe"), who))
+        if not reasons:
+            reasons = ["no repair is known for packets of pods alone"]
+        raise RouteOverlapError("; ".join([*reasons, *_remedies(check, who)]))
 
 
 def _doubts(now: HostCheck, repaired: HostCheck) -> list[Finding]:
@@ -117,6 +114,12 @@ def _other_verdicts(report: CheckReport) -> Iterator[str]:
             yield str(family)
 
 
+def _code(repaired: HostCheck) -> int:
+    """Whether something stays wrong: what no route repairs, or a family without a default route."""
+    stays_wrong = repaired.named("unsafe") or repaired.report.missing_defaults
+    return PROBLEM if stays_wrong else FINE
+
+
 def _commands(now: HostCheck) -> list[str]:
     """The repair until the next boot; none where hostrouting would remove these routes."""
     return list(repair_commands(now.report.resolved)) if now.managed is None else []
@@ -129,14 +132,15 @@ def _as_commands(now: HostCheck, who: str) -> _Printed:
     remarks = [*_texts(findings, who), *_remedies(now, who)]
     managed = now.managed
     if managed is not None and (now.report.resolved or managed.unconfigured):
+        refusal = [MANAGED]
+        refusal += [finding.sentence for finding in managed.unconfigured]
         part = " (repairs only a part)" if unsafe else ""
-        remarks = [MANAGED, *(finding.sentence for finding in managed.unconfigured), *remarks]
-        remarks += consent_lines(managed)
-        remarks.append(f"permanently, {who}{part}: {now.repair_command}")
+        command = f"permanently, {who}{part}: {now.repair_command}"
+        remarks = [*refusal, *remarks, *consent_lines(managed), command]
         return _Printed(PROBLEM, findings, remarks)
     if now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
-    return _Printed(PROBLEM if unsafe else FINE, findings, remarks, _commands(now))
+    return _Printed(_code(now), findings, remarks, _commands(now))
 
 
 def _as_configuration(
@@ -144,18 +148,16 @@ def _as_configuration(
 ) -> _Printed:
     """The configuration that repairs the host for good."""
     who = as_whom(arguments)
-    unsafe = repaired.named("unsafe")
-    findings = [*unsafe, *now.named("repair-cost")]
+    limits = [*repaired.named("unsafe"), *now.named("repair-cost")]
     unconfigured = [*_unconfigured(now, proposal)]
-    remarks = [*_texts(findings, who), *_remedies(repaired, who)]
+    remarks = [*_texts(limits, who), *_remedies(repaired, who)]
     remarks += _of_the_configuration(arguments, now, proposal)
     remarks += _texts(unconfigured, who)
-    code = FINE
-    if unsafe:
-        code = PROBLEM  # which a pipe to apply hides
+    if repaired.named("unsafe"):  # a pipe to apply hides the exit code
         remarks.append("the printed configuration repairs only a part of what escapes")
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
-    return _Printed(code, [*findings, *proposal.left_out, *unconfigured], remarks, lines)
+    findings = [*limits, *proposal.left_out, *unconfigured]
+    return _Printed(_code(repaired), findings, remarks, lines)
 
 
 def _of_the_configuration(

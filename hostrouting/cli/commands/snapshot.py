@@ -20,4 +20,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if sys.stdout is None:  # other answers have an exit code; this one would be lost
         raise bad_input("standard output", "is closed", SAVE)
     text = take_snapshot(host).to_json()
-    return Answer(FINE, json.loads(text) if arguments.json else {}, text.splitlines())
+    document: dict[str, object] = {}
+    if arguments.json:
+        document = json.loads(text)
+    return Answer(FINE, document, text.splitlines())

@@ -3,7 +3,9 @@
 From the bottom:
 
     socket    messages, the socket that carries them, and its errors
-    routes    the codec of routes, and the changes and lookups that use it
+    numbers   numbers of the kernel's interface, and what an attribute's bytes mean
+    routes    the codec of routes
+    requests  changes of routes, and lookups
     lists     long lists of routes, of which few are asked for
     host      devices, addresses, rules and settings
     watch     listening for changes

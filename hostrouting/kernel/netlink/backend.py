@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
-from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
-from hostrouting.kernel.netlink.lists import RouteReader, list_routes
-from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.routes import (
+from hostrouting.kernel.netlink.host import (
     Names,
     NamesHere,
-    change_routes,
+    forwards_ipv6,
     index_here,
-    lookup_routes,
+    list_addresses,
+    list_links,
+    list_rules,
 )
+from hostrouting.kernel.netlink.lists import RouteReader, list_routes
+from hostrouting.kernel.netlink.numbers import groups_of
+from hostrouting.kernel.netlink.requests import change_routes, has_ipv6, lookup_routes
 from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import Rule, reached_tables
@@ -128,7 +130,9 @@ def read_host(
 ) -> Snapshot:
     """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
     netlink.is_torn = False
-    families = (IPV4, IPV6) if family is None else (family,)
+    families = [IPV4, IPV6] if family is None else [family]
+    if IPV6 in families and not has_ipv6(netlink):
+        families.remove(IPV6)
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []

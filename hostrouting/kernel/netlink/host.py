@@ -7,10 +7,13 @@ as a rule for all packets.
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from operator import attrgetter
+from socket import if_indextoname, if_nametoindex
 
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
@@ -22,8 +25,16 @@ from hostrouting.kernel.netlink.numbers import (
     number_in,
     number_of,
     prefix_of,
+    text_of,
 )
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, Netlink, attribute, attributes_of
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    NUMBER,
+    KernelError,
+    Netlink,
+    attribute,
+    attributes_of,
+)
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import REFUSED, ROUTE_TYPES
 from hostrouting.model.rule import IP_PROTOCOLS, Rule, RuleAction
@@ -34,11 +45,6 @@ def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dic
     """The fields of the fixed part of a message, and its attributes."""
     fields = fixed.unpack_from(message, HEADER.size)
     return fields, attributes_of(message, HEADER.size + fixed.size)
-
-
-def text_of(packed: bytes) -> str:
-    """A name; bytes that are not text are escaped, so that they match no device."""
-    return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 
 
 # Devices.
@@ -106,6 +112,33 @@ def _has_ipv6_disabled(link: Mapping[int, bytes]) -> bool:
         return True
     at = _DEVCONF_DISABLE_IPV6 * NUMBER.size
     return any(settings[at : at + NUMBER.size])
+
+
+class Names(dict[int, str]):
+    """The names of devices by number; an unknown device is "if" and its number, as in `ip`."""
+
+    def __missing__(self, index: int) -> str:
+        return f"if{index}"
+
+
+class NamesHere(Names):
+    """The names of the devices of this thread's namespace, which are asked for one by one."""
+
+    def __missing__(self, index: int) -> str:
+        try:
+            name = if_indextoname(index)
+        except OSError:  # the device is gone
+            return super().__missing__(index)
+        self[index] = text_of(os.fsencode(name))
+        return self[index]
+
+
+def index_here(name: str) -> int:
+    """The number of a device of this thread's namespace; KernelError (ENODEV) if there is none."""
+    try:
+        return if_nametoindex(name)
+    except (OSError, ValueError) as error:
+        raise KernelError(errno.ENODEV, f"device {name} does not exist") from error
 
 
 def forwards_ipv6() -> bool | None:

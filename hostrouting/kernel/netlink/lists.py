@@ -92,6 +92,8 @@ class RouteReader:
         routes: list[Route] = []
         at = 0
         while size := size_at(part, at):
+            # Messages with the same header have the same size, so `size_at` is asked once for all
+            # that follow each other.
             header = part[at : at + HEADER.size]
             for before, destination, after in _split(part, at, size):
                 template = self._templates.get(before + after)
@@ -104,7 +106,7 @@ class RouteReader:
                     if self._near.keeps(route):
                         routes.append(route)
                 else:
-                    break  # its header says something else: `size_at` has to look
+                    break  # another header
                 at += size
         return routes
 
@@ -113,10 +115,7 @@ class RouteReader:
         route = decode(before + destination + after, self._names)
         has_table = before.startswith(_TABLE_HEADER, ROUTE_ATTRIBUTES_AT)
         if has_table and before.endswith(_DST_HEADERS[route.prefix.family]):
-            borders = self._near.borders_for(route)
-            if borders is None:
-                borders = [0]  # wanted from the first address on
-            self._templates[before + after] = _Template(route, borders)
+            self._templates[before + after] = _Template(route, self._near.borders_for(route))
         return route
 
 

@@ -52,6 +52,11 @@ def number_of(value: bytes) -> int:
     return int.from_bytes(value, byteorder)
 
 
+def text_of(packed: bytes) -> str:
+    """A name; bytes that are not text are escaped, so that they match no device."""
+    return packed.partition(b"\0")[0].decode(errors="backslashreplace")
+
+
 @lru_cache(maxsize=256)  # many routes have the same gateway, or the same source
 def ip_of(packed: bytes | None) -> IP | None:
     """The address in these bytes; None if there are none."""

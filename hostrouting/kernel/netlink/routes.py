@@ -1,4 +1,4 @@
-"""Routes as netlink messages: the one codec, and the changes and lookups that use it.
+"""Routes as netlink messages: the codec.
 
 A message about a route has a header, a fixed part and attributes:
 
@@ -15,17 +15,14 @@ numbers of their own (RTAX_…).
 
 import errno
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from socket import if_indextoname, if_nametoindex
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest, Verb, has_weights
+from hostrouting.kernel.base import Verb, has_weights
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
     RTM_DELROUTE,
-    RTM_GETROUTE,
     RTM_NEWROUTE,
     ip_of,
     number_in,
@@ -33,22 +30,16 @@ from hostrouting.kernel.netlink.numbers import (
     prefix_of,
 )
 from hostrouting.kernel.netlink.socket import (
-    ATTRIBUTE,
     HEADER,
     NUMBER,
     KernelError,
-    Netlink,
     aligned,
     attribute,
     attributes_of,
     message,
 )
-from hostrouting.kernel.refusals import refusal
-from hostrouting.model.prefix import IP, IPV4, IPV6, width_of
+from hostrouting.model.prefix import IPV4, IPV6, width_of
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
-
-if TYPE_CHECKING:
-    from hostrouting.errors import BackendError
 
 # The structures and numbers of the kernel's header linux/rtnetlink.h, by their names there.
 
@@ -71,8 +62,6 @@ RTA_TABLE = 15
 _RTA_VIA = 18
 _RTA_PREF = 20
 _RTA_ENCAP_TYPE = 21
-_RTA_UID = 25
-_RTA_IP_PROTO = 27
 _RTA_NH_ID = 30
 
 _RTAX_MTU = 2
@@ -102,9 +91,6 @@ _RTNH_F_DEAD = 0x1
 _RTNH_F_ONLINK = 0x4
 _RTNH_F_LINKDOWN = 0x10
 
-_RTM_F_LOOKUP_TABLE = 0x1000
-_RTM_F_FIB_MATCH = 0x2000
-
 _LARGEST_IN_RTMSG = 0xFF  # the field of the table is a byte
 _RT_TABLE_COMPAT = 252  # in that field, if the table is in its attribute
 
@@ -119,35 +105,6 @@ _ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl"
 
 _IN_UNREAD = {_RTA_METRICS, _RTA_FLOW, _RTA_MULTIPATH, _RTA_ENCAP_TYPE}
 """Where `Route.unread` comes from; few routes have any of these."""
-
-
-# Devices.
-
-
-class Names(dict[int, str]):
-    """The names of devices by number; an unknown device is "if" and its number, as in `ip`."""
-
-    def __missing__(self, index: int) -> str:
-        return f"if{index}"
-
-
-class NamesHere(Names):
-    """The names of the devices of this thread's namespace, which are asked for one by one."""
-
-    def __missing__(self, index: int) -> str:
-        try:
-            self[index] = if_indextoname(index)
-        except OSError:  # the device is gone
-            return super().__missing__(index)
-        return self[index]
-
-
-def index_here(name: str) -> int:
-    """The number of a device of this thread's namespace; KernelError (ENODEV) if there is none."""
-    try:
-        return if_nametoindex(name)
-    except (OSError, ValueError) as error:
-        raise KernelError(errno.ENODEV, f"device {name} does not exist") from error
 
 
 # From a message to a route.
@@ -432,135 +389,7 @@ def _packed_metrics(route: Route) -> bytes:
     return attribute(_RTA_METRICS, metrics)
 
 
-# Changes.
-
-# Where these are in a message of `encode`.
-_SEQUENCE_AT = 8
-_DST_LEN_AT = HEADER.size + 1
-_DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size
-
-
-class _RequestTemplate:
-    """The message of one request, from which those of all requests of its kind are made.
-
-    They differ in the sequence number and the destination only. 10,000 requests for routes by one
-    gateway take 6 ms this way. `encode`, which is the plain way, takes 50 ms.
-    """
-
-    def __init__(self, request: RouteRequest, index_of: Callable[[str], int]) -> None:
-        """Encode the first request of this kind; KernelError as from `encode`."""
-        self._verb, route = request
-        self._family = route.prefix.family
-        self._all_but_prefix = route[1:]
-        self._width = width_of(self._family) // 8
-        encoded = encode(self._verb, route, index_of)
-        self._before_sequence = encoded[:_SEQUENCE_AT]
-        self._before_length = encoded[_SEQUENCE_AT + NUMBER.size : _DST_LEN_AT]
-        self._before_network = encoded[_DST_LEN_AT + 1 : _DST_AT]
-        self._after_network = encoded[_DST_AT + self._width :]
-        self._pack = struct.Struct(
-            f"={_SEQUENCE_AT}s I {len(self._before_length)}s B {len(self._before_network)}s "
-            f"{self._width}s {len(self._after_network)}s"
-        ).pack
-
-    def fits(self, request: RouteRequest) -> bool:
-        """Whether the request is of this kind."""
-        verb, route = request
-        is_same_message = verb == self._verb and route.prefix.family == self._family
-        return is_same_message and route[1:] == self._all_but_prefix
-
-    def message_of(self, request: RouteRequest, sequence: int) -> bytes:
-        """The message of a request of this kind."""
-        _, network, length = request.route.prefix
-        return self._pack(
-            self._before_sequence,
-            sequence,
-            self._before_length,
-            length,
-            self._before_network,
-            network.to_bytes(self._width, "big"),
-            self._after_network,
-        )
-
-
-def change_routes(
-    netlink: Netlink,
-    requests: Sequence[RouteRequest],
-    index_of: Callable[[str], int],
-) -> tuple[Outcome, ...]:
-    """Carry out the requests in their order; KernelError (EPERM) if this process has no right to.
-
-    `index_of` returns the number of a device, or raises KernelError (ENODEV).
-    """
-    errors: list[BackendError | None] = [None] * len(requests)
-    for place, error in _send(netlink, requests, index_of).items():
-        if error.number == errno.EPERM:  # the kernel looks at the rights first
-            raise error
-        errors[place] = refusal(requests[place], error.number, error.words)
-    return tuple(map(Outcome, requests, errors))
-
-
-def _send(
-    netlink: Netlink, requests: Sequence[RouteRequest], index_of: Callable[[str], int]
-) -> dict[int, KernelError]:
-    """Send the requests; return the refusals by place, which is a message's sequence number."""
-    refused: dict[int, KernelError] = {}
-    messages: list[bytes] = []
-    indexes = cache(index_of)
-    template: _RequestTemplate | None = None
-    for place, request in enumerate(requests):
-        if template is None or not template.fits(request):
-            try:
-                template = _RequestTemplate(request, indexes)
-            except KernelError as error:
-                refused[place] = error
-                continue
-        messages.append(template.message_of(request, place))
-    return refused | netlink.batch(messages)
-
-
-# Lookups.
-
-_UDP = 17
-_LOOKUP_FLAGS = {
-    # Without this flag, IPv4 reports table main for every route.
-    IPV4: _RTM_F_FIB_MATCH | _RTM_F_LOOKUP_TABLE,
-    # IPv6 reports the right table, and refuses this flag.
-    IPV6: _RTM_F_FIB_MATCH,
-}
-
-
-def lookup_routes(
-    netlink: Netlink, destinations: Sequence[IP], names: Mapping[int, str]
-) -> tuple[Answer, ...]:
-    """The route that decides for a plain packet to each destination; `names` are of devices."""
-    questions = [_question(address) for address in destinations]
-    answer_of = cache(partial(_answer, names=names))  # many destinations have the same entry
-    return tuple(map(answer_of, netlink.ask(RTM_GETROUTE, questions)))
-
-
-def _question(destination: IP) -> bytes:
-    """The body of a lookup."""
-    return _plain_packet(destination.version) + attribute(RTA_DST, destination.packed)
-
-
-@cache
-def _plain_packet(family: int) -> bytes:
-    """The beginning of a lookup: a UDP packet of root, to an address that follows."""
-    fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
-    of_root = attribute(_RTA_UID, NUMBER.pack(0))
-    by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
-    return fixed + of_root + by_udp
-
-
-def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:
-    if isinstance(answer, bytes):
-        route = decode(answer, names)
-        return Answer(route.type, route)
-    kind = KIND_OF_ERRNO.get(answer.number)
-    if kind is None or answer.words:  # words are about a request that Linux does not accept
-        raise answer
-    return Answer(kind, None)
+# Questions.
 
 
 def question_rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:

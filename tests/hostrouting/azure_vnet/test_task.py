@@ -16,8 +16,8 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.kernel.programs import Rights
-from hostrouting.testing import FakeFiles
+from hostrouting.kernel.rights import Rights
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
 from tests.support import azure_leftovers as azure
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
@@ -155,6 +155,16 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     assert "this is an image" in str(failure_of(run, task, of=HostError))
 
 
+def test_a_host_with_another_kernel() -> None:
+    """It is refused without its rules and MAC addresses: those of this machine are another host's."""
+    with pytest.raises(
+        TypeError, match=r"^this host has a kernel of its own, so name its ebtables= "
+    ):
+        CleanStaleAzureVnet(azure.config(), host=FakeHost())
+    with pytest.raises(TypeError, match="link_layer= as well"):
+        CleanStaleAzureVnet(azure.config(), host=FakeHost(), ebtables=FakeEbtables())
+
+
 def test_a_plan_that_deletes_nothing() -> None:
     """It says so, with and without the section."""
     nothing = azure.task(azure.config(), host=azure.AzureHost()).plan()
@@ -163,12 +173,13 @@ def test_a_plan_that_deletes_nothing() -> None:
     assert (unset.deletions, unset.errors) == ((), ())
 
 
-def test_it_is_refused() -> None:
-    """Nothing is deleted; the plan and a dry run have the same reason, and still show what is
-    stale.
+def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the same
+    reason, and still show what is stale.
     """
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
+    assert "10-azure.conflist says" not in caplog.text
     assert (type(error), error.kind) == (HostError, "refused")
     assert str(error).startswith(
         "nothing was deleted: /etc/cni/net.d/10-azure.conflist says that azure-vnet manages"

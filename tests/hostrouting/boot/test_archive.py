@@ -76,12 +76,15 @@ def test_folders(root: Path) -> None:
 
 @pytest.mark.linux
 def test_on_standard_output(tmp_path: Path) -> None:
-    """The archive is all that is written there; a document beside it is refused."""
+    """The archive is all that is written there, also if the configuration comes on standard input;
+    a document beside it is refused.
+    """
     file = tmp_path / "config.json"
     file.write_text(json.dumps(WANTED.to_mapping()))
-    words = [sys.executable, "-m", "hostrouting", "render", "--config", str(file), "--tar", "-"]
-    made = subprocess.run(words, capture_output=True, check=True)
+    words = [sys.executable, "-m", "hostrouting", "render", "--config", "-", "--tar", "-"]
+    made = subprocess.run(words, input=file.read_bytes(), capture_output=True, check=True)
     assert made.stdout == tar_of(files_of(WANTED))
+    words[words.index("-")] = str(file)
     refused = subprocess.run([*words, "--json"], capture_output=True, text=True, check=False)
     assert (refused.returncode, "leave one of them out" in refused.stderr) == (2, True)
 

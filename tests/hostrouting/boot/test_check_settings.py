@@ -13,7 +13,7 @@ from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
-from hostrouting.routes.plan import SENTENCES
+from hostrouting.routes.steps import SENTENCES
 from hostrouting.routes.uplink import NEEDS, REMEDIES
 from tests.support.check_script import check
 from tests.support.sections import expect, static

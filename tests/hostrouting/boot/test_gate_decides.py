@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from hostrouting.boot.scripts import asset
+from hostrouting.host.layout import HostLayout
 from tests.support.inline_gate import COMMAND, gate_text
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -589,16 +590,15 @@ def test_no_damage_opens_it(gate: Gate) -> None:
     assert ended == dict.fromkeys(ended, "255") | is_whole
 
 
-@pytest.mark.parametrize("damage", ["rm", "truncate --size 0", "sed -i '$d'"])
+@pytest.mark.parametrize("damage", ["rm", "truncate --size 0", "sed -i '$d'", "sed -i '$iexit 1'"])
 def test_damage_is_said(gate: Gate, damage: str) -> None:
     """A gate that cannot do its work says so in the journal of the unit that it holds back."""
     script = gate.write("a", "", a=PASS).paths / "etc/gate.sh"
     subprocess.run(["sh", "-c", f"{damage} {script}"], check=True)
     status, log = gate.start()
-    assert (status, log.splitlines()[-1]) == (
-        255,
-        f"<3>hostrouting: {script} is missing or cut short",
-    )
+    repair = f"as root: hostrouting apply --config {HostLayout.config_path}"
+    line = f"<3>hostrouting: {script} is missing, cut short or edited; {repair}"
+    assert (status, log.splitlines()[-1]) == (255, line)
 
 
 def test_a_folder_that_is_a_link(gate: Gate) -> None:

@@ -11,7 +11,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import Route, deletion_command
-from hostrouting.routes.plan import Step
+from hostrouting.routes.steps import Step
 from tests.support.awks import AWKS
 from tests.support.namespace import Namespace
 from tests.support.routes_script import (
@@ -184,9 +184,10 @@ def test_a_name_that_ip_would_misread(
     """`ip -batch` would take these for the device a, or read no further: nothing is written."""
     for at, dev in enumerate([name, "a"]):
         namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"other{at}")
-        namespace.ip("link", "set", f"other{at}", "up")
-        namespace.ip("link", "set", dev, "up")
-    namespace.batch(["link set lo up"])  # which waits until Linux has added all of its routes
+        for end in (f"other{at}", dev):
+            # Else a route of its link-local address comes in the middle of the test.
+            namespace.ip("link", "set", end, "addrgenmode", "none")
+            namespace.ip("link", "set", end, "up")
     namespace.ip("route", "replace", "default", "dev", name)
     for dev in (name, "a"):
         namespace.ip("route", "append", "10.5.0.0/16", "proto", "213", "dev", dev)

@@ -15,10 +15,18 @@ from hypothesis import HealthCheck, example, given, reject, settings, strategies
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
-from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAIN, Route, RouteKey
+from hostrouting.model.route import (
+    DEFAULT_METRIC,
+    OURS,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    Route,
+    RouteKey,
+    bare_hop,
+)
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
-from hostrouting.routes.uplink import bare_hop
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import showing

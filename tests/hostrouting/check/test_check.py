@@ -34,10 +34,11 @@ def names(report: CheckReport) -> list[str]:
     return [finding.name for finding in check_findings(report, mode="STRICT")]
 
 
-def test_a_default_route_is_awaited() -> None:
+def test_a_default_route_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The verdict is that of the moment when a default route is there; without one it is said at
-    the deadline.
+    the deadline. Meanwhile the log says what is awaited.
     """
+    caplog.set_level("INFO")
     kernel, default = (
         plain_vm(),
         Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100),
@@ -48,6 +49,7 @@ def test_a_default_route_is_awaited() -> None:
         check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
     )
     assert ctx.clock.now() == 5
+    assert caplog.messages == ["waiting for up to 5 s: there is no IPv4 default route"]
     kernel.later(lambda: kernel.ip_route("add", default))
     assert check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "ok"
     assert check_kernel(kernel, config(cidrs=(CIDR, CIDR6))).verdict == "no-default-route"

@@ -11,9 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
-from hostrouting.check.judge import Judge
+from hostrouting.check.judge import Judge, Packets
 from hostrouting.check.parts import find_parts
-from hostrouting.check.results import OWN_ADDRESS, Packets
+from hostrouting.check.results import OWN_ADDRESS
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType

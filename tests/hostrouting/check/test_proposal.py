@@ -25,8 +25,11 @@ from hostrouting.testing import FakeKernel, cni_node, h200
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.topologies import main_with, rule
 
 BOTH, HALF, NONE = (config(*routes, cidrs=(CIDR,)) for routes in (REPAIR, REPAIR[:1], ()))
+
+DELETER = "the next boot deletes"
 
 
 def with_ours(*destinations: str) -> FakeKernel:
@@ -79,7 +82,7 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
     """What is found for this configuration and this host."""
     plan = plan_static_routes(configured, snapshot)
     after = check_snapshot(plan.apply_to(snapshot), configured)
-    return tuple(find_unconfigured(plan, snapshot, configured, after=after))
+    return tuple(find_unconfigured(plan, snapshot, configured, after=after, deleter=DELETER))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +124,15 @@ def test_only_what_is_needed_is_called_not_configured() -> None:
     kernel.ip_route("add", Route.to("172.16.9.9/32", dev="ib0", protocol=OURS))
     [finding] = unconfigured(NONE, kernel.snapshot())
     assert finding.facts["unconfigured"] == [*REPAIR]
+
+
+def test_a_destination_is_named_once() -> None:
+    """Also if several routes of ours lead there, with several metrics."""
+    kernel = with_ours(*REPAIR)
+    route = Route.to(REPAIR[0], dev="eth0", gateway="10.0.0.1", metric=50, protocol=OURS)
+    kernel.ip_route("add", route)
+    [finding] = unconfigured(NONE, kernel.snapshot())
+    assert finding.target == f"{REPAIR[0]} and {REPAIR[1]}"
 
 
 def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
@@ -216,6 +228,28 @@ def test_a_typed_route_that_no_configured_one_equals() -> None:
     assert by_hand(snapshot._replace(routes=tuple(routes)), "10.128.0.0/9") == []
 
 
+@pytest.mark.parametrize(
+    ("cidr", "dev"), [("240.0.0.0/4", "eth0"), ("172.16.0.0/16", "a@b")], ids=["reserved", "a name"]
+)
+def test_a_typed_route_that_no_configuration_can_have(cidr: str, dev: str) -> None:
+    """Neither the proposal nor the check of its host fails because of it."""
+    kernel = FakeKernel()
+    for index, name in enumerate((dev, "ib0"), 2):
+        kernel.add_link(Link(name=name, index=index))
+    kernel.add_address(dev, "10.0.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev=dev, gateway="10.0.0.1", table=100))
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", metric=100))
+    kernel.add_rule(main_with(0))
+    kernel.add_rule(rule(priority=200))
+    kernel.ip_route("add", Route.to(cidr, dev="ib0", metric=100))
+    by_hand = Route.to(cidr, dev=dev, gateway="10.0.0.1", protocol=PROTOCOL_BOOT)
+    kernel.ip_route("add", by_hand)
+    expected = HostRoutingConfig(route_overlap=expect(cidr))
+    proposed = propose_configuration(expected, kernel.snapshot())
+    assert proposed.report.verdict == "ok"
+    assert proposed.taken_over == ()
+
+
 def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
     """The configured route names its device and its gateway."""
     kernel = FakeKernel()
@@ -279,7 +313,7 @@ def test_laws(node: tuple[int, Snapshot]) -> None:
     plan = plan_static_routes(wanted, snapshot)
     after = check_snapshot(plan.apply_to(snapshot), wanted)
     lost = escaping(after) - escaping(check_snapshot(snapshot, wanted))
-    findings = tuple(find_unconfigured(plan, snapshot, wanted, after=after))
+    findings = tuple(find_unconfigured(plan, snapshot, wanted, after=after, deleter=DELETER))
     event(f"needs {len(findings)} routes of ours")
     assert bool(findings) is bool(lost)
 

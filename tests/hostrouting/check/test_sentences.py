@@ -9,7 +9,7 @@ import pytest
 from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
+from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
@@ -268,6 +268,55 @@ def test_a_rule_that_decides_first() -> None:
     allow, delete = escape.remedy.ways()
     assert allow.words.endswith('add to routeOverlap.allowedDevs: ["tailscale0"]')
     assert delete.command == "ip rule del pref 5270 lookup 52"
+
+
+def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
+    """It has a kind, as virtual devices do, and leads into InfiniBand as the card does."""
+    partition = Link(name="ib0.8001", index=10, kind="ipoib", type=32)
+    host = vm_with(Route.to(CIDR, dev="ib0.8001"), links=(IB0, partition))
+    [escape, *_] = findings(host)
+    assert (escape.name, escape.remedy) == ("overlap", None)
+
+
+def test_devices_with_names_that_no_configuration_can_have() -> None:
+    """Linux takes almost any name. No command names such a device, and to allow it is no remedy."""
+    equal = Route.to("0.0.0.0/0", dev="a@b", metric=100)
+    host = vm_with(equal, Route.to(CIDR, dev="ib0"), links=(IB0, Link(name="a@b", index=10)))
+    remedies = [finding.remedy for finding in findings(host) if finding.name == "unsafe"]
+    assert remedies[0] is not None
+    odd, eth0 = remedies[0].ways()
+    assert odd.command == ""
+    assert " --dev eth0 | " in eth0.command
+    assert odd.words.endswith(", give it another name: a configuration cannot have this one")
+
+    tunnel = WG0._replace(name="wg@1")
+    [escape, *_] = findings(vm_with(Route.to(CIDR, dev="wg@1"), links=(tunnel,)))
+    assert (escape.name, escape.remedy) == ("overlap", None)
+
+
+def test_a_route_that_is_as_specific_as_a_route_can_be() -> None:
+    """Only to delete it repairs the range. If its device is virtual, it may also be allowed."""
+    alone = Prefix.parse("172.16.5.5/32")
+    by_card = Route(alone, (NextHop("ib0"),), protocol=4)
+    *_, unsafe = findings(vm_with(by_card, links=(IB0,)))
+    assert unsafe.remedy is not None
+    assert unsafe.remedy.words == "if that is not intended"
+    assert unsafe.remedy.command == "ip route del 172.16.5.5/32 dev ib0 table main proto 4"
+    by_bridge = Route(alone, (NextHop("docker0"),), protocol=4)
+    escape, unsafe = findings(vm_with(by_bridge, links=(DOCKER,)))
+    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+    assert unsafe.remedy is not None
+
+
+def test_a_route_of_ours_that_is_as_specific_as_a_route_can_be() -> None:
+    """If it is configured with a wrong device, the guard brings it back after a deletion."""
+    wrong = Route.to("fd16::5/128", dev="ib0", metric=100, protocol=OURS)
+    *_, unsafe = findings(vm_with(BY_IPV6, wrong, links=(IB0,)), "fd16::/64")
+    assert unsafe.remedy is not None
+    in_configuration, if_not = unsafe.remedy.words.split("; ")
+    assert in_configuration.endswith("remove hostrouting's route from staticRoutes.routes")
+    assert if_not == "if it is not there"
+    assert unsafe.remedy.command.startswith("ip -6 route del fd16::5/128")
 
 
 def test_a_second_card_for_packets_of_pods() -> None:

@@ -171,7 +171,7 @@ class TestKeys:
         report = checked(node(stale, suppressed, by_flannel, rules=rules, links=links))
         [unrepairable] = report.families[0].repair.unrepairable
         assert unrepairable.why.reason == "below-a-cni"
-        assert unrepairable.why.hiding == (stale,)
+        assert unrepairable.why.to_delete == (stale,)
 
 
 class TestTooMany:

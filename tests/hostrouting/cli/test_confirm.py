@@ -7,10 +7,11 @@ import pty
 import signal
 import subprocess
 import sys
+import syslog
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,16 @@ class FakeTerminal:
     def __init__(self, *happens: Callable[[], bool]) -> None:
         """Take what happens, one for each look; nothing happens after that."""
         self.said: list[str] = []
+        self.logged: list[str] = []
         self._happens = list(happens)
 
     def say(self, text: str) -> None:
         """See Terminal."""
         self.said.append(text)
+
+    def log(self, lines: Iterable[str]) -> None:
+        """See Terminal."""
+        self.logged += lines
 
     def has_enter(self) -> bool:
         """See Terminal."""
@@ -131,6 +137,7 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeH
     assert terminal.said == [
         "The change is made. Press Enter within 1 s to keep it. Otherwise, all of it is taken back."
     ]
+    assert terminal.logged == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,9 @@ def test_no_enter(
     *,
     was_installed: bool,
 ) -> None:
-    """Everything is as it was, also routes that somebody typed, and the page says so."""
+    """Everything is as it was, also routes that somebody typed; the page says so, and so does the
+    journal, because nobody may read the page.
+    """
     host = installed
     if not was_installed:
         host = FakeHost(kernel=h200())
@@ -164,6 +173,10 @@ def test_no_enter(
     assert not said.json["changed"]
     [failure] = said.json["failures"]
     assert failure["message"] == reason
+    assert terminal.logged == [
+        f"FAILED: {reason}",
+        "TAKEN BACK: files, routes and units are as they were before",
+    ]
 
 
 def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
@@ -215,9 +228,11 @@ def test_an_unreadable_configuration(
     """What cannot be read cannot be installed again: nothing is changed."""
     installed.files.texts[LAYOUT.config_path] = "{"
     before = state(installed)
-    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(enter))
+    terminal = FakeTerminal(enter)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
     assert said.code == 2
     assert state(installed) == before
+    assert terminal.logged == []
     assert "--confirm: the installed configuration cannot be read" in said.err
 
 
@@ -292,6 +307,20 @@ class TestTerminal:
         while not terminal.has_enter():
             assert time.monotonic() < deadline
 
+    def test_the_journal(
+        self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each line is a message there, whatever has become of the terminal."""
+        ours, terminal = ends
+        os.close(ours)
+        messages: list[tuple[int, str]] = []
+        monkeypatch.setattr(syslog, "syslog", lambda *message: messages.append(message))
+        terminal.log(["FAILED: no", "TAKEN BACK: all"])
+        assert messages == [
+            (syslog.LOG_WARNING, "FAILED: no"),
+            (syslog.LOG_WARNING, "TAKEN BACK: all"),
+        ]
+
     def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
         """When the other end is closed, the wait is over at once."""
         ours, terminal = ends
@@ -304,6 +333,49 @@ class TestTerminal:
             of=HostRoutingError,
             match="the terminal was closed",
         )
+
+
+IN_THE_BACKGROUND = """
+import fcntl, os, signal, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY)
+job = os.fork()
+if job:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        os.kill(job, signal.SIGKILL)
+        sys.exit("stopped by " + signal.Signals(os.WSTOPSIG(status)).name)
+    sys.exit()
+os.setpgid(0, 0)
+from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
+from hostrouting.cli.running import run_task
+from hostrouting.testing import FakeHost
+with controlling_terminal() as terminal:
+    os.kill(os.getpid(), signal.SIGTSTP)
+    run = run_task(AwaitConfirmation(terminal, 0.5), FakeHost())
+print(*run.errors)
+"""
+"""The shell of a terminal, and a job that it has started with &, or suspended by Ctrl-Z."""
+
+
+@pytest.mark.linux
+def test_in_the_background() -> None:
+    """A job in the background is not suspended with the change in place, nor by Ctrl-Z, and what is
+    typed for the shell is not for the job.
+    """
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-c", IN_THE_BACKGROUND]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=theirs, stdout=pipe, stderr=pipe, text=True) as shell:
+        os.close(theirs)
+        asked = b""
+        with suppress(OSError):  # the shell has ended
+            while b"Press Enter" not in asked:
+                asked += os.read(ours, 4096)
+            os.write(ours, b"\n")
+        out, err = shell.communicate(timeout=60)
+    os.close(ours)
+    assert (out, err) == ("nobody pressed Enter within 0.5 s\n", "")
 
 
 @settings(max_examples=scaled(200), deadline=None)

@@ -72,6 +72,18 @@ def test_status_says_what_an_edited_file_would_take_away(name: str) -> None:
     assert "UNIT-NOT-GATED" not in status.out
 
 
+def test_the_guard_is_kept_where_no_script_can_be_read() -> None:
+    """The scripts say nothing of the guard then, but the guard's own script is there."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    for step in (LAYOUT.routes_step, LAYOUT.check_step):
+        host.files.texts[LAYOUT.step_path(step)] = "of another release\n"
+    edit_config(host, lambda settings: settings.pop("guard"))
+    refused = apply_installed(host)
+    assert refused.code == 2
+    assert "the guard that repairs routes would be removed" in refused.out
+    assert LAYOUT.guard_path in host.files.texts
+
+
 def test_a_unit_that_only_its_drop_in_gates() -> None:
     """A unit that was taken out of the file still starts through the gate, and `status` says why."""
     host = node(config(*REPAIR))

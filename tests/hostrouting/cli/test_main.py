@@ -27,7 +27,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.finding import NAMES
 from hostrouting.install.host_check import HostCheck
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.configure import Configure
@@ -469,6 +469,23 @@ class TestAsAProgram:
             else ""
         )
         assert (done.returncode, done.stderr) == (bool(problem), problem)
+
+    @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
+    def test_an_archive_that_goes_nowhere(self, tmp_path: Path, where: str) -> None:
+        """The same; but an archive is only what is written, so a closed output is a mistake."""
+        (tmp_path / "config.json").write_text(json.dumps(incident()))
+        program = f"{shlex.quote(sys.executable)} -m hostrouting"
+        fine = f"{program} render --config {tmp_path}/config.json --tar -"
+        done = completed(["bash", "-c", f"{fine} {where} | wc -c; exit ${{PIPESTATUS[0]}}"])
+        assert (done.returncode, done.stderr) == {
+            "| true": (0, ""),
+            ">&-": (2, "hostrouting: standard output is closed; name a file: --tar FILE\n"),
+            "2>&-": (0, ""),
+            ">/dev/full": (
+                1,
+                "hostrouting: the answer could not be written: No space left on device\n",
+            ),
+        }[where]
 
     def test_a_snapshot_that_nothing_takes(self, command: list[str]) -> None:
         """A check has its exit code; a snapshot is only what is written, so a closed output is a

@@ -156,6 +156,16 @@ def test_a_user_who_may_not_read_the_configuration() -> None:
     assert "hostrouting_gate_open" not in values
 
 
+def test_a_folder_in_the_place_of_the_configuration() -> None:
+    """It hides neither the gate nor the units: their drop-ins and systemd say how they are."""
+    host = applied()()
+    host.files.texts[f"{LAYOUT.config_path}/copy"] = host.files.texts.pop(LAYOUT.config_path)
+    values = read(host)
+    assert values["hostrouting_config_usable"] == 0
+    assert values["hostrouting_gate_open"] == 0
+    assert 'hostrouting_gated_units{state="runs"}' in values
+
+
 def test_an_open_gate_is_told_whatever_else_is_unknown() -> None:
     """A unit starts even if the gate refuses, and this user may not read the configuration."""
     host = node(config(*REPAIR))

@@ -34,6 +34,26 @@ def test_the_lock_is_held() -> None:
         pytest.fail("two at once")
 
 
+def test_a_wait_is_announced_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it is for two files: first a start of a unit holds the turn, then a change the
+    lock.
+    """
+    host = FakeHost()
+    host.files.locked.update({LAYOUT.turn_path, LAYOUT.lock_path})
+    held = [LAYOUT.lock_path, LAYOUT.turn_path]
+
+    def release_one(*_: object) -> None:
+        host.files.locked.remove(held.pop())
+
+    monkeypatch.setattr(phases.Context, "sleep", release_one)
+    with caplog.at_level("INFO"), host.locked(context()):
+        assert not held
+    assert len(caplog.messages) == 1
+    assert "waiting up to 150 s" in caplog.messages[0]
+
+
 def test_the_lock_of_an_image(tmp_path: Path) -> None:
     """Two runs on one image exclude each other, and leave nothing in it; a mistyped name is not an
     image.

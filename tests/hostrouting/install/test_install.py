@@ -22,7 +22,7 @@ from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.section import SectionTask
 from hostrouting.install.wanted import Wanted
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove

@@ -22,7 +22,7 @@ from hostrouting.errors import RequirementError
 from hostrouting.host.fileset import FileChanges
 from hostrouting.install.losses import find_losses
 from hostrouting.install.requirements import find_requirements
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.sections import expect

@@ -1,20 +1,14 @@
-"""Programs that are run: what comes back, what is left of one that is not waited for, and what this
-process may do.
-"""
+"""Programs that are run: what comes back, and what is left of one that is not waited for."""
 
 import os
 import signal
-import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import BackendError, HostError
-from hostrouting.kernel import programs
-from hostrouting.kernel.programs import BOOT_PATH, Ended, Rights, own_rights, run_program, run_tool
+from hostrouting.errors import HostError
+from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program, run_tool
 from tests.support.kinds import raises
-from tests.support.programs import completed
 from tests.support.stand_ins import Programs
 from tests.support.waiting import wait_for
 
@@ -181,41 +175,3 @@ def test_the_environment_of_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_tool("nft", purpose="", what="nft", package="", run=nft).out == "text"
     assert nft.environment["PATH"].split(":") == ["/usr/local/bin", *BOOT_PATH]
     assert nft.environment["LC_ALL"] == "C"
-
-
-@pytest.mark.parametrize(
-    ("status", "may"),
-    [
-        ("CapEff:\t000001ffffffffff\n", True),
-        ("Uid:\t0\nCapEff:\t0000000000001000\nCapBnd:\t0\n", True),
-        ("CapEff:\t000001ffffffefff\nCapBnd:\t000001ffffffffff\n", False),
-        *((unclear, True) for unclear in ("", "CapEff:\tx\n", None)),
-    ],
-)
-def test_capability(
-    status: str | None, *, may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CAP_NET_ADMIN is bit 12 of the effective capabilities; if they are not shown, the kernel
-    decides later.
-
-    The error for a missing one has the remedy.
-    """
-    path = tmp_path / "status"
-    if status is not None:
-        path.write_text(status, encoding="utf-8")
-    monkeypatch.setattr(programs, "_STATUS", str(path))
-    remedy = "run it as root; root in a container .* CAP_NET_ADMIN"
-    with nullcontext() if may else raises(BackendError, "not-permitted", match=remedy):
-        own_rights().require_network()
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_root_in_a_container() -> None:
-    """Root may lack the capability."""
-    code = "from hostrouting.kernel.programs import own_rights; print(own_rights())"
-    drop = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
-    assert (
-        completed([*drop, sys.executable, "-c", code], check=True).stdout
-        == f"{Rights(changes_network=False)}\n"
-    )

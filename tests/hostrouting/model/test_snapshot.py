@@ -107,8 +107,8 @@ TABLE = r"""
 {"rules": [{"family": 4, "priority": 1, "others": [["a"]]}]} | rules[0].others[0]: a list is not of the right length
 {"addresses": [{"ip": "127.0.0.1", "length": 64, "dev": "lo"}]} | addresses[0].length: 64 is more than the 32 bits of the address
 {"addresses": [{"ip": "127.0.0.1", "length": 129, "dev": "lo"}]} | addresses[0].length: 129 is not an integer from 0 to 128
-{"rules": [{"family": 7, "priority": 1}]} | rules[0].family: 7 is not an integer from 4 to 6
-{"family": 7} | family: 7 is not an integer from 4 to 6
+{"rules": [{"family": 7, "priority": 1}]} | rules[0].family: 7 is not 4 or 6
+{"family": 7} | family: 7 is not 4 or 6
 {"routes": [{"prefix": "::/0", "next_hops": [{"ticks": 1}]}]} | routes[0].next_hops[0].ticks: unknown key; the known keys are dev, gateway
 {"links": [{}], "rules": [{"family": 5}], "routes": null} | the snapshot has 5 faults:\n  links[0].name: missing\n  links[0].index: missing\n  rules[0].f
 """

@@ -20,10 +20,11 @@ from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV6, Prefix
-from hostrouting.model.route import OURS, NextHop, Route, RouteKey
+from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FaultyBackend
 from hostrouting.testing.faults import Moment
 from tests.support.commands import furnish
@@ -595,3 +596,17 @@ class TestReasons:
             r"not every .* rolled back .the capability is gone.: there is now \[20",
             str(self.failed(kernel)),
         )
+
+    def test_many_that_cannot_be_taken_back(self) -> None:
+        """The first ten are named, and the others counted: a device can have thousands."""
+        inner = fake()
+        kernel = FaultyBackend(inner)
+        many = [by(Prefix.parse(f"20.9.{number}.0/24"), NextHop("eth1")) for number in range(12)]
+        put(kernel, [entry(Prefix.of(wish.destination), NextHop("eth1")) for wish in many])
+        plan, before = planned(kernel, [*many, self.WANTED[0]])
+        kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
+        kernel.fail("change", errno.EINVAL, nth=1)
+        with pytest.raises(ApplyError) as caught:
+            apply_plan(plan, kernel, before=before)
+        assert caught.value.after.count(" instead of ") == 10
+        assert caught.value.after.endswith("; and 2 more")

@@ -18,10 +18,12 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     RouteKey,
+    bare,
     deletion_command,
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes, reply_routes
+from hostrouting.routes.plan import plan_static_routes, reply_routes
+from hostrouting.routes.steps import RoutePlan
 from hostrouting.routes.uplink import REMEDIES
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled

@@ -20,8 +20,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, h200
-from hostrouting.testing.host import FakeFiles
+from hostrouting.testing import FakeFiles, FakeHost, h200
 from phases.testing import FakeClock, Recorder, StubTask
 from tests.support.tasks import (
     CIDR,

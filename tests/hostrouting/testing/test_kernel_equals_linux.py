@@ -5,7 +5,7 @@ on Linux.
 import errno
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pyroute2
@@ -17,7 +17,15 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
-from hostrouting.model.route import PATHLESS, SCOPE_HOST, SCOPE_LINK, NextHop, Route, RouteType
+from hostrouting.model.route import (
+    PATHLESS,
+    SCOPE_HOST,
+    SCOPE_LINK,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+    RouteType,
+)
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import vpn_node
@@ -428,6 +436,37 @@ def test_both_refuse(events: list[tuple[str, tuple[Any, ...]]]) -> None:
                 getattr(kernel, earlier)(*given)
             with pytest.raises((NetlinkError, BackendError)):
                 getattr(kernel, verb)(*arguments)
+
+
+ASIDE_4 = Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.255", table=100)
+ASIDE_6 = Route.to("fd09::/64", dev="eth0", gateway="fd00::1", table=100)
+
+
+@pytest.mark.parametrize(
+    ("before", "route", "is_accepted"),
+    [
+        ([], ASIDE_4._replace(table=TABLE_MAIN), False),
+        ([Route.to("10.0.0.255/32", dev="eth0", table=100)], ASIDE_4, True),
+        ([], ASIDE_6, True),
+        ([Route.to("fd00::1/128", dev="eth0", gateway="fd00::2", table=100)], ASIDE_6, True),
+        ([Route.to("fd00::1/128", type="unreachable", table=100)], ASIDE_6, True),
+    ],
+    ids=["local with main", "its own table", "main", "by another gateway", "refused"],
+)
+def test_where_a_gateway_is_looked_up(
+    before: list[Route], route: Route, *, is_accepted: bool
+) -> None:
+    """In the route's own table first; IPv4 looks up local and main together."""
+    with linux() as real:
+        for kernel in (real, FakeKernel()):
+            kernel.add_link("eth0")
+            kernel.set_up("eth0")
+            kernel.add_address("eth0", "10.0.0.4/24")
+            kernel.add_address("eth0", "fd00::4/64")
+            for earlier in before:
+                kernel.ip_route("add", earlier)
+            with nullcontext() if is_accepted else pytest.raises(BackendError):
+                kernel.ip_route("add", route)
 
 
 def test_a_route_of_the_host_by_a_device_that_is_down() -> None:

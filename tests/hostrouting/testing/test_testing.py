@@ -175,6 +175,29 @@ def test_what_a_manager_shows() -> None:
         manager.show(("Id",), "m@a.service", "m@.service")
 
 
+def test_what_the_files_of_a_unit_say() -> None:
+    """Drop-ins count in the order of their names, and one of the unit replaces that of its template;
+    an empty value resets a list.
+    """
+    units = "/etc/systemd/system"
+    texts = {
+        f"{units}/m@a.service.d/20.conf": "ExecCondition=second",
+        f"{units}/m@a.service.d/10.conf": "ExecCondition=\nExecCondition=first",
+        f"{units}/m@.service.d/20.conf": "ExecCondition=replaced",
+        f"{units}/m@.service.d/05.conf": "ExecCondition=reset",
+    }
+    manager = FakeManager(files=FakeFiles(texts))
+    [shown] = manager.show(("LoadState", "ExecCondition", "DropInPaths"), "m@a.service")
+    assert shown == {
+        "LoadState": "loaded",
+        "ExecCondition": "first second",
+        "DropInPaths": (
+            f"{units}/m@.service.d/05.conf {units}/m@a.service.d/10.conf"
+            f" {units}/m@a.service.d/20.conf"
+        ),
+    }
+
+
 def test_a_manager_starts_what_does_not_run() -> None:
     """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
     manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})

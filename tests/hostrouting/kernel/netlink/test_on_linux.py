@@ -10,6 +10,7 @@ import platform
 import re
 import socket
 import struct
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -400,6 +401,48 @@ def has_a_rule_for_protocols(snapshot: Snapshot) -> bool:
 def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
     """The kind and the key of each answer."""
     return [(answer.kind, answer.route and answer.route.key) for answer in answers]
+
+
+def test_a_device_whose_name_is_not_text(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """A lookup gives it the name that a snapshot gives it, and that can be printed."""
+    name = os.fsdecode(b"eth\xff")
+    for command in (
+        "link add {} type veth peer name far",
+        "link set {} up",
+        "route add 192.0.2.0/24 dev {}",
+    ):
+        namespace.run("ip", *command.format(name).split())
+    routes = [route for route in backend.snapshot().routes if route.devs == ("eth\\xff",)]
+    [answer] = backend.lookup([as_ip("192.0.2.1")])
+    assert answer.route in routes
+
+
+WITHOUT_IPV6 = """
+from hostrouting.kernel.netlink import numbers
+
+numbers.AF_OF[6] = 12  # DECnet, which Linux does not have any more
+
+import pyroute2
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.model.prefix import as_ip
+
+with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+    for each in (backend, other):
+        whole, of_ipv4, of_ipv6 = each.snapshot(), each.snapshot(family=4), each.snapshot(family=6)
+        assert (whole.addresses, whole.rules, whole.routes) == of_ipv4[1:4]
+        assert of_ipv6[1:4] == ((), (), ())
+        [answer] = each.lookup([as_ip("2001:db8::1")])
+        assert answer == ("no-route", None)
+"""
+
+
+def test_a_kernel_without_ipv6(namespace: Namespace) -> None:
+    """As with ipv6.disable=1: asked for the lists of a family that it does not have, Linux sends
+    those of the others.
+    """
+    done = namespace.run(sys.executable, "-c", WITHOUT_IPV6)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_inside_a_running_event_loop(namespace: Namespace) -> None:

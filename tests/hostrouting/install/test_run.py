@@ -11,7 +11,7 @@ from hostrouting.errors import HostError, HostRoutingError, NotReady, RouteConfl
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap

@@ -1,0 +1,218 @@
+"""A run of a task that brings a configuration onto a host: the same way for `Configure`, for
+`Remove`, and for a task about one section.
+
+A run first makes a plan, and fails if it must fail. Its step `install-files` makes the plan again
+under the lock, and changes the files. Its step `start-guard` starts the guard. Then each part does
+its work on the kernel: without the lock while it waits for what it needs, so that units can start
+meanwhile. docs/design.md tells this in full ("A run of Configure"), with the modules.
+
+If a part fails, the files are not removed: the gate holds units back until its steps succeed, and
+the error says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+
+import phases
+from hostrouting.boot.on_disk import gated_on_disk, optional_step_paths
+from hostrouting.boot.unit_gates import judge_gates
+from hostrouting.errors import HostRoutingError
+from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.layout import HostLayout
+from hostrouting.install.planning import make_plan, require_possible
+from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
+from hostrouting.install.write import start_guard, write_files
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
+    from hostrouting.host.host import Host
+    from hostrouting.install.plan import Plan
+    from hostrouting.install.section import SectionTask
+    from hostrouting.install.task import InstallTask
+    from hostrouting.install.wanted import Wanted
+    from hostrouting.model.route import Route
+
+R = TypeVar("R", bound=Effects)
+
+
+@attrs.define
+class Before:
+    """What there was before the first change of a run."""
+
+    config: HostRoutingConfig | None
+    """What was installed; None if it could not be read."""
+    first_verbs: dict[Route, str] = attrs.field(factory=dict)
+    """By route, as the run came to them: what it has done with it first, or is about to do."""
+
+    def keep(self, changes: Iterable[RouteRequest]) -> None:
+        """Keep what undo needs of these changes."""
+        for change in changes:
+            self.first_verbs.setdefault(change.route, change.verb)
+
+    @property
+    def deleted(self) -> list[Route]:
+        """The routes that were there before the run, and that it deletes, as it came to them.
+
+        A rollback may have added such a route again: it counts, too, because undo would delete it.
+        """
+        return [route for route, verb in self.first_verbs.items() if verb == "delete"]
+
+
+@attrs.define
+class TaskRun(Generic[R]):
+    """A run of a task, or of its undo: what it wants, and its plan, as of the last look at the
+    host.
+    """
+
+    task: InstallTask[R]
+    ctx: phases.Context
+    read_wanted: Callable[[], Wanted]
+    """Asked before each plan: another run may have changed what is installed."""
+    wanted: Wanted = attrs.field(init=False)
+    plan: Plan = attrs.field(init=False)
+
+    def do(self) -> R | phases.Skip:
+        """Install the files, start the guard, and have the parts do their work.
+
+        If the guard does not start, the parts work nevertheless, and the run fails at its end.
+        """
+        self._look()
+        if self.plan.is_empty and self.wanted.is_on_new_host:
+            return phases.Skip(self.task.nothing)
+        effects = self._install_files()
+        guard = self._start_guard()
+        effects += effects_of(guard)
+        try:
+            result = self.task.do_parts(self, effects)
+        except BaseException as error:  # also Cancelled, beside which a failure has to be raised
+            raise_both(guard, error, self.ctx)
+            raise
+        raise_failure(guard, result, self.ctx)
+        return result
+
+    def make_plan(self, *, is_dry_run: bool) -> Plan:
+        """What the task would do on this host now, and what stands against that."""
+        self.wanted = self.read_wanted()
+        parts: list[SectionTask] = []
+        if self.task.host.backend is not None:  # an image has no kernel
+            parts = self.parts
+        return make_plan(
+            self.task.host,
+            self.wanted,
+            parts,
+            allow_removal=self.task.allow_removal,
+            is_dry_run=is_dry_run,
+        )
+
+    @property
+    def parts(self) -> list[SectionTask]:
+        """The parts that this run does not leave out. `only` and `skip` know each by its path, such
+        as `configure-host-routing/check-route-overlap`.
+        """
+        path = self.ctx.path
+        return [part for part in self.task.parts() if not self.ctx.why_left_out((*path, part.name))]
+
+    def do_part(self, part: SectionTask, ctx: phases.Context) -> Effects | phases.Skip:
+        """Have a part do its work on the kernel, and keep what undo needs. An error also says that
+        the gate holds units back.
+        """
+        try:
+            result = part.carry_out(ctx, self.wanted)
+        except BaseException as error:
+            self._keep_changes(error)
+            # If it is "busy", whoever holds the lock, or came first, goes on.
+            if isinstance(error, HostRoutingError) and error.kind != "busy":
+                error.consequence = _consequence(self.task.host, part.step) or error.consequence
+            raise
+        self._keep_changes(result)
+        return result
+
+    def _look(self) -> None:
+        """Look at the host, and plan the run. Raises the error of a run that must fail before its
+        first change.
+        """
+        self.plan = self.make_plan(is_dry_run=False)
+        require_possible(self.task.host, self.wanted, self.plan)
+
+    def _install_files(self) -> Effects:
+        """Change the files, as a step of the run."""
+        # The tasks that `only` and `skip` name need the files, so this step is never left out.
+        install = phases.task("install-files")(self._change_files)
+        return effects_of(phases.execute(install, never_left_out(self.ctx)))
+
+    def _change_files(self, step: phases.Context) -> Effects | phases.Skip:
+        # This needs no lock: each part looks at the kernel again when it has the lock.
+        if not self.plan.changes_files:
+            self._begin()
+            return phases.Skip("the files are as they should be")
+        with self.task.host.locked(step):
+            self._look()
+            self._begin()
+            return write_files(self.task.host, self.plan)
+
+    def _begin(self) -> None:
+        """Before the first change: say what has to be known, and keep what undo needs."""
+        _warn(self.ctx, self.plan)
+        if not self.plan.is_empty:
+            # The run may fail before it deletes these routes. Its undo deletes them all the same,
+            # because the former configuration does not have them either.
+            deletions = [RouteRequest("delete", route) for route in self.plan.deleted_routes]
+            self._before.keep(deletions)
+
+    def _start_guard(self) -> object:
+        """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
+        that was stopped for its new files is started also in a run that was cancelled since.
+        """
+        if not self.plan.for_systemd("start", "restart"):
+            return None
+        start = phases.task("start-guard")(partial(start_guard, self.task.host, self.plan))
+        return run_to_the_end(start, self.ctx)
+
+    def _keep_changes(self, outcome: object) -> None:
+        """Keep what undo needs of a part's result or error. The plan may not have had the routes
+        that were deleted: they may have been typed while the part waited.
+        """
+        changes = effects_of(outcome).changes
+        if changes:
+            self._before.keep(changes)
+
+    @property
+    def _before(self) -> Before:
+        """What undo needs of this run, which may have several attempts."""
+        return self.task.before.setdefault(self.ctx.run_id, Before(self.wanted.former))
+
+
+def _warn(ctx: phases.Context, plan: Plan) -> None:
+    """Log what has to be known before the run changes anything."""
+    for finding in plan.findings:
+        if finding.name == "unit-not-gated" or _is_for_later(finding):
+            ctx.log.warning("%s", finding, extra={"finding": finding.name})
+        if finding.name == "session-at-risk":
+            # Without the field, so that the command prints it now, and not only after the run: by
+            # then, this session may have ended.
+            ctx.log.warning("%s", finding)
+
+
+def _is_for_later(finding: Finding) -> bool:
+    """Whether an image lacks something that it may get later; on a host, a run must fail then."""
+    return finding.name in {"requirement", "file"} and finding.severity == "warning"
+
+
+def _consequence(host: Host, step: str) -> str:
+    """That the gate holds units back until this step succeeds; empty if it does not."""
+    with suppress(HostRoutingError):  # of a file or systemd, which says nothing about the part
+        if HostLayout.step_path(step) in optional_step_paths(host.files):
+            return ""
+        held = judge_gates(host, gated_on_disk(host.files)).held
+        if held:
+            return f"the gate is installed: {spoken(held)} will not start until its steps succeed"
+    return ""

@@ -1,0 +1,292 @@
+"""What a plan of routes consists of, and how it is said: its steps, and the routes that wait.
+
+`plan` makes these values, and `apply` carries out the steps. A plan can be printed, joined with
+others, and asked for the host as it would be afterwards.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from hostrouting.config.settings import StaticRoute
+from hostrouting.errors import RouteConflict
+from hostrouting.finding import Finding, Remedy
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import (
+    PROTOCOL_KERNEL,
+    Route,
+    RouteKey,
+    as_listed,
+    as_stored,
+    bare,
+    deletion_command,
+)
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.routes.uplink import REMEDIES, REMEDY, Need
+from hostrouting.text import agreeing
+
+Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
+
+# Conflicts first, because they prevent the rest; then additions before deletions.
+_SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
+
+_TO_DELETE = "if nothing needs that route, delete it (a program may add it again)"
+SENTENCES = {
+    "waits": "{route} needs {missing}",
+    "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
+    "conflict": "{prefix} cannot be installed: {reason}",
+    "held": "a route that is not hostrouting's has the same destination and metric: [{held}]",
+    "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
+    "precedence",
+    "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
+    "are more specific, so that route is no longer used",
+    "single": "no route can be more specific",
+    "delete": str(Remedy(_TO_DELETE, "{delete}")),
+    "address": "Linux has this route from an address of {devs}: override or delete it only if this "
+    "host needs nothing in {prefix} through {devs}",
+}
+"""What static-routes.sh says, too."""
+
+_LOWEST_METRIC = {IPV4: 0, IPV6: 1}
+
+
+class Step(NamedTuple):
+    """What becomes of one route, or why it cannot be installed."""
+
+    action: Action
+    route: Route
+    reason: str
+    rivals: tuple[Route, ...] = ()
+    """For a conflict, the routes of other programs with the key; Linux uses the first."""
+    free_halves: tuple[Prefix, ...] = ()
+    """For a conflict, both halves of the prefix if there is a route to neither."""
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """How to have a route to this prefix although rivals have its key: to configure something
+        else, if that is possible, or to delete the rivals. None without a conflict.
+        """
+        if not self.rivals:
+            return None
+        prefix = self.route.prefix
+        words: list[str] = []
+        devs = _devs_of_addresses(self.rivals)
+        if devs:
+            words.append(SENTENCES["address"].format(devs=", ".join(devs), prefix=prefix))
+        delete = _deletion_of(self.rivals)
+        instead = self._configure_instead()
+        if instead:
+            words.append(instead)
+            return Remedy("; ".join(words), otherwise=delete)
+        if prefix.is_single:
+            words.append(SENTENCES["single"])
+        words.append(delete.words)
+        return Remedy("; ".join(words), delete.command)
+
+    def _configure_instead(self) -> str:
+        """What to configure instead of a route that has rivals; empty if nothing would do."""
+        prefix = self.route.prefix
+        if self.route.metric > _LOWEST_METRIC[prefix.family]:
+            return SENTENCES["metric"].format(prefix=prefix)
+        if not self.free_halves:
+            return ""
+        left, right = self.free_halves
+        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
+
+    @property
+    def reason_with_remedy(self) -> str:
+        """The reason, and the remedy if there is one."""
+        return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
+
+    @property
+    def line(self) -> str:
+        """The step with its reason."""
+        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
+
+    @property
+    def finding(self) -> Finding:
+        """The conflict as a finding."""
+        prefix = str(self.route.prefix)
+        facts = {"held": str(self.rivals[0]), "metric": self.route.metric}
+        sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
+        return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
+
+    def __str__(self) -> str:
+        return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
+
+
+def _deletion_of(rivals: Iterable[Route]) -> Remedy:
+    """To delete the routes of other programs."""
+    return Remedy(_TO_DELETE, " && ".join(map(deletion_command, rivals)))
+
+
+def _devs_of_addresses(routes: Iterable[Route]) -> list[str]:
+    """The devices with whose addresses Linux seems to have added routes; other programs, too, write
+    `proto kernel`.
+    """
+    devs: list[str] = []
+    for route in routes:
+        is_plain = route.type == "unicast" and len(route.next_hops) == 1
+        if is_plain and route.protocol == PROTOCOL_KERNEL:
+            devs += route.devs
+    return devs
+
+
+class Incomplete(NamedTuple):
+    """A configured route that cannot be completed, and what is missing."""
+
+    route: StaticRoute
+    missing: Need
+
+    def __str__(self) -> str:
+        return SENTENCES["waits"].format(route=self.route, missing=self.missing)
+
+
+class RoutePlan(NamedTuple):
+    """The steps in their order, and the routes that lack something: those of which nothing is there
+    wait, and those of which ours is there from before stay as they are.
+    """
+
+    steps: tuple[Step, ...] = ()
+    waiting: tuple[Incomplete, ...] = ()
+    staying: tuple[Incomplete, ...] = ()
+    reply_findings: tuple[Finding, ...] = ()
+    """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
+    for it.
+    """
+
+    @classmethod
+    def joined(cls, plans: Iterable["RoutePlan"]) -> "RoutePlan":
+        """One plan with everything that is in these, and its steps in the order of their signs."""
+        steps: list[Step] = []
+        waiting: list[Incomplete] = []
+        staying: list[Incomplete] = []
+        reply_findings: list[Finding] = []
+        for plan in plans:
+            steps += plan.steps
+            waiting += plan.waiting
+            staying += plan.staying
+            reply_findings += plan.reply_findings
+        order = [*_SIGNS]
+        steps.sort(key=lambda step: order.index(step.action))
+        return cls(tuple(steps), tuple(waiting), tuple(staying), tuple(reply_findings))
+
+    def of_replies(self) -> "RoutePlan":
+        """The same, if it is about the route for replies to probes: what prevents that is only a
+        warning.
+        """
+        if self.conflicts:
+            return RoutePlan(reply_findings=tuple(map(_reply_finding, self.conflicts)))
+        if self.waiting:
+            return RoutePlan(reply_findings=self.route_waits)
+        return self
+
+    @property
+    def changes(self) -> tuple[Step, ...]:
+        """The steps that change the kernel."""
+        return tuple(step for step in self.steps if step.action in {"add", "delete"})
+
+    @property
+    def conflicts(self) -> tuple[Step, ...]:
+        """The steps for routes that cannot be installed because Linux uses a rival."""
+        return tuple(step for step in self.steps if step.action == "conflict")
+
+    def without_deletion_of(self, destinations: Iterable[str]) -> "RoutePlan":
+        """The same, except that routes to these destinations stay."""
+        spared = set(destinations)
+        steps: list[Step] = []
+        for step in self.steps:
+            is_spared = step.action == "delete" and str(step.route.prefix) in spared
+            if not is_spared:
+                steps.append(step)
+        return self._replace(steps=tuple(steps))
+
+    def require_possible(self) -> None:
+        """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
+        for.
+        """
+        if self.conflicts:
+            findings = [step.finding for step in self.conflicts]
+            raise RouteConflict(findings=[*findings, *self.route_waits])
+
+    @property
+    def route_waits(self) -> tuple[Finding, ...]:
+        """What the waiting routes need; those that need the same thing share a finding."""
+        return tuple(map(_waiting_finding, _by_what_is_missing(self.waiting)))
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What keeps no run from succeeding: what the staying routes would wait for after a reboot,
+        and why there is no route for replies to probes.
+        """
+        staying = map(_staying_finding, _by_what_is_missing(self.staying))
+        return (*staying, *self.reply_findings)
+
+    def findings(self) -> Iterator[Finding]:
+        """What keeps the wanted routes from being installed, now or after a reboot."""
+        for step in self.conflicts:
+            yield step.finding
+        yield from self.route_waits
+        yield from self.warnings
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """The host after the plan was carried out; conflicts and waiting routes change nothing."""
+        deleted = {step.route for step in self.changes if step.action == "delete"}
+        changed: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
+        routes: list[Route] = []
+        for route in snapshot.routes:
+            if route.key not in changed:
+                routes.append(route)
+                continue
+            for entry in as_stored(route):
+                if bare(entry) not in deleted:
+                    changed[route.key].append(entry)
+        for step in self.changes:
+            if step.action == "add":
+                changed[step.route.key].append(step.route)
+        for entries in changed.values():
+            routes += as_listed(entries)
+        return snapshot._replace(routes=tuple(routes))
+
+    def __str__(self) -> str:
+        lines = [str(step) for step in self.steps]
+        lines += [f"? {route}" for route in self.waiting]
+        lines += [f"? {finding.sentence}" for finding in self.reply_findings]
+        return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
+
+
+def _reply_finding(conflict: Step) -> Finding:
+    """A conflict about the route for replies to probes, which is not in staticRoutes."""
+    words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    remedy = Remedy(words, otherwise=_deletion_of(conflict.rivals))
+    return conflict.finding._replace(severity="warning", remedy=remedy)
+
+
+def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplete]]:
+    """The routes that lack the same thing, together."""
+    groups: dict[Need, list[Incomplete]] = {}
+    for route in routes:
+        groups.setdefault(route.missing, []).append(route)
+    return groups.values()
+
+
+def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
+    """What these routes need, which lack the same thing and wait."""
+    first, missing = routes[0]
+    sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
+    remedy = missing.remedy or REMEDY
+    target = str(first.destination)
+    return Finding("route-waits", "warning", sentence, target, remedy, can_retry=True)
+
+
+def _staying_finding(routes: Sequence[Incomplete]) -> Finding:
+    """What these routes, which are there, would wait for after a reboot."""
+    first, missing = routes[0]
+    sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
+    remedy = missing.remedy or Remedy(REMEDIES["pin"])
+    return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
+
+
+def _named(routes: Sequence[Incomplete]) -> str:
+    """The route, or their number and the first of them."""
+    first = str(routes[0].route)
+    return first if len(routes) == 1 else f"{len(routes):,} routes, such as {first},"

@@ -1,0 +1,74 @@
+"""ebtables and the link layer in memory: the edges of the clean-up after azure-vnet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
+from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
+from hostrouting.errors import BackendError, HostError
+from hostrouting.testing.faults import Faulty
+
+_CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
+"""The chains that ebtables lists first; those of a user come after them."""
+
+
+class FakeEbtables(Faulty[HostError]):
+    """ebtables in a list; a test compares it with Linux."""
+
+    def __init__(self, rules: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.rules = list(rules)
+        """The text of each rule, as ebtables prints it; for a test to change."""
+
+    def list_rules(self) -> tuple[BridgeRule, ...]:
+        with self.call():
+            return self._listed()
+
+    def delete(self, texts: Sequence[str]) -> None:
+        if not texts:
+            return
+        with self.call():
+            require_deletable(self._listed(), texts)
+            for text in texts:
+                self.rules.remove(text)
+
+    def _listed(self) -> tuple[BridgeRule, ...]:
+        """The rules chain by chain, each with its place in its chain."""
+        by_chain: dict[str, list[BridgeRule]] = {name: [] for name in _CHAINS}
+        for text in self.rules:
+            name, _, _ = text.partition(" ")
+            rules = by_chain.setdefault(name, [])
+            rules.append(BridgeRule("ebtables-nft", len(rules) + 1, text))
+        return tuple(chain.from_iterable(by_chain.values()))
+
+
+class FakeLinkLayer(Faulty[BackendError]):
+    """The link layer in tables, for a test to change as another process would."""
+
+    def __init__(self, view: LinkLayerView | None = None) -> None:
+        super().__init__()
+        view = view or LinkLayerView()
+        self.macs = dict(view.macs)
+        self.peers = dict(view.peers)
+        self.neighbours = list(view.neighbours)
+        self.learned = list(view.learned)
+
+    def look(self) -> LinkLayerView:
+        with self.call():
+            return LinkLayerView(
+                macs=dict(self.macs),
+                peers=dict(self.peers),
+                neighbours=tuple(sorted(self.neighbours, key=str)),
+                learned=tuple(sorted(self.learned)),
+            )
+
+    def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        with self.call():
+            key = (neighbour.ip, neighbour.dev)
+            present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
+            if present == [neighbour]:
+                self.neighbours.remove(neighbour)
+                return True
+            return not present

@@ -1,0 +1,114 @@
+"""FakeFiles: the files of a host in dictionaries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+
+from hostrouting.errors import HostError
+from hostrouting.host.files import (
+    Entry,
+    require_kind,
+    require_mode,
+    require_path,
+    require_target,
+    require_text,
+)
+
+
+@attrs.define
+class FakeFiles:
+    """Files and links in dictionaries, which tests can read and set.
+
+    A folder exists while something is in it. A link is followed once, by `read`, and no folder is a
+    link.
+    """
+
+    texts: dict[str, str] = attrs.field(factory=dict)
+    modes: dict[str, int] = attrs.field(factory=dict)
+    """The modes of files; 0644 if none is given."""
+    links: dict[str, str] = attrs.field(factory=dict)
+    writes: list[str] = attrs.field(factory=list)
+    """Every path that was written, linked, removed or locked, in order."""
+    broken: dict[str, str] = attrs.field(factory=dict)
+    """Paths that cannot be changed, with the reason for each."""
+    locked: set[str] = attrs.field(factory=set)
+    """Paths that another process has locked."""
+
+    def read(self, path: str) -> str | None:
+        require_path(path)
+        target = self.links.get(path, path)
+        place = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        if place == "/dev/null":
+            return ""
+        require_kind("read", place, self.look(place), "file")
+        return self.texts.get(place)
+
+    def look(self, path: str) -> Entry | None:
+        require_path(path)
+        if path in self.links:
+            return Entry("link", 0, self.links[path])
+        if path in self.texts:
+            return Entry("file", self.modes.get(path, 0o644))
+        if self.names(path):
+            return Entry("directory", 0o755)
+        return None
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        require_path(folder)
+        below = f"{folder.rstrip('/')}/"
+        names: set[str] = set()
+        for path in (*self.texts, *self.links):
+            if path.startswith(below):
+                name, _, _ = path.removeprefix(below).partition("/")
+                names.add(name)
+        return tuple(sorted(names))
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        require_text(text)
+        require_mode(mode)
+        self._change("write", path, "file")
+        self.texts[path] = text
+        self.modes[path] = mode
+
+    def link(self, path: str, target: str) -> None:
+        require_target(target)
+        self._change("link", path, "file", "link")
+        self.texts.pop(path, None)
+        self.links[path] = target
+
+    def remove(self, path: str) -> bool:
+        if not self.look(path):
+            return False
+        self._change("remove", path, "file", "link")
+        self.texts.pop(path, None)
+        self.links.pop(path, None)
+        return True
+
+    def remove_empty(self, folder: str) -> None:
+        """See Files: a folder is gone as soon as nothing is in it."""
+        require_path(folder)
+
+    def why_unwritable(self, folder: str) -> str:
+        """See Files. A folder that is `broken`, or is in one, refuses files."""
+        require_path(folder)
+        for path, reason in self.broken.items():
+            if f"{folder}/".startswith(f"{path}/"):
+                return reason
+        return ""
+
+    def try_lock(self, path: str) -> Callable[[], None] | None:
+        if path in self.locked:
+            return None
+        self._change("lock", path, "file", "directory")
+        self.locked.add(path)
+        return partial(self.locked.discard, path)
+
+    def _change(self, verb: str, path: str, *kinds: str) -> None:
+        if path in self.broken:
+            raise HostError(f"cannot {verb} {path}: {self.broken[path]}", what="file", target=path)
+        require_kind(verb, path, self.look(path), *kinds)
+        self.writes.append(path)

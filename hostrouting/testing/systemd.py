@@ -1,0 +1,220 @@
+"""FakeManager: a service manager that records calls.
+
+It shows the properties of a unit as systemd would: only the few that hostrouting reads, from the
+unit files and drop-ins in /etc/systemd/system.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+
+from hostrouting.errors import HostError
+from hostrouting.host.systemd import require_names, unit_failed
+from hostrouting.kernel.programs import Ended, tool_error
+from phases.arguments import must_be, must_be_number
+
+if TYPE_CHECKING:
+    from hostrouting.testing.files import FakeFiles
+
+_FOLDER = "/etc/systemd/system/"
+_LISTS = ("ExecCondition", "SuccessExitStatus")
+_NO_SYSTEMD = (
+    "System has not been booted with systemd as init system (PID 1). Can't operate. | "
+    "Failed to connect to bus: Host is down"
+)
+"""What systemctl prints where systemd does not run, on one line."""
+_STATES = ("ActiveState", "SubState")
+"""The properties that a start changes."""
+
+
+@attrs.define
+class FakeManager:
+    """A service manager that records what it starts and stops in `calls`. The units in `failing`
+    fail to start, and so do those that are masked.
+    """
+
+    running: bool = True
+    """If it is false, there is no systemd: what is asked of it raises HostError."""
+    calls: list[str] = attrs.field(factory=list)
+    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """Units that fail to start, each with the lines that it logs."""
+    states: dict[str, str] = attrs.field(factory=dict)
+    """The states of units; "inactive" if none is given."""
+    properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
+    """By unit: properties that `show` reports instead of those from the unit's files."""
+    files: FakeFiles | None = None
+    """The files of the host. The manager reads units from them at boot and at each reload."""
+    version: str = "257"
+    errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """By unit: what it has logged as errors since it began."""
+    read: dict[str, str] = attrs.field(init=False, factory=dict)
+    """The units as last read, by path."""
+
+    def __attrs_post_init__(self) -> None:
+        self.boot()
+
+    def boot(self) -> None:
+        """Read the units from the files; this is not recorded in `calls`."""
+        self.read = self._units_on_disk()
+
+    def is_running(self) -> bool:
+        return self.running
+
+    def reload(self) -> None:
+        self._require_running()
+        self.calls.append("reload")
+        self.boot()
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        must_be_number(timeout, "timeout")  # nothing takes time here
+        self._require_running()
+        properties = self._properties_of(unit)
+        if properties["ActiveState"] == "active":
+            return
+        self.calls.append(f"start {unit}")
+        if properties["LoadState"] == "masked":
+            reason = f"Failed to start {unit}: Unit {unit} is masked."
+            raise unit_failed(unit, result="success", status="0", lines=[reason])
+        if unit in self.failing:
+            lines = self.failing[unit]
+            must_be(
+                (list, tuple), lines, f"failing[{unit!r}]", "the lines that it logs, in a tuple"
+            )
+            self._set_state(unit, "failed")
+            raise unit_failed(unit, result="exit-code", status="1", lines=lines)
+        self._set_state(unit, "active")
+
+    def stop(self, unit: str) -> None:
+        self._require_running()
+        self.calls.append(f"stop {unit}")
+        if unit in self.states:
+            self.states[unit] = "inactive"
+
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
+        """See Manager. Values come from `properties` first, then from the unit files as last read.
+
+        A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
+        "yes" if a file of the unit has changed since.
+        """
+        require_names(names)
+        self._require_running()
+        if not units:
+            return (dict.fromkeys(names, "") | {"Version": self.version},)
+        shown: list[dict[str, str]] = []
+        for unit in self._matching(units):
+            known = self._properties_of(unit)
+            shown.append({name: known.get(name, "") for name in names})
+        return tuple(shown)
+
+    def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
+        if not since:
+            return ()
+        return self.errors.get(unit, ())
+
+    def _set_state(self, unit: str, state: str) -> None:
+        """The state that `properties` gave to the unit has ended."""
+        self.states[unit] = state
+        if unit in self.properties:
+            given = self.properties[unit].items()
+            self.properties[unit] = {name: value for name, value in given if name not in _STATES}
+
+    def _require_running(self) -> None:
+        """Raise the error of systemctl if systemd does not run."""
+        if not self.running:
+            ended = Ended(1, err=_NO_SYSTEMD)
+            raise tool_error(ended, "systemctl", purpose="", what="systemd")
+
+    def _matching(self, units: Sequence[str]) -> list[str]:
+        """The units, with those that match each pattern in its place."""
+        matching: list[str] = []
+        for unit in units:
+            if "@." in unit:
+                reason = f"Unit name {unit} is neither a valid invocation ID nor unit name."
+                sentence = f"systemctl could not show {unit}: {reason}"
+                raise HostError(sentence, what="systemd", kind="refused")
+            if "*" in unit:
+                matching += fnmatch.filter(self.properties, unit)
+            else:
+                matching.append(unit)
+        return matching
+
+    def _properties_of(self, unit: str) -> dict[str, str]:
+        on_disk = self._units_on_disk()
+        is_loaded = "@" not in unit or unit in self.states or unit in self.properties
+        read = self.read if is_loaded else on_disk  # systemd reads an instance when it is asked for
+        files = _files_of(unit, read)
+        is_current = files == _files_of(unit, on_disk)
+        is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
+        return {
+            "Id": unit,
+            "ActiveState": self.states.get(unit, "inactive"),
+            "LoadState": _load_state(unit, files),
+            "UnitFileState": "enabled" if is_enabled else "",
+            "DropInPaths": " ".join(files.drop_ins),
+            **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
+            "NeedDaemonReload": "no" if is_current else "yes",
+            **self.properties.get(unit, {}),
+        }
+
+    def _units_on_disk(self) -> dict[str, str]:
+        """What is below the folder of units, by path: texts, and the targets of links."""
+        if self.files is None:
+            return {}
+        paths = {**self.files.texts, **self.files.links}
+        return {path: text for path, text in paths.items() if path.startswith(_FOLDER)}
+
+
+# The properties that the files of a unit say.
+
+
+class _UnitFiles(NamedTuple):
+    """The files that define a unit."""
+
+    text: str | None
+    """That of its own file, or of its template; the target of a link; None if it has neither."""
+    drop_ins: dict[str, str]
+    """The texts by path, sorted by the names of the files."""
+
+
+def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
+    """The files of a unit, whose own take precedence over those of its template."""
+    names = [unit]
+    before, at, rest = unit.partition("@")
+    if at:
+        names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
+    text: str | None = None
+    paths: dict[str, str] = {}
+    """By the name of the drop-in."""
+    for name in names:
+        text = units.get(f"{_FOLDER}{name}", text)
+        folder = f"{_FOLDER}{name}.d/"
+        for path in units:
+            if path.startswith(folder) and path.endswith(".conf"):
+                paths[path.removeprefix(folder)] = path
+    return _UnitFiles(text, {path: units[path] for _, path in sorted(paths.items())})
+
+
+def _load_state(unit: str, files: _UnitFiles) -> str:
+    if files.text in {"", "/dev/null"}:
+        return "masked"
+    if files.text is None and "@" not in unit:
+        return "not-found"
+    return "loaded"
+
+
+def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
+    """The settings of these files that are lists: an empty value resets one, as in systemd."""
+    lists: dict[str, list[str]] = {name: [] for name in _LISTS}
+    for line in "\n".join(texts).splitlines():
+        name, equals, value = line.partition("=")
+        if not equals or name not in lists:
+            continue
+        if value:
+            lists[name].append(value.replace("%n", unit))
+        else:
+            lists[name].clear()
+    return {name: " ".join(values) for name, values in lists.items()}
