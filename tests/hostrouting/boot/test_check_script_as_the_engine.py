@@ -342,7 +342,7 @@ a rule that refuses a part
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole) by [rule 9:
 a rule that refuses marked packets, beside a route that refuses all
   rule add pref 9 fwmark 0x1 prohibit; route add prohibit 172.20.4.0/24
-  overlap: is refused (prohibit) by [prohibit 172.20.4.0/24]; expected via eth0
+  overlap: is refused (prohibit) by [prohibit 172.20.4.0/24 proto boot]; expected via eth0
 a rule for which Linux answers as if there were no route
   rule add pref 9 to 172.20.4.0/24 unreachable
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (unreachable) by [rule 9:
