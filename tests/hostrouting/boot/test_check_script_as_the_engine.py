@@ -334,6 +334,9 @@ a tunnel has the only default route, and a card has a router
 the default route is suppressed, and hidden
   rule add pref 50 lookup main suppress_prefixlength 0; {halves}; rule del pref 32766
   undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
+a default route by a device with the sign in its name that ip puts before the name of its peer
+  link add e@0 type veth peer name far0; link set far0 up; link set e@0 up; route replace default dev e@0
+  ok
 one default route by lo
   route replace default dev lo
   no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
@@ -496,7 +499,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 51
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 52
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
