@@ -74,7 +74,8 @@ def test_one_line_says_what_is_needed(tmp_path: Path, entry: str) -> None:
     }[entry]
     place = str(single_file(tmp_path)) if entry == "single file" else str(ROOT)
     done = completed([sys.executable, "-c", claimed + started, place, "--help"])
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2
+    assert done.stdout == ""
     assert LINE.fullmatch(done.stderr), done.stderr
 
 
@@ -91,7 +92,8 @@ def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
                 "PYTHONDONTWRITEBYTECODE": "1",
             }
             done = completed([interpreter, *words, "--help"], cwd=tmp_path, env=environment)
-            assert (done.returncode, done.stdout) == (2, "")
+            assert done.returncode == 2
+            assert done.stdout == ""
             assert LINE.fullmatch(done.stderr), done.stderr
 
 

@@ -28,6 +28,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.way_out import is_configurable
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
+from hostrouting.model.link_kinds import is_tunnel, leads_out
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     OURS,
@@ -41,7 +42,6 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
-from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:

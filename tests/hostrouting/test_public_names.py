@@ -93,4 +93,5 @@ print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hos
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
-    assert (done.stdout.split(), done.stderr) == ([str(len(hostrouting.__all__)), "True"], "")
+    assert done.stdout.split() == [str(len(hostrouting.__all__)), "True"]
+    assert done.stderr == ""

@@ -202,7 +202,8 @@ class TestOnLinux:
             return view.peers, "", ""
 
         peers, kind, message = in_child(ask)
-        assert (peers, kind) == ({}, "not-permitted")
+        assert peers == {}
+        assert kind == "not-permitted"
         assert message.startswith(f"cannot delete the neighbour {FIRST}: run this as root")
 
     @pytest.mark.parametrize(("times", "kind"), [(4, ""), (5, "unsettled")])

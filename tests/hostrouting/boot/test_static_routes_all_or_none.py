@@ -120,7 +120,8 @@ class TestWrites:
         namespace.batch([f"route add {route}" for route in of_ours])
         for wanted, changes in ((HALVES, [5]), (HALVES, []), ([], [2]), ([], [])):
             ran = Ran(namespace, wanted, tmp_path)
-            assert (ran.lines, ran.changes) == ([], changes)
+            assert ran.lines == []
+            assert ran.changes == changes
         assert listed(namespace) == before
         assert namespace.ip("route", "show", "table", "100").stdout
 
@@ -182,7 +183,9 @@ class TestAllOrNothing:
         """What is begun is written to the end."""
         tools = {"ip": f'{IS_WRITING} && kill -{signal} 0; exec ip "$@"'}
         ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+        assert ran.lines == []
+        assert ran.status == 0
+        assert len(ours(namespace)) == 2
 
     def test_a_signal_while_it_reads(self, namespace: Namespace, tmp_path: Path) -> None:
         """The signal is named, and not only what it has done to `ip` and awk."""
@@ -231,7 +234,10 @@ class TestAllOrNothing:
         plan = planned(namespace, HALF)
         assert [step.action for step in plan.steps] == ["keep"]
         ran = Ran(namespace, [HALF], tmp_path)
-        assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+        assert ran.lines == []
+        assert ran.status == 0
+        assert ran.changes == []
+        assert listed(namespace) == before
         assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
         assert ours(namespace) == [str(HALVES[1].destination)]
 
@@ -268,7 +274,8 @@ class TestAllOrNothing:
         came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
         came = f"flock --nonblock /run/hostrouting/routes {came}"  # meanwhile, others may write
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": came})
-        assert (ran.status, len(ours(namespace))) == (0, 3)
+        assert ran.status == 0
+        assert len(ours(namespace)) == 3
 
     def test_a_log_that_is_full(self, namespace: Namespace, tmp_path: Path) -> None:
         """A line that cannot be written changes nothing: the routes are set, and may stay."""
@@ -348,7 +355,8 @@ class TestAllOrNothing:
         namespace.batch([f"route add {place} {encapsulated} proto 213"])
         before = listed(namespace)
         ran = Ran(namespace, HALVES, tmp_path)
-        assert (ran.status, listed(namespace)) == (1, before), ran.said
+        assert ran.status == 1, ran.said
+        assert listed(namespace) == before, ran.said
         assert "ip was killed" not in ran.said
 
     def test_a_lock_of_rto_min(self, namespace: Namespace, tmp_path: Path) -> None:
@@ -365,7 +373,8 @@ class TestAllOrNothing:
         """What another program undoes each time is not left half done, and is said."""
         undone = f'ip "$@"; status=$?; {IS_WRITING} && ip route del 172.16.0.0/17; exit $status'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
-        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.status == 1
+        assert ours(namespace) == []
         assert ran.lines[-1].startswith(
             "<3>static-routes: another program also changes these routes: route add 172.16."
         )
@@ -385,7 +394,8 @@ class TestAllOrNothing:
         reason = {"ip": "Dump terminated", "awk": "ip or awk was killed, or is missing"}[program]
         lines = [line for line in ran.lines if line.startswith("<3>")]
         assert lines == [f"<3>static-routes: the routes cannot be read: {reason}"]
-        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.status == 1
+        assert ours(namespace) == []
 
     def test_without_settings(self, namespace: Namespace, tmp_path: Path) -> None:
         """A script whose data is gone deletes nothing, and says how to get it back."""
@@ -398,7 +408,8 @@ class TestAllOrNothing:
                 "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
             )
         ]
-        assert (ran.status, ours(namespace)) == (1, ["10.3.0.0/16"])
+        assert ran.status == 1
+        assert ours(namespace) == ["10.3.0.0/16"]
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again: twice at once, and every second."""
@@ -452,7 +463,8 @@ class TestTwoAtOnce:
             0,
         )  # one writes, and the others find it done
         assert ends == [(b"", 0)] * (len(runs) - 1) + [written]
-        assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
+        assert len(ours(namespace)) == 300
+        assert len(ours(namespace, IPV6)) == 100
 
     def test_another_run_holds_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that does not get the lock writes nothing and says so; it tries again while it may
@@ -460,7 +472,8 @@ class TestTwoAtOnce:
         """
         held = f"[[ -e {tmp_path}/free ]] || exit 1"
         ran = Ran(namespace, HALVES, tmp_path, tools={"flock": held})
-        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.status == 1
+        assert ours(namespace) == []
         assert ran.lines == [
             (
                 "<3>static-routes: cannot lock /run/hostrouting/routes: another run has held it for "
@@ -473,7 +486,8 @@ class TestTwoAtOnce:
         ]
         freed = {"flock": held, "sleep": f": >{tmp_path}/free"}
         ran = Ran(namespace, HALVES, tmp_path, wait=60, tools=freed)
-        assert (ran.status, len(ours(namespace))) == (0, 2)
+        assert ran.status == 0
+        assert len(ours(namespace)) == 2
 
     def test_only_root_can_open_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
         """Whoever can open a file can hold its lock for good."""
@@ -490,7 +504,10 @@ class TestTwoAtOnce:
         tools = {"flock": f"echo >>{tmp_path}/locked\n{wrote}"}
         for _ in range(2):
             ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-            assert (ran.status, ran.changes, ran.lines, len(ours(namespace))) == (0, [], [], 2)
+            assert ran.status == 0
+            assert ran.changes == []
+            assert ran.lines == []
+            assert len(ours(namespace)) == 2
         assert (tmp_path / "locked").read_text() == "\n"
 
 
@@ -534,5 +551,7 @@ class TestTheOptionalRoute:
             "dev eth1: Error: IPv6 is disabled on nexthop device."
         )
         lines = [refusal] if state == "IPv6 is off" else []
-        assert (ran.status, ran.lines, len(ours(namespace))) == (0, lines, 2)
+        assert ran.lines == lines
+        assert ran.status == 0
+        assert len(ours(namespace)) == 2
         assert [line for line in listed(namespace) if "2603:" in line] == before

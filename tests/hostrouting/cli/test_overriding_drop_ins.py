@@ -63,7 +63,8 @@ def test_an_overriding_drop_in_that_systemd_has_loaded(
     """Nothing that `apply` does ends that, so `plan` and `apply` say it, and fail in STRICT."""
     said = command(with_loaded_override(mode))
     first = f"NOTHING TO DO: this host matches the configuration, but {KUBELET} can start unchecked"
-    assert (said.code, said.lines[0]) == (code, first)
+    assert said.code == code
+    assert said.lines[0] == first
     line = gate_open(said)
     assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
     assert line.endswith(f"/d' {OVERRIDE} && systemctl daemon-reload")

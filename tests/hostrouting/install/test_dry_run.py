@@ -288,7 +288,8 @@ def test_each_cause(case: str) -> None:
     host = make()
     before, texts = host.kernel.snapshot(), dict(host.files.texts)
     plan = phases.plan(kind(wanted, host=host))
-    assert (host.kernel.snapshot(), host.files.texts) == (before, texts)
+    assert host.kernel.snapshot() == before
+    assert host.files.texts == texts
     dry = foreseen(kind(wanted, host=host))
     assert str(dry) == str(plan)
     assert isinstance(dry.result, Plan)
@@ -345,5 +346,6 @@ def test_one_snapshot() -> None:
     for nth in range(1, 4):
         host.faults.meanwhile("snapshot", partial(snapshots.append, nth), nth=nth)
     plan = Configure(probed, host=host).plan()
-    assert (plan.report and plan.report.verdict, len(plan.routes.changes)) == ("ok", len(REPAIR))
+    assert (plan.report and plan.report.verdict) == "ok"
+    assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]

@@ -31,7 +31,8 @@ def test_text_and_back(prefix: Prefix) -> None:
     network = ip_network(str(prefix))
     assert Prefix.parse(str(prefix)) == Prefix.of(network) == prefix
     assert prefix.to_network() == network
-    assert (prefix.first, prefix.last) == (int(network[0]), int(network[-1]))
+    assert prefix.first == int(network[0])
+    assert prefix.last == int(network[-1])
     assert prefix.ip == network[0] == ip_at(prefix.family, prefix.first)
     if prefix.length == width_of(prefix.family):
         with pytest.raises(ValueError, match="not the first address"):

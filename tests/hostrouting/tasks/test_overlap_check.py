@@ -86,11 +86,9 @@ class TestModes:
         with suppress(phases.TaskFailed):
             checked(host, CIDR, "10.0.0.0/8", mode=mode)
         [(kind, text)] = markers(host).items()
-        assert (kind, text.split(" [")[0], text.count("\n")) == (
-            "detected",
-            f"OVERLAP: {CIDR} leaves through ib0",
-            1,
-        )
+        assert kind == "detected"
+        assert text.split(" [")[0] == f"OVERLAP: {CIDR} leaves through ib0"
+        assert text.count("\n") == 1
         checked(host, "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
         host = FakeHost(kernel=plain_vm(), files=host.files)

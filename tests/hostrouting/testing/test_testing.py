@@ -42,7 +42,8 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
         if path.is_symlink() or path.is_file()
     }
     texts = {name: path.read_text() for name, path in real.items() if not path.is_symlink()}
-    assert (image.files.texts, set(image.files.links)) == (texts, set(real) - set(texts))
+    assert image.files.texts == texts
+    assert set(image.files.links) == set(real) - set(texts)
     assert str(image.kernel) == str(FakeHost.local().kernel)
 
 
@@ -110,7 +111,8 @@ def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
     host.faults.fail("change", number, nth=2)
     task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
     report = phases.run(task, clock=FakeClock(), observers=[])
-    assert (report.attempts, report.ok) == (attempts, attempts == 2)
+    assert report.attempts == attempts
+    assert report.ok == (attempts == 2)
 
 
 def test_the_programs_that_can_be_missing() -> None:
