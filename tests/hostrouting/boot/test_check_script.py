@@ -821,8 +821,9 @@ exit $status"""
         [
             ("link add cali2 up type veth; ip route add 10.42.7.7 dev cali2", "link del cali2"),
             ("route del default; ip route add 10.43.0.0/16 dev eth0 metric $$", ROUTER),
+            ("rule add pref 9 not to 192.0.2.0/24 prohibit", "rule del pref 9"),
         ],
-        ids=["a pod is there", "no default route is there"],
+        ids=["a pod is there", "no default route is there", "a rule refuses all but one network"],
     )
     def test_for_a_moment(self, namespace: Namespace, tmp_path: Path, come: str, go: str) -> None:
         """What escapes only while Linux is asked holds no unit back: what comes before the first
