@@ -1,8 +1,9 @@
 """A check in words: its results as findings, in the order in which they are read.
 
-Every sentence about a check stands here or, if it is that of a verdict or an escape, in `results`,
-so all commands and logs say the same: the verdict, what escapes, the repair, what cannot be
-repaired, how to allow it, and what limits the verdict.
+Every sentence about a check stands here, so all commands and logs say the same: what escapes, the
+repair, what cannot be repaired, how to allow it, and what limits the verdict. Two parts of them are
+worded elsewhere: verdicts and escapes in `results`, and the cause why no route repairs something
+where it is found (`Why`).
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def find_doubts(
     doubts: Iterable[tuple[Opinion, int, int]],
     cidrs: Iterable[Prefix] = (),
 ) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt; a repair gets these CIDRs."""
+    """A finding for all ranges about which there is the same doubt. A command that it proposes is
+    about these CIDRs.
+    """
     for opinion, ranges in _extents(family, doubts).items():
         where = _where(ranges)
         wording = DOUBTS[opinion.name]
