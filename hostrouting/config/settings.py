@@ -452,7 +452,7 @@ class HostRoutingConfig(NamedTuple):
         document: Any = mapping  # JSON can be anything
         ours = keys_of(cls)
         if not isinstance(document, Mapping):
-            return read(cls, document)
+            return read(cls, document)  # raises ConfigError, unless this is a configuration
         keys = [key for key, value in document.items() if value is not None]
         if _IN_AGENTS_FILE in keys:
             if required:
