@@ -47,8 +47,8 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
 _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
-"""Our drop-in is missing, or systemd uses an old one: both end with the next apply. Or another
-program's drop-in, or its `SuccessExitStatus=`, undoes the gate: both outlast it.
+"""Our drop-in is missing or outdated until the next apply, which writes it and has systemd read it.
+Another program's drop-in, or `SuccessExitStatus=`, undoes the gate also after that.
 """
 
 
@@ -61,13 +61,6 @@ class _Cause(NamedTuple):
     remedy: Remedy
     is_pending: bool = False
     """Whether this takes effect only when systemd reads its files."""
-
-    @property
-    def outlasts_apply(self) -> bool:
-        """Whether it is there also after the next apply, which writes our drop-in and has systemd
-        read it.
-        """
-        return self.kind in {"drop-in", "success"}
 
     def finding(self, unit: str) -> Finding:
         sentence = f"{unit} {self.predicate}"
@@ -99,7 +92,7 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
             opened.add(unit)
             finding = cause.finding(name)
             findings.append(finding)
-            if cause.outlasts_apply:
+            if cause.kind in {"drop-in", "success"}:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)

@@ -33,7 +33,6 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
     from hostrouting.install.section import SectionTask
@@ -198,17 +197,14 @@ class TaskRun(Generic[R]):
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        if finding.name == "unit-not-gated" or _is_for_later(finding):
+        # What an image lacks, it may get later; on a host, that is an error.
+        is_for_later = finding.severity == "warning" and finding.name in {"requirement", "file"}
+        if is_for_later or finding.name == "unit-not-gated":
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
             # Without the field, so that the command prints it now, and not only after the run: by
             # then, this session may have ended.
             ctx.log.warning("%s", finding)
-
-
-def _is_for_later(finding: Finding) -> bool:
-    """Whether an image lacks something that it may get later; on a host, a run must fail then."""
-    return finding.name in {"requirement", "file"} and finding.severity == "warning"
 
 
 def _consequence(host: Host, step: str) -> str:

@@ -45,6 +45,7 @@ from tests.support.tasks import (
     config,
     configured,
     failure_of,
+    left_to_do,
     manager_of,
     our_routes,
     ours,
@@ -155,7 +156,7 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
     assert {route.key for route in our_routes(host)} == {route.key for route in wanted}
     listing = host.nftables.tables.get(TABLE, "")
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
-    assert Configure(config, host=host).plan().is_empty
+    assert left_to_do(Configure(config, host=host)) == ""
     manager = manager_of(host)
     units = {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
     for each in (config, *others):
@@ -480,7 +481,7 @@ class TestOrder:
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
         assert f"start {LAYOUT.guard_unit}    # it does not run" in str(task.plan()).splitlines()
         run(task)
-        assert task.plan().is_empty
+        assert left_to_do(task) == ""
 
 
 ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
@@ -624,7 +625,7 @@ class TestRequirements:
         installed = Configure(WANTED, host=anybody)
         removal = Configure(config(), host=anybody)
         another = Configure(config(*REPAIR), host=anybody)
-        assert installed.plan().is_empty
+        assert left_to_do(installed) == ""
         run(installed)
         assert removal.plan().errors == ()
         failure_of(run, another, match="Permission denied|run it as root")
@@ -755,7 +756,7 @@ class TestLock:
         words = "another run has installed a different configuration"
         failure_of(run, Configure(WANTED, host=host), of=NotReady, match=words)
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
-        assert Configure(other, host=host).plan().is_empty
+        assert left_to_do(Configure(other, host=host)) == ""
 
     @pytest.mark.parametrize("wanted", [WANTED, PROBES])
     def test_another_configuration_while_the_lock_is_awaited(
@@ -771,7 +772,7 @@ class TestLock:
         )
         task = Configure(wanted, host=host)
         failure_of(run, task, of=NotReady, match="another run has installed")
-        assert Configure(other, host=host).plan().is_empty
+        assert left_to_do(Configure(other, host=host)) == ""
 
     def test_another_section_meanwhile(self) -> None:
         """What another task has installed while this one waited belongs to the routes, too."""

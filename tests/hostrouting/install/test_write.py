@@ -33,6 +33,7 @@ from tests.support.tasks import (
     configured,
     context,
     failure_of,
+    left_to_do,
     lose_routes,
     manager_of,
     run,
@@ -342,7 +343,7 @@ class TestGuard:
         calls_of(host)
         run(Remove(host=host))
         assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", "reload"]
-        assert Remove(host=host).plan().is_empty
+        assert left_to_do(Remove(host=host)) == ""
 
     def test_a_run_that_is_killed_before_the_start(self) -> None:
         """A guard with old files is stopped before the new ones are written, so that the next run
