@@ -34,7 +34,9 @@ def test_a_remedy_in_words(remedy: Remedy, text: str) -> None:
 
 
 def test_commands_for_programs() -> None:
-    """The document of a finding has the remedy as text, and the command of each way that has one."""
+    """The document of a finding has the remedy as text,
+    and the command of each way that has one.
+    """
     ways = Remedy("write another metric", otherwise=Remedy(command="reboot", otherwise=DELETE))
     document = Finding("route-conflict", "error", "it is held", remedy=ways).to_mapping()
     assert document["remedy"] == str(ways)

@@ -20,8 +20,8 @@ def test_it_starts_the_machine() -> None:
 
 
 def test_a_bootstrap_without_the_repair() -> None:
-    """Without the repair, the bootstrap fails, its log names the repair once, and the machine is not
-    started.
+    """Without the repair, the bootstrap fails, its log names the repair once, and the machine is
+    not started.
     """
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1

@@ -49,7 +49,9 @@ EVERY = [
     ],
 )
 def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: str) -> None:
-    """One fault is the message; several are counted and listed, one a line; the file is named once."""
+    """One fault is the message; several are counted and listed, one a line;
+    the file is named once.
+    """
     assert str(errors.ConfigError(faults, source)) == message
 
 
@@ -87,7 +89,9 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
 
 
 def test_facts_that_are_not_plain() -> None:
-    """Faults are mappings; earlier changes are included; what is as large as a table is left out."""
+    """Faults are mappings; earlier changes are included;
+    what is as large as a table is left out.
+    """
     faults = errors.ConfigError([DEV]).to_mapping()["faults"]
     assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
@@ -104,7 +108,9 @@ def test_facts_that_are_not_plain() -> None:
 
 
 def test_an_error_as_a_finding() -> None:
-    """An error of the host or the kernel is a finding by itself, about its file, unit or program."""
+    """An error of the host or the kernel is a finding
+    by itself, about its file, unit or program.
+    """
     of_a_file = errors.HostError("cannot be read", what="file", target="/etc/x")
     of_a_program = errors.HostError("no", what="nft", output="it cannot")
     late = errors.BackendError("late", kind="timeout")

@@ -191,7 +191,9 @@ def configured(routes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_each_is_as_check_says(nodes: Path) -> None:
-    """The verdict and the repair are those of `check --snapshot`; a repair of a part is left out."""
+    """The verdict and the repair are those of `check --snapshot`;
+    a repair of a part is left out.
+    """
     for result in results_of(nodes):
         alone = say("check", CIDR, "--snapshot", result.path, "--json").json
         assert result.verdict == alone.get("verdict", "no verdict")
@@ -203,8 +205,8 @@ def test_each_is_as_check_says(nodes: Path) -> None:
 
 
 def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
-    """With its routes in the configuration, a plan for each node ends with OK, and no repair is asked
-    for again.
+    """With its routes in the configuration, a plan for each node ends with OK, and no repair is
+    asked for again.
     """
     group = groups_of(nodes)[0]
     repaired = configured([route.to_mapping() for route in group.repair])
@@ -330,7 +332,9 @@ def test_a_check_without_cidrs_has_no_rows(nodes: Path) -> None:
 
 
 def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot that cannot be judged because of a bug does not keep the others from being judged."""
+    """A snapshot that cannot be judged because of a bug does not keep the others
+    from being judged.
+    """
 
     def judge(node: Snapshot, config: HostRoutingConfig) -> CheckReport:
         if len(node.links) < 6:

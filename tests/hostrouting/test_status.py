@@ -1,5 +1,5 @@
-"""hostrouting.status: how a host compares with what is installed on it; tests/hostrouting/cli has its
-pages, and carries out the commands that it proposes.
+"""hostrouting.status: how a host compares with what is installed on it; tests/hostrouting/cli has
+its pages, and carries out the commands that it proposes.
 """
 
 from collections.abc import Callable

@@ -286,8 +286,8 @@ def test_the_name_of_a_logger(
 
 @pytest.mark.linux
 def test_a_configuration_of_the_program_silences_nothing() -> None:
-    """A dictConfig disables the loggers that exist, if it is not told otherwise. Ours does not exist
-    before the first run.
+    """A dictConfig disables the loggers that exist, if it is not told otherwise. Ours does not
+    exist before the first run.
     """
     program = """
 import logging.config, phases

@@ -189,7 +189,9 @@ def report_of_a_worker(error: Exception) -> Step:
 
 @pytest.mark.linux
 def test_a_pool_of_processes() -> None:
-    """It raises the error of a run, returns reports, and survives an error that cannot be pickled."""
+    """It raises the error of a run, returns reports,
+    and survives an error that cannot be pickled.
+    """
     full = OSError(28, "full")
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
         raised = pool.submit(raise_in_a_worker, full).exception()

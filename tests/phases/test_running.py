@@ -325,7 +325,9 @@ def test_the_class_skip() -> None:
 
 
 def test_mistakes_are_not_tried_again() -> None:
-    """A name that no step has, and a task that is none, are not there at the next attempt either."""
+    """A name that no step has, and what is not a task,
+    are not there at the next attempt either.
+    """
     no_task: Any = 5
     for mistake in (lambda ctx: ctx.find("typo"), lambda ctx: phases.execute(no_task, ctx)):
         task = phases.retry(phases.task("a")(mistake))
@@ -391,7 +393,9 @@ def test_observers_are_called_one_at_a_time() -> None:
 def test_a_task_that_raises_no_exception(
     stop: BaseException, group: Callable[..., phases.Task[object]]
 ) -> None:
-    """What is not an Exception fails its task: execute raises it unchanged, run reports it, once."""
+    """What is not an Exception fails its task:
+    execute raises it unchanged, run reports it, once.
+    """
     seen, tree = Recorder(), group(StubTask("a", seconds=1, errors=repeat(stop)))
     with pytest.raises(type(stop)) as caught:
         phases.execute(tree, Context(clock=FakeClock(), observers=[seen]))
@@ -438,7 +442,9 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
 def test_a_property_that_raises_when_its_task_is_called(
     attribute: str, use: Callable[..., Step]
 ) -> None:
-    """The step of the task has failed with that error: it has a start and an end, like any other."""
+    """The step of the task has failed with that error:
+    it has a start and an end, like any other.
+    """
     is_broken: list[object] = []
 
     def read(_task: object) -> object:

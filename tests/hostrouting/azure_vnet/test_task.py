@@ -113,7 +113,9 @@ def test_what_is_stale_is_deleted() -> None:
 
 
 def test_a_second_run() -> None:
-    """It finds nothing, and needs no rights for that; of what is new, it makes another undo file."""
+    """It finds nothing, and needs no rights for that;
+    of what is new, it makes another undo file.
+    """
     host = azure.host()
     clean(host)
     before = state_of(host)
@@ -171,7 +173,9 @@ def test_an_image(tmp_path: Path) -> None:
 
 
 def test_a_host_with_another_kernel() -> None:
-    """It is refused without its rules and MAC addresses: those of this machine are another host's."""
+    """It is refused without its rules and MAC addresses:
+    those of this machine are another host's.
+    """
     with pytest.raises(
         TypeError, match=r"^this host has a kernel of its own, so name its ebtables= "
     ):
@@ -190,8 +194,8 @@ def test_a_plan_that_deletes_nothing() -> None:
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the same
-    reason, and still show what is stale.
+    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the
+    same reason, and still show what is stale.
     """
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)

@@ -172,7 +172,9 @@ class TestWhatItSaysAndLeaves:
     def test_many_doubts(
         self, namespace: Namespace, tmp_path: Path, doubts: int, rest: list[str]
     ) -> None:
-        """The first fourteen are said, and the others counted if there are any. The marker has all."""
+        """The first fourteen are said, and the others counted if there are any.
+        The marker has all.
+        """
         rules = [f"rule add pref {mark} fwmark {mark} lookup 100" for mark in range(1, doubts + 1)]
         namespace.batch(["route add default dev ib0 table 100", *rules])
         checked = Checked(namespace, check(HEALTHY), tmp_path)
@@ -185,7 +187,9 @@ class TestWhatItSaysAndLeaves:
             assert "UNDECIDED: " in line
 
     def test_by_hand(self, namespace: Namespace, tmp_path: Path) -> None:
-        """With a third argument, it also prints what each step prints, in the order of the steps."""
+        """With a third argument, it also prints what each step prints, in the order
+        of the steps.
+        """
         script = tmp_path / "check.sh"
         script.write_text(render_check_script(check(FABRIC)))
         done = namespace.run(*command(script, "by-hand", "0", "steps"))
@@ -657,7 +661,9 @@ class TestMishaps:
     def test_what_it_started_has_ended(
         self, namespace: Namespace, tmp_path: Path, program: str
     ) -> None:
-        """It waits for each program that it starts: systemd would find what is left over, and warn."""
+        """It waits for each program that it starts:
+        systemd would find what is left over, and warn.
+        """
         tools = {program: LINGERING.format(tmp_path, program)}
         checked = Checked(namespace, check(FABRIC, "fd16::/32"), tmp_path, tools=tools)
         assert checked.verdict == "overlap"
@@ -754,7 +760,9 @@ exit $status"""
         assert "UNDECIDED" not in checked.said
 
     def test_an_answer_is_missing(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If `ip` ends early, neither an escape nor a place that is refused is given as the reason."""
+        """If `ip` ends early, neither an escape nor a place that is refused is given
+        as the reason.
+        """
         namespace.batch(["route add prohibit 172.16.7.0/24", "route add 172.16.9.0/24 dev eth0"])
         ended = ANSWERED.format("/^1 172.16.9/d")
         checked = Checked(namespace, check(FABRIC), tmp_path, tools={"ip": ended})
@@ -813,8 +821,9 @@ exit $status"""
         [
             ("link add cali2 up type veth; ip route add 10.42.7.7 dev cali2", "link del cali2"),
             ("route del default; ip route add 10.43.0.0/16 dev eth0 metric $$", ROUTER),
+            ("rule add pref 9 not to 192.0.2.0/24 prohibit", "rule del pref 9"),
         ],
-        ids=["a pod is there", "no default route is there"],
+        ids=["a pod is there", "no default route is there", "a rule refuses all but one network"],
     )
     def test_for_a_moment(self, namespace: Namespace, tmp_path: Path, come: str, go: str) -> None:
         """What escapes only while Linux is asked holds no unit back: what comes before the first

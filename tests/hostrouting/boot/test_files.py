@@ -284,7 +284,9 @@ class TestReaders:
     @settings(max_examples=scaled(25))
     @given(configs())
     def test_bash(self, config: HostRoutingConfig) -> None:
-        """Bash parses every script, and takes the block for exactly the words that were rendered."""
+        """Bash parses every script, and takes the block for exactly the words
+        that were rendered.
+        """
         for file in files_of(config._replace(probe_rewrite=FULL.probe_rewrite)):
             if file.path.endswith(".sh"):
                 subprocess.run(["bash", "-n"], input=file.text, text=True, check=True)
@@ -356,13 +358,14 @@ def test_no_unit_pulls_another() -> None:
 
 def test_time_limits() -> None:
     """A oneshot has more time than the gate gives itself with the end of a step that hangs; so has
-    a start, by systemd's default.
+    a start, by systemd's default, and the guard waits as long.
     """
     [limit] = re.findall(r"^time_limit=(\d+) ", asset("gate.sh"), re.MULTILINE)
     [end] = re.findall(r"^kill_after=(\d+) ", asset("gate.sh"), re.MULTILINE)
     texts = [text for text in units.UNITS.values() if "Type=oneshot" in text]
     assert len(texts) == 3
-    for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90"):
+    [silence] = re.findall(r"^silence_limit=(\d+) ", asset("guard.sh"), re.MULTILINE)
+    for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90", silence):
         assert int(limit) + int(end) < int(allowed)
 
 

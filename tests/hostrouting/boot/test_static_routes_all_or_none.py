@@ -68,7 +68,9 @@ class TestWrites:
         assert printed.split() == " ".join(plan).split()
 
     def test_a_changed_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
-        """The new one is added, then ours deleted, so no packet is lost; nothing is written twice."""
+        """The new one is added, then ours deleted, so no packet is lost;
+        nothing is written twice.
+        """
         namespace.batch([ROUTER])
         assert Ran(namespace, PAIR, tmp_path).lines == []
         namespace.batch(
@@ -90,6 +92,16 @@ class TestWrites:
             "Deleted 172.16.0.0/17 via 10.0.0.1",
             "Deleted fd00:16::/64 via fe80::1",
         ]
+
+    def test_changed_next_hops(self, namespace: Namespace, tmp_path: Path) -> None:
+        """In IPv6, our first one is in use until the new one is there."""
+        for router in ("fe80::1", "fe80::2"):
+            namespace.batch([f"route append fd00:16::/64 via {router} dev eth0 proto 213"])
+        namespace.batch([ROUTER.replace("::1", "::9")])
+        with events(namespace, tmp_path / "events") as seen:
+            assert Ran(namespace, [PAIR[1]], tmp_path).lines == []
+        deleted = [event.startswith("Deleted ") for event in seen if "fd00:16:" in event]
+        assert deleted == [True, False, True]
 
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
         """Ours that are not configured go, of any kind; those of other programs stay, and those in
@@ -197,7 +209,9 @@ class TestAllOrNothing:
     def test_next_hops_that_begin_alike(
         self, namespace: Namespace, tmp_path: Path, old: str, new: str
     ) -> None:
-        """Our route is as before if another route is refused, and as the default route if none is."""
+        """Our route is as before if another route is refused,
+        and as the default route if none is.
+        """
         place = "172.16.0.0/17"
         broadcast = "route add broadcast 10.0.0.77 dev eth0 table main"
         default = f"route add default {new}"
@@ -402,7 +416,9 @@ class TestAllOrNothing:
         assert ours(namespace) == ["10.3.0.0/16"]
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Tables that changed while they were read are read again: twice at once, and every second."""
+        """Tables that changed while they were read are read again:
+        twice at once, and every second.
+        """
         interrupted = 'echo "Dump was interrupted and may be inconsistent." >&2'
         torn = 'ip "$@"; echo >>{0}; (($(wc -l <{0}) > {1})) || ' + interrupted
         said = {

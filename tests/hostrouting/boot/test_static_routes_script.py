@@ -154,8 +154,8 @@ def command_of(route: Route) -> str:
 
 
 def state_of(namespace: Namespace, guise: Mapping[str, tuple[int, str]] | None = None) -> Snapshot:
-    """The host, with its rules and routes of both families, without Linux's own for multicast, which
-    come and go.
+    """The host, with its rules and routes of both families, without Linux's own for multicast,
+    which come and go.
     """
     snapshot = namespace.snapshot()
     links: list[Link] = []

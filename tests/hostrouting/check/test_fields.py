@@ -233,8 +233,8 @@ def has_the_address_of_the_uplink(
     """Linux writes the node's address into each packet that leaves as expected.
 
     Of several next hops, Linux chooses by a hash of the destination whose seed differs from boot to
-    boot. So many destinations are asked about there, in both halves of IPv4 and IPv6: with any seed,
-    they leave through every next hop.
+    boot. So many destinations are asked about there, in both halves of IPv4 and IPv6: with any
+    seed, they leave through every next hop.
     """
     has_a_choice = any(len(route.next_hops) > 1 for route in snapshot.routes)
     number = 64 if has_a_choice else 1

@@ -1,4 +1,6 @@
-"""The laws of the check and of the repair, on random nodes with CNIs, tunnels and refused ranges."""
+"""The laws of the check and of the repair, on random nodes with CNIs, tunnels
+and refused ranges.
+"""
 
 import random
 from collections.abc import Collection, Iterable
@@ -151,8 +153,8 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
 @often_assumed
 @given(nodes(), st.integers(1, 39_999))
 def test_a_connection_that_escapes_is_an_overlap(node: tuple[int, Snapshot], place: int) -> None:
-    """IPv4 looks up again, by the same scan, with the source of the first route, and a rule for that
-    source may decide.
+    """IPv4 looks up again, by the same scan, with the source of the first route, and a rule for
+    that source may decide.
     """
     family, snapshot = node
     assume(family == IPV4 and snapshot.addresses)

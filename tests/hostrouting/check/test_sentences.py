@@ -431,7 +431,9 @@ def test_the_gateway_of_an_escape() -> None:
 
 @pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
 def test_the_kind_of_an_escape(kind: Refusing) -> None:
-    """Programs read what happens to the packets: the name alone does not say how they are refused."""
+    """Programs read what happens to the packets:
+    the name alone does not say how they are refused.
+    """
     by_route = vm_with(Route(INSIDE, type=kind, protocol=4))
     by_rule = vm_with(rules=(Rule(family=4, priority=50, action=kind, dst=INSIDE),))
     for host in (by_route, by_rule):

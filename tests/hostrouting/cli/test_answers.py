@@ -1,5 +1,5 @@
-"""What the commands say of one host: `check` agrees with `explain` and with the check of a snapshot,
-`status` with what `apply` has done, and each with what is to be typed next.
+"""What the commands say of one host: `check` agrees with `explain` and with the check of a
+snapshot, `status` with what `apply` has done, and each with what is to be typed next.
 """
 
 import json
@@ -176,7 +176,9 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> Non
     [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")],
 )
 def test_a_missing_rule(priority: int, words: str) -> None:
-    """What is missing is the rule, and not a default route: the remedy is the command that adds it."""
+    """What is missing is the rule, and not a default route:
+    the remedy is the command that adds it.
+    """
     vm = plain_vm().snapshot()
     others = tuple(rule for rule in vm.rules if rule.priority != priority)
     saved = vm._replace(rules=others).to_json().encode()

@@ -208,7 +208,9 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
 
 
 def test_a_device_that_is_typed() -> None:
-    """`check --dev` expects it instead of the default route's, and so does the line of the repair."""
+    """`check --dev` expects it instead of the default route's,
+    and so does the line of the repair.
+    """
     said = say("check", CIDR, "--dev", "ib0", kernel=h200())
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
     said = say(
@@ -294,7 +296,9 @@ def test_names_of_findings_in_any_case() -> None:
 
 
 def test_warnings_as_errors(tmp_path: Path) -> None:
-    """With --fail-on warning, a warning is exit code 1, unless it is ignored; plan and check alike."""
+    """With --fail-on warning, a warning is exit code 1, unless it is ignored;
+    plan and check alike.
+    """
     kernel, saved, config = plain_vm(), tmp_path / "node.json", tmp_path / "config.json"
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_address("eth1", "192.168.1.2/24")
@@ -473,7 +477,9 @@ class TestAsAProgram:
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:
-        """A reader who goes away is not a failure, and there is no complaint; a full disk is one."""
+        """A reader who goes away is not a failure, and there is no complaint;
+        a full disk is one.
+        """
         fine = shlex.join(command).replace(CIDR, "10.0.0.0/24")
         done = completed(["bash", "-c", f"{fine} {where}; exit ${{PIPESTATUS[0]}}"])
         problem = (

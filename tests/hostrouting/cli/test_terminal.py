@@ -78,7 +78,9 @@ def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapsho
 
 
 def test_the_strip_of_a_node() -> None:
-    """The devices with their shares, the worst first, and without those that have next to nothing."""
+    """The devices with their shares, the worst first,
+    and without those that have next to nothing.
+    """
     lines = ("OVERLAP: a sentence", "", "a rest")
     shown = page_of(h200().snapshot(), "172.16.0.0/15", "10.0.0.0/24", lines=lines)
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines() == [

@@ -1,7 +1,8 @@
 """Somebody has typed the routes that repair a host: nothing deletes them as long as addresses would
 escape without them, and the commands say how to keep them.
 
-Routes of the commands of `check` have our protocol; those of a plain `ip route add` have another one.
+Routes of the commands of `check` have our protocol; those of a plain `ip route add` have another
+one.
 """
 
 import json

@@ -19,7 +19,9 @@ VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
 
 
 class Systemctl(Programs):
-    """Answers by the verb of systemctl; journalctl has "sync" and "quiet", for the lines of a unit."""
+    """Answers by the verb of systemctl; journalctl has "sync" and "quiet",
+    for the lines of a unit.
+    """
 
     def key(self, *words: str) -> str:
         """See Programs."""

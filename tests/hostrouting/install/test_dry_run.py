@@ -283,7 +283,9 @@ def foreseen(task: phases.Task[Any]) -> phases.Step:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_cause(case: str) -> None:
-    """A dry run is not ok if the run would fail on this host; it says why, and still has the plan."""
+    """A dry run is not ok if the run would fail on this host;
+    it says why, and still has the plan.
+    """
     reason, kind, wanted, make = CASES[case]
     host = make()
     before, texts = host.kernel.snapshot(), dict(host.files.texts)

@@ -345,8 +345,9 @@ class TestRoad:
 
     @pytest.mark.parametrize("unit", ["kubelet.service", "agent@.service", "agent@a.service"])
     def test_a_unit_joins_and_leaves_the_gate(self, unit: str) -> None:
-        """Its drop-in is the only file of systemd's that changes, and is read: by one reload, behind
-        it. Until then, systemd would start the unit unchecked, or with a gate that it has left.
+        """Its drop-in is the only file of systemd's that changes, and is read: by one reload,
+        behind it. Until then, systemd would start the unit unchecked, or with a gate that it has
+        left.
         """
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
@@ -377,7 +378,9 @@ class TestRoad:
         assert host.files.texts == {}
 
     def test_a_reload_that_fails(self) -> None:
-        """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
+        """A unit that left the gate is gated until systemd has read that;
+        the next run sees to it.
+        """
         both = WANTED._replace(gate=GateConfig(("a.service", "b.service")))
         only_a = WANTED._replace(gate=GateConfig(("a.service",)))
         host, mishaps = mishap_host()
@@ -423,7 +426,9 @@ class TestRoad:
 
     @pytest.mark.parametrize("task", [Configure, *TASKS])
     def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
-        """The report has the step that failed, with what it had written before; no later step ran."""
+        """The report has the step that failed, with what it had written before;
+        no later step ran.
+        """
         host = FakeHost(kernel=h200())
         host.files.broken[LAYOUT.gate_path] = "No space left on device"
         probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
@@ -491,7 +496,9 @@ class TestOriginal:
         return host
 
     def test_replaced(self, host: FakeHost) -> None:
-        """Its links go before its files are replaced, its units become ours, and its script stays."""
+        """Its links go before its files are replaced, its units become ours,
+        and its script stays.
+        """
         run(Configure(WANTED, host=host))
         assert set(host.files.writes[3:7]) == set(LAYOUT.original_links[:4])
         assert not set(LAYOUT.original_links) & host.files.links.keys()

@@ -148,7 +148,9 @@ def requirements(host: FakeHost, wanted: HostRoutingConfig = OLD) -> list[Findin
 
 
 class TestIneffectiveGates:
-    """What lets a gated unit start unchecked, or keeps it from starting, before the gate is there."""
+    """What lets a gated unit start unchecked,
+    or keeps it from starting, before the gate is there.
+    """
 
     @pytest.fixture
     def host(self) -> FakeHost:

@@ -1,4 +1,6 @@
-"""A change that moves the packets of the session in which it is typed is named before it is made."""
+"""A change that moves the packets of the session in which it is typed
+is named before it is made.
+"""
 
 import os
 import shlex

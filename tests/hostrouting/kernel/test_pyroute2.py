@@ -1,5 +1,5 @@
-"""What cannot be the handle of a Pyroute2Backend, and a handle with a bug. That a real one keeps the
-contract is proven in test_contract.py.
+"""What cannot be the handle of a Pyroute2Backend, and a handle with a bug. That a real one keeps
+the contract is proven in test_contract.py.
 """
 
 import asyncio

@@ -53,7 +53,9 @@ def test_containment(pair: tuple[Prefix, Prefix]) -> None:
 
 @given(FAMILIES, st.integers(0, 300), st.integers(0, 300))
 def test_fewest_blocks(family: int, one: int, other: int) -> None:
-    """The blocks of a range are exactly its addresses, in order, and as few as `ipaddress` finds."""
+    """The blocks of a range are exactly its addresses, in order,
+    and as few as `ipaddress` finds.
+    """
     first, last = sorted([one, other])
     between = list(prefixes_between(family, first, last))
     addresses: list[int] = []

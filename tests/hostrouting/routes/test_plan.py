@@ -678,7 +678,9 @@ def on_link(route: Route, *, onlink: bool) -> Route:
 
 
 class TestReplyRoute:
-    """The route for replies to probes is one of ours: on the link, without a gateway, and optional."""
+    """The route for replies to probes is one of ours:
+    on the link, without a gateway, and optional.
+    """
 
     config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
     prefix = Prefix.of(config.probe_rewrite.global_address)
@@ -728,7 +730,9 @@ class TestReplyRoute:
         assert len(reply_routes(self.config)) == 1
 
     def test_not_wanted(self) -> None:
-        """Without ensureRoute there is none, and a configured route with its key takes its place."""
+        """Without ensureRoute there is none, and a configured route
+        with its key takes its place.
+        """
         rewrite = self.config.probe_rewrite
         without_it = HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
         same_key = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)

@@ -107,7 +107,9 @@ class TestModes:
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_no_default_route(self, mode: str) -> None:
-        """Without a default route by the deadline the verdict says so: STRICT fails, WARN passes."""
+        """Without a default route by the deadline the verdict says so:
+        STRICT fails, WARN passes.
+        """
         host = FakeHost(kernel=FakeKernel())
         if mode == "STRICT":
             match = r"NO-DEFAULT-ROUTE: there is no IPv4 default route \(waited 60 s\)"
@@ -179,7 +181,9 @@ class TestMarkersThatFail:
 
 
 def test_no_answer() -> None:
-    """If the check fails, the marker of an earlier one is removed: it would be about another state."""
+    """If the check fails, the marker of an earlier one is removed:
+    it would be about another state.
+    """
     host = FakeHost(kernel=h200())
     checked(host, "10.0.0.0/8")
     host.faults.fail("snapshot", 5)

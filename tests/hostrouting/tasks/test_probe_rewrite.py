@@ -155,7 +155,9 @@ class TestNft:
         run(Remove(host=host))
 
     def test_was_wanted(self) -> None:
-        """If the table was wanted, a failing nft is an error, before anything else is taken away."""
+        """If the table was wanted, a failing nft is an error, before anything else
+        is taken away.
+        """
         host = FakeHost()
         apply(host)
         before = dict(host.files.texts)

@@ -53,7 +53,9 @@ class TestConflict:
     WAY_OUT = r"172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16 into staticRoutes.routes"
 
     def test_on_a_new_host(self) -> None:
-        """The files are installed, so the gate holds, and the error says so; no route was changed."""
+        """The files are installed, so the gate holds, and the error says so;
+        no route was changed.
+        """
         host = FakeHost(kernel=h200())
         error = failure_of(
             run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT

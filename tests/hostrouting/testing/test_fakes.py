@@ -76,7 +76,9 @@ def test_a_route_with_an_address_of_the_other_family(route: Route) -> None:
 
 
 def test_planned_changes() -> None:
-    """A wait calls the planned functions until one changes something; then the next wait goes on."""
+    """A wait calls the planned functions until one changes something;
+    then the next wait goes on.
+    """
     kernel, calls = h200(), list[str]()
     with kernel.watch() as watch:
         kernel.later(lambda: calls.append("nothing"))
