@@ -79,6 +79,12 @@ def test_exit_codes(host: Callable[[], FakeHost], code: int) -> None:
     assert find_status(host()).code == code
 
 
+def test_an_image_on_which_nothing_is_installed() -> None:
+    """It has no kernel, which is not asked."""
+    status = find_status(FakeHost.image())
+    assert (status.state, status.unanswered, status.findings) == ("nothing", (), ())
+
+
 def test_one_part_hides_no_other() -> None:
     """Without a plan, the check and systemd's answers are there; of a broken file, what the disk
     and systemd show.

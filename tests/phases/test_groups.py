@@ -201,6 +201,12 @@ def test_the_first_wait_is_not_above_the_longest() -> None:
     assert phases.run(again, clock=FakeClock(), observers=[]).seconds == 10
 
 
+def test_a_retry_outside_a_run() -> None:
+    """A test may call `do` with a context of its own, in which there is no report."""
+    again = phases.retry(StubTask("a", "done", errors=[OSError()]))
+    assert again.do(Context(clock=FakeClock())) == "done"
+
+
 def moments_of_attempts(
     seconds: float, *, each: float = 0, **options: float
 ) -> tuple[list[float], phases.Step]:

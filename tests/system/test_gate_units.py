@@ -107,6 +107,7 @@ def each_is_refused(system: System) -> None:
     reason = "step 20-check-route-overlap failed (exit 1)"
     for unit in STARTED:
         assert start(system, unit) == 1, unit
+        assert "network-online.target" in system.show(unit, "Wants").split()
         assert f"hostrouting: {unit} was not started: {reason}" in system.journal(unit), unit
         assert not is_active(system, unit), unit
 
@@ -180,6 +181,8 @@ def test_the_table_for_probes() -> None:
             system.reboot()
             system.settled()
             assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
+        after = system.show("probe-rewrite.service", "After").split()
+        assert {"nftables.service", "nftables-flush.service"} <= set(after)
         system.must("rm", "/run/seen")
         system.must("nft", "flush", "ruleset")
         system.must("systemctl", "stop", "nftables-flush.service")

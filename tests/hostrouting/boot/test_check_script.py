@@ -521,6 +521,7 @@ fi
         one.
         """
         leave(tmp_path, MADE_OK)
+        leave(tmp_path, MADE_DETECTED)
         namespace.batch(["route del default"])
         script = tmp_path / "check.sh"
         tools = {"sleep": f"kill -{signal} $PPID"}
@@ -746,16 +747,22 @@ exit $status"""
         assert checked.verdict == "overlap"
         assert checked.lines == [OVERLAP]
 
-    @pytest.mark.parametrize("option", ["alias", "altname"])
-    def test_other_names_of_a_device(
-        self, namespace: Namespace, tmp_path: Path, option: str
+    @pytest.mark.parametrize(
+        ("command", "words"),
+        [
+            ("link set dev eth0 alias uplink", ""),
+            ("link property add dev eth0 altname uplink", ""),
+            ("", "openvswitch_slave"),
+        ],
+    )
+    def test_in_the_place_of_a_kind(
+        self, namespace: Namespace, tmp_path: Path, command: str, words: str
     ) -> None:
         """A modem may have no kind: what is listed in its place, such as another name, is not
         taken for one.
         """
-        words = ["set", "dev"] if option == "alias" else ["property", "add", "dev"]
-        namespace.ip("link", *words, "eth0", option, "uplink")
-        tools = {"ip": showing({"eth0": (65534, "")})}
+        namespace.batch([command])
+        tools = {"ip": showing({"eth0": (65534, words)})}
         checked = Checked(namespace, check(HEALTHY), tmp_path, tools=tools)
         assert checked.verdict == "ok", checked.said
 
@@ -834,8 +841,9 @@ exit $status"""
         [
             ("link add cali2 up type veth; ip route add 10.42.7.7 dev cali2", "link del cali2"),
             ("route del default; ip route add 10.43.0.0/16 dev eth0 metric $$", ROUTER),
+            ("rule add pref 9 not to 192.0.2.0/24 prohibit", "rule del pref 9"),
         ],
-        ids=["a pod is there", "no default route is there"],
+        ids=["a pod is there", "no default route is there", "a rule refuses all but one network"],
     )
     def test_for_a_moment(self, namespace: Namespace, tmp_path: Path, come: str, go: str) -> None:
         """What escapes only while Linux is asked holds no unit back: what comes before the first

@@ -353,6 +353,12 @@ the default route is suppressed, and hidden
   rule del pref 32766
   undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs,
       name the intended
+a default route by a device with the sign in its name that ip puts before the name of its peer
+  link add e@0 type veth peer name far0
+  link set far0 up
+  link set e@0 up
+  route replace default dev e@0
+  ok
 one default route by lo
   route replace default dev lo
   no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the
@@ -361,6 +367,10 @@ a rule that refuses a part
   rule add pref 9 to 172.20.4.0/24 blackhole
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused
       (blackhole) by [rule 9:
+a rule that refuses marked packets, beside a route that refuses all
+  rule add pref 9 fwmark 0x1 prohibit
+  route add prohibit 172.20.4.0/24
+  overlap: is refused (prohibit) by [prohibit 172.20.4.0/24 proto boot]; expected via eth0
 a rule for which Linux answers as if there were no route
   rule add pref 9 to 172.20.4.0/24 unreachable
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused
@@ -440,11 +450,24 @@ the protocol of a CNI's refusals, which many other routes have, without the CNI
   route add unreachable 172.20.9.7 proto kernel
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.9.7) is refused (unreachable) by
       [unreachable 172.20.9.7 proto kernel]
+a refused range, and a pod inside that only another table knows
+  {lxc}
+  route add blackhole 172.20.64.0/20 proto 196
+  route add 172.20.64.9 dev lxc1 table 100
+  overlap: (172.20.64.0\u2013172.20.79.255) is refused (blackhole) by [blackhole 172.20.64.0/20
+      proto 196]; expected via eth0
 a refused range that is too wide for the block of the pod inside
   {lxc}
   route add blackhole 172.20.64.0/19 proto 196
   route add 172.20.64.9 dev lxc1
   overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19
+      proto 196]; expected via eth0
+a refused range, and a network of pods inside, which proves less than a pod
+  link add cni0 type bridge
+  link set cni0 up
+  route add blackhole 172.20.64.0/20 proto 196
+  route add 172.20.64.0/24 dev cni0
+  overlap: (172.20.65.0\u2013172.20.79.255) is refused (blackhole) by [blackhole 172.20.64.0/20
       proto 196]; expected via eth0
 two refused ranges around own addresses that are not of pods, one of them at the beginning
   address add 172.20.8.0/32 dev eth1
@@ -491,9 +514,10 @@ a route that was made by hand without its gateway
   route add 172.20.7.7 dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto
       boot scope link] has no gateway
-routes without a gateway, of Linux and of DHCP, which know who is on the link
+routes without a gateway, of Linux and DHCP, which know who is on the link, and one to a neighbour
   route add 172.20.9.0/24 dev eth0 proto dhcp
   route add 172.20.8.0/24 dev eth0 proto kernel
+  route add 172.20.7.7 dev eth0
   ok
 a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
@@ -543,6 +567,43 @@ a rule for the source of one pod, as a CNI adds it
   rule add pref 9 from 172.20.1.5 lookup 100
   route add default dev eth1 table 100
   ok
+a rule for the address of a card that came before the expected one, beside a bridge of pods
+  address add 10.9.0.4/24 dev eth1
+  route replace default via 10.9.0.1 dev eth1
+  link add cni0 type bridge
+  address add 10.244.0.1/24 dev cni0
+  link set cni0 up
+  rule add pref 9 from 10.0.0.4 lookup 100
+  route add default via 10.0.0.1 dev eth0 table 100
+  ok
+a table for the addresses of a card, of which one is on lo
+  address add 10.9.9.8/24 dev eth1
+  address add 10.9.9.9/32 dev lo
+  rule add pref 9 from 10.9.9.0/24 lookup 100
+  route add default dev eth1 table 100
+  ok
+the bridge of a CNI whose tunnel leads to all pods, beside a pod of another CNI
+  link add kube-bridge type bridge
+  link set kube-bridge up
+  {lxc}
+  route add 172.20.9.0/24 dev kube-bridge
+  undecided: kube-bridge beside pods of Cilium (lxc1)
+a VPN as wg-quick makes it, which hides the default route of a card
+  link add tun7 type vxlan id 7 dstport 4789
+  link set tun7 up
+  route add default dev tun7 table 100
+  rule add pref 50 lookup main suppress_prefixlength 0
+  rule add pref 51 lookup 100
+  route add 172.20.9.0/24 dev ib0
+  overlap: routes via ib0 [172.20.9.0/24 dev ib0 proto boot scope link], expected tun7, eth0
+a tunnel has the only default route, and a card has many networks
+  {tunnel}
+  address add 172.20.9.4/24 dev eth1
+  route add 172.20.1.0/24 dev eth1
+  route add 172.20.3.0/24 dev eth1
+  route add 172.20.5.0/24 dev eth1
+  route add 172.20.7.0/24 dev eth1
+  undecided: , 172.20.5.0\u2013172.20.5.255 and 2 more should leave through tun7 or eth1;
 a mark whose table has a default route that the rule passes over, which only the check judges
   rule add pref 9 fwmark 1 lookup 100 suppress_prefixlength 0
   route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100
@@ -597,7 +658,7 @@ def stories(text: str) -> dict[str, Story]:
 
 
 STORY = stories(STORIES)
-assert len(STORY) == 44, "a name stands twice, or a story has no name"
+assert len(STORY) == 53, "a name stands twice, or a story has no name"
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -843,6 +904,14 @@ BY_TWO_HOPS = "route replace default nexthop via 10.0.0.1 dev eth0 nexthop dev e
         (
             IPV6,
             "route append default via fe80::1 dev eth0; route append default dev eth1",
+            "overlap",
+        ),
+        (
+            IPV6,
+            (
+                "route append default via fe80::1 dev eth0; "
+                "route append default via fe80::2 dev eth0; route append default dev eth1"
+            ),
             "overlap",
         ),
         (IPV6, "route append default dev eth0; route append default dev eth1", "ok"),

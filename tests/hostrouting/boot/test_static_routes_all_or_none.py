@@ -98,6 +98,16 @@ class TestWrites:
         assert ipv4_deleted.startswith("Deleted 172.16.0.0/17 via 10.0.0.1 ")
         assert ipv6_deleted.startswith("Deleted fd00:16::/64 via fe80::1 ")
 
+    def test_changed_next_hops(self, namespace: Namespace, tmp_path: Path) -> None:
+        """In IPv6, our first one is in use until the new one is there."""
+        for router in ("fe80::1", "fe80::2"):
+            namespace.batch([f"route append fd00:16::/64 via {router} dev eth0 proto 213"])
+        namespace.batch([ROUTER.replace("::1", "::9")])
+        with events(namespace, tmp_path / "events") as seen:
+            assert Ran(namespace, [PAIR[1]], tmp_path).lines == []
+        deleted = [event.startswith("Deleted ") for event in seen if "fd00:16:" in event]
+        assert deleted == [True, False, True]
+
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
         """Ours that are not configured go, of any kind; those of other programs stay, and those in
         other tables.
@@ -530,7 +540,7 @@ class TestTwoAtOnce:
         """A run that does not get the lock writes nothing and says so; it tries again while it may
         wait.
         """
-        held = f"[[ -e {tmp_path}/free ]] || exit 1"
+        held = f"[[ -e {tmp_path}/free || $* != '-w 5 '* ]] || exit 1"
         ran = Ran(namespace, HALVES, tmp_path, tools={"flock": held})
         assert ran.status == 1
         assert ours(namespace) == []

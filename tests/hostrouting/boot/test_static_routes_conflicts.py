@@ -208,6 +208,14 @@ def test_a_name_that_ip_would_misread(
     assert ran.status == 1
 
 
+def test_a_holder_with_two_next_hops(namespace: Namespace, tmp_path: Path) -> None:
+    """It is named once, although Linux has an entry for each."""
+    for way in ("via fe80::7 dev eth0", "via fe80::8 dev eth1"):
+        namespace.batch([f"route append fd00:16::/64 {way} proto 4"])
+    said = Ran(namespace, [static("fd00:16::/64", "fe80::1", "eth0")], tmp_path).said
+    assert said.count(" via fe80::7 ") == said.count(" ip -6 route del ") == 1
+
+
 def test_a_unit_with_a_backslash(namespace: Namespace, tmp_path: Path) -> None:
     """The name of a unit is quoted, too."""
     namespace.batch(["route add 10.7.0.0/16 dev ib0"])

@@ -9,7 +9,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV6
 from tests.support.commands import lose_carriers
 from tests.support.namespace import Namespace
-from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, listed, ours, planned
+from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, events, listed, ours, planned
 from tests.support.sections import static
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -64,6 +64,15 @@ def test_gateway_that_is_gone(
     [waiting] = planned(namespace, wish).waiting
     assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}; last seen: none"]
     assert str(waiting) == f"{wish} needs an IPv4 default route"
+
+
+def test_gateway_in_ipv6_that_is_gone(namespace: Namespace, tmp_path: Path) -> None:
+    """It can become the link-local address of this host."""
+    namespace.batch([ROUTER])
+    assert Ran(namespace, [IN_IPV6], tmp_path).status == 0
+    namespace.batch(["address add fe80::1/64 dev eth0 nodad", "route del ::/0"])
+    [waiting] = planned(namespace, IN_IPV6).waiting
+    assert Ran(namespace, [IN_IPV6], tmp_path).lines == [f"{WAITS}{waiting}; last seen: none"]
 
 
 @pytest.mark.parametrize("gateway", [None, "10.0.0.1"])
@@ -130,7 +139,9 @@ def test_named_gateway_that_is_gone(
     assert Ran(namespace, [wish], tmp_path).status == 0
     namespace.batch(changes)
     [waiting] = planned(namespace, wish).waiting
-    assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}"]
+    with events(namespace, tmp_path / "events") as seen:
+        assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}"]
+    assert seen == [], "it would wake the guard each time"
     assert str(waiting) == f"{wish} needs {reason}"
 
 
@@ -212,6 +223,7 @@ def test_a_gateway_in_the_destination_with_a_route_of_its_own(
     "wish",
     [
         pytest.param(static("fd55::/64", metric=100), id="better metric"),
+        pytest.param(static("fd55::/64", metric=256), id="as long, with its metric"),
         pytest.param(static("fd55::/80"), id="longer than the route to the gateway"),
         pytest.param(static("fd55::/80", "fe80::5", "eth0"), id="longer, by a gateway"),
     ],
@@ -222,6 +234,12 @@ def test_a_gateway_that_the_wanted_route_takes_in(
     """In IPv6, the best route to a gateway must not have one: the wanted route would be that."""
     by_default_gateway(namespace, [])
     assert_waiting(namespace, tmp_path, wish)
+
+
+def test_a_gateway_that_is_said_to_be_on_the_link(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux does not ask for a route to it, so the wanted route may contain it and be longer."""
+    by_default_gateway(namespace, ["route replace default via fd55::1 dev eth0 onlink"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "eth0"))
 
 
 @pytest.mark.parametrize(
@@ -350,5 +368,20 @@ def test_the_route_that_linux_uses(namespace: Namespace, tmp_path: Path, name: s
     else:
         assert plan.waiting or plan.conflicts
         assert ran.status == 1
+    assert ran.changes == []
+    assert listed(namespace) == before
+
+
+def test_an_expired_route_before_ours(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux lists it until its next clean-up, and does not use it."""
+    theirs = "fd00:16::/64 dev wg0 proto 4 expires 0"
+    routes = ("::/0 via fe80::1 dev eth0", theirs, OURS_IPV6)
+    namespace.batch(f"route append {route}" for route in routes)
+    before = listed(namespace)
+    assert [line for line in before if "wg0" in line]
+    plan = planned(namespace, IN_IPV6)
+    assert [step.action for step in plan.steps] == ["keep"]
+    ran = Ran(namespace, [IN_IPV6], tmp_path)
+    assert ran.status == 0
     assert ran.changes == []
     assert listed(namespace) == before

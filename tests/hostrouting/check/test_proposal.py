@@ -98,6 +98,7 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
         pytest.param(REPAIR, HALF, REPAIR[1], REPAIR[1], id="one of two"),
         pytest.param(REPAIR, NONE, f"{REPAIR[0]} and {REPAIR[1]}", CIDR, id="two of two"),
         pytest.param(REPAIR[:1], NONE, REPAIR[0], REPAIR[0], id="one of one"),
+        pytest.param(("172.16.9.9/32",), NONE, "172.16.9.9/32", "172.16.9.9", id="one address"),
     ],
 )
 def test_routes_that_are_needed_and_not_configured(

@@ -190,6 +190,17 @@ def test_a_missing_rule(priority: int, words: str) -> None:
     assert "add a default route" not in all_words
 
 
+def test_explain_is_about_one_address() -> None:
+    """What else there is to tell about the host, `check` says."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200))
+    sentence = "Linux prefers the default route of eth0 to that of eth1"
+    assert sentence in say("check", "10.96.0.0/12", kernel=kernel).out
+    assert sentence not in say("explain", "10.96.0.1", kernel=kernel).out
+
+
 # What is typed, beside what is installed.
 
 

@@ -14,6 +14,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -438,6 +439,17 @@ def test_names_do_not_steer_the_terminal() -> None:
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
     for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
         assert "\x1b" not in say(*words, "--snapshot", "-", stdin=text.encode()).out
+
+
+def test_a_command_in_a_thread() -> None:
+    """A program of an author may have its handlers of signals, which only the main thread can
+    set.
+    """
+    host = FakeHost(kernel=h200())
+    with ThreadPoolExecutor() as threads:
+        said = threads.submit(say, "remove", host=host).result()
+    assert said.err == ""
+    assert said.code == 0
 
 
 PROGRAM = [sys.executable, "-m", "hostrouting"]

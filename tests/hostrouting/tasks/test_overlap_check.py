@@ -67,6 +67,12 @@ class TestModes:
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
+    def test_an_image(self) -> None:
+        """It has no routes to check: the result has no verdict, in no form."""
+        result = checked(FakeHost.image(), CIDR)
+        assert result.report is None
+        assert {"verdict", "findings"}.isdisjoint({**result.log_fields(), **result.to_mapping()})
+
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_what_is_fine(self, mode: str, caplog: pytest.LogCaptureFixture) -> None:
         """What is fine, and worth a line, is not logged as a warning."""

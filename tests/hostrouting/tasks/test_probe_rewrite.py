@@ -46,6 +46,7 @@ class TestApply:
         host = FakeHost()
         plan = RewriteProbeSource(rewrite(), host=host).plan()
         effects = apply(host)
+        assert plan.findings == ()
         assert (
             [str(operation) for operation in effects.operations]
             == [f"create nftables table ip6 {TABLE}    # it was missing"]
