@@ -201,36 +201,69 @@ def test_a_tuple_of_a_task_that_runs_another() -> None:
     assert document["result"] is None
 
 
-def test_odd_results_and_errors() -> None:
-    """The JSON and the text of a report are valid, whatever a task returns or raises."""
-    circle: list[object] = []
-    circle += [circle, {"again": circle}]
+class Shy(Exception):  # noqa: N818  a result, too
+    """Can be an error or a result, and be neither printed nor described."""
 
-    class Shy(Exception):  # noqa: N818  a result, too
-        def __str__(self) -> str:
-            raise RuntimeError("half")
+    def __str__(self) -> str:
+        raise RuntimeError("half")
 
-        to_mapping = log_fields = __str__
+    to_mapping = log_fields = __str__
 
-    odd = [float("nan"), {1: {"set"}, ("a", "b"): b"bytes"}, circle, Shy(), "\ud800", 10**5000]
-    ends = (
-        StubTask("a", odd),
-        StubTask("b", Shy()),
-        StubTask("c", errors=[OSError("\x1b[2J\ud800")]),
-    )
-    assert "Shy: <Shy that cannot be printed>" in str(
-        phases.run(StubTask("d", errors=[Shy()]), observers=[])
-    )
-    step = phases.run(phases.serial(*ends), observers=[])
-    first, second, _ = json.loads(step.to_json())["children"]
-    assert first["result"][:2] == ["nan", {"1": ["set"], "('a', 'b')": "b'bytes'"}]
-    inside = "<list that contains itself>"
-    assert first["result"][2] == [inside, {"again": inside}]
-    assert first["result"][3:5] == ["<Shy that cannot be described: RuntimeError: half>", "\ud800"]
-    assert first["result"][5].startswith("<int that cannot be described: OverflowError")
-    assert second["status"] == "ok"
-    assert second["fields"] == {"log_fields_error": "RuntimeError: half"}
-    assert "\\x1b[2J\\ud800" in str(step)
+
+def circle() -> list[object]:
+    """A list that contains itself."""
+    members: list[object] = []
+    members += [members, {"again": members}]
+    return members
+
+
+ITSELF = "<list that contains itself>"
+
+
+@pytest.mark.parametrize(
+    ("result", "in_json"),
+    [
+        pytest.param(float("nan"), "nan", id="not a number"),
+        pytest.param(
+            {1: {"set"}, ("a", "b"): b"bytes"},
+            {"1": ["set"], "('a', 'b')": "b'bytes'"},
+            id="keys that are not texts",
+        ),
+        pytest.param(circle(), [ITSELF, {"again": ITSELF}], id="a circle"),
+        pytest.param("\ud800", "\ud800", id="half a letter"),
+    ],
+)
+def test_odd_results(result: object, in_json: object) -> None:
+    """The JSON of a report is valid, whatever a task returns."""
+    step = phases.run(StubTask("a", [result]), observers=[])
+    assert json.loads(step.to_json())["result"] == [in_json]
+
+
+def test_a_number_that_is_too_large() -> None:
+    """It is named, because Python does not write it."""
+    step = phases.run(StubTask("a", [10**5000]), observers=[])
+    [described] = json.loads(step.to_json())["result"]
+    assert described.startswith("<int that cannot be described: OverflowError")
+
+
+def test_what_cannot_be_described() -> None:
+    """The report says so, in a list and as the result itself, and the step is ok."""
+    inside = phases.run(StubTask("a", [Shy()]), observers=[])
+    alone = json.loads(phases.run(StubTask("b", Shy()), observers=[]).to_json())
+    assert json.loads(inside.to_json())["result"] == [
+        "<Shy that cannot be described: RuntimeError: half>"
+    ]
+    assert alone["status"] == "ok"
+    assert alone["fields"] == {"log_fields_error": "RuntimeError: half"}
+
+
+def test_odd_errors() -> None:
+    """The text of a report can be shown by a terminal, whatever a task raises."""
+    unprintable = phases.run(StubTask("a", errors=[Shy()]), observers=[])
+    steering = phases.run(StubTask("b", errors=[OSError("\x1b[2J\ud800")]), observers=[])
+    json.loads(steering.to_json())
+    assert "Shy: <Shy that cannot be printed>" in str(unprintable)
+    assert "\\x1b[2J\\ud800" in str(steering)
 
 
 def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """read_enforced: which configuration the installed scripts and drop-ins were made from."""
 
 import re
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -83,35 +84,32 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
         assert enforced.probe_rewrite == config.probe_rewrite
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param("/17 metric 0", "/17 metric low", id="a metric in words"),
-        pytest.param("'route 172", "'route '\n  'was 172", id="a route without a destination"),
-    ],
-)
-def test_an_edited_script_of_routes(old: str, new: str) -> None:
-    """What cannot be a setting of ours ends nothing: only the static routes are unknown."""
-    host = configured(GUARDED)
-    whole = read_enforced(host.files)
-    edit(host, LAYOUT.routes_step, old, new)
-    assert read_enforced(host.files) == whole._replace(static_routes=StaticRoutesConfig())
-    assert Configure(GUARDED, host=host, allow_removal=False).plan().losses == ()
+class Edit(NamedTuple):
+    """Words of an installed script, and what somebody has written in their place."""
+
+    step: str
+    old: str
+    new: str
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param("'mode STRICT'", "'mode STRICT'\n  'mode WARN'", id="two modes"),
-        pytest.param("'cidr 172.16.0.0/16", "'cidr 172.16.0.0/x", id="a CIDR without a length"),
-    ],
-)
-def test_an_edited_script_of_the_check(old: str, new: str) -> None:
-    """Only the check is unknown."""
+NO_ROUTES = {"static_routes": StaticRoutesConfig()}
+NO_CHECK = {"route_overlap": RouteOverlapConfig()}
+EDITS = {
+    "a metric in words": Edit(LAYOUT.routes_step, "/17 metric 0", "/17 metric low"),
+    "a route without a destination": Edit(LAYOUT.routes_step, "'route 172", "'route '\n  'was 172"),
+    "two modes": Edit(LAYOUT.check_step, "'mode STRICT'", "'mode STRICT'\n  'mode WARN'"),
+    "a CIDR without a length": Edit(LAYOUT.check_step, "'cidr 172.16.0.0/16", "'cidr 172.16.0.0/x"),
+}
+
+
+@pytest.mark.parametrize("edited", EDITS.values(), ids=EDITS)
+def test_an_edited_script(edited: Edit) -> None:
+    """What cannot be a setting of ours ends nothing: only what this script does is unknown."""
     host = configured(GUARDED)
     whole = read_enforced(host.files)
-    edit(host, LAYOUT.check_step, old, new)
-    assert read_enforced(host.files) == whole._replace(route_overlap=RouteOverlapConfig())
+    edit(host, *edited)
+    unknown: Any = NO_ROUTES if edited.step == LAYOUT.routes_step else NO_CHECK
+    assert read_enforced(host.files) == whole._replace(**unknown)
     assert Configure(GUARDED, host=host, allow_removal=False).plan().losses == ()
 
 

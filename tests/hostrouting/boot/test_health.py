@@ -108,6 +108,19 @@ def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: Fake
     assert fault.remedy == Remedy(command=f"chown root {folder} && chmod 755 {folder}")
 
 
+def remedy_for_a_writable_step(host: FakeHost, path: str) -> Remedy | None:
+    """The remedy of the first fault, which is that the gate does not run this step."""
+    [fault, *_] = find_faults(host, WANTED)
+    assert fault.name == "gate-shut"
+    assert fault.severity == "error"
+    assert fault.target == path
+    assert fault.sentence == (
+        f"users other than root can write to {path}, so the gate does not run it, and lets no "
+        "unit pass"
+    )
+    return fault.remedy
+
+
 class TestFiles:
     """What is on the disk."""
 
@@ -201,30 +214,15 @@ class TestFiles:
         """The gate does not run such a step, so no unit starts. `apply` repairs a step of ours."""
         path = LAYOUT.step_path(LAYOUT.routes_step)
         host.files.modes[path] = 0o775
-        [fault, *_] = find_faults(host, WANTED)
-        assert fault.name == "gate-shut"
-        assert fault.severity == "error"
-        assert fault.target == path
-        assert fault.sentence == (
-            f"users other than root can write to {path}, so the gate does not run it, and lets no "
-            "unit pass"
-        )
-        assert fault.remedy == AGAIN
+        assert remedy_for_a_writable_step(host, path) == AGAIN
 
     def test_a_foreign_step_that_others_can_change(self, host: FakeHost) -> None:
         """No unit starts either; and the remedy is a command that leaves what is in it alone."""
         path = LAYOUT.step_path("90-licence")
         host.files.texts[path] = "exit 0\n"
         host.files.modes[path] = 0o775
-        [fault, *_] = find_faults(host, WANTED)
-        assert fault.name == "gate-shut"
-        assert fault.severity == "error"
-        assert fault.target == path
-        assert fault.sentence == (
-            f"users other than root can write to {path}, so the gate does not run it, and lets no "
-            "unit pass"
-        )
-        assert fault.remedy == Remedy(command=f"chown root {path} && chmod 644 {path}")
+        ours_alone = Remedy(command=f"chown root {path} && chmod 644 {path}")
+        assert remedy_for_a_writable_step(host, path) == ours_alone
 
     @pytest.mark.parametrize("path", [LAYOUT.gate_path, LAYOUT.guard_path, DROP_IN])
     @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])

@@ -59,35 +59,31 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     """check, plan, apply, plan, check, status, remove: each exits by what is so, and nothing is
     left at the end.
     """
-    before, files = machine.routes(4), machine.shell("find /etc -type f")
-    commands = (
-        "check --config",
-        "plan --config",
-        "apply --config",
-        "plan --config",
-        "check --config",
-    )
-    codes = [machine.hostrouting(*words.split(), repaired).returncode for words in commands]
-    assert codes == [1, 1, 0, 0, 0]
+    routes_before = machine.routes(4)
+    files_before = machine.shell("find /etc -type f")
+    for command, code in (("check", 1), ("plan", 1), ("apply", 0), ("plan", 0), ("check", 0)):
+        assert machine.hostrouting(command, "--config", repaired).returncode == code, command
     assert_right_without_systemd(machine)
     [answer] = machine.get(4, ["172.16.200.1"])
     assert not isinstance(answer, str)
     assert answer.devs == ("eth0",)
+
     machine.shell("chmod 777 /etc/hostrouting && chown 4242 /etc/hostrouting/gate.d")
     status = machine.hostrouting("status").stdout
     assert status.startswith("ATTENTION: systemd-nspawn@.service can start unchecked\n")
     assert status.count("FILE: users other than root can write to /etc/hostrouting") == 2
     assert machine.hostrouting("apply", "--config", repaired).returncode == 1
+
     assert machine.hostrouting("remove").returncode == 0
-    assert machine.routes(4) == before
-    assert sorted(machine.shell("find /run -type f").split()) == [
-        "/run/hostrouting/lock",
-        "/run/hostrouting/turn",
-    ]
-    folders, units = machine.shell("find /etc -type d").split(), HostLayout().unit_directory
-    assert not {"/etc/hostrouting", f"{units}/systemd-nspawn@.service.d"} & {*folders}
+    assert machine.routes(4) == routes_before
+    assert machine.shell("find /etc -type f") == files_before
+    locks = ["/run/hostrouting/lock", "/run/hostrouting/turn"]
+    assert sorted(machine.shell("find /run -type f").split()) == locks
+    folders = machine.shell("find /etc -type d").split()
+    units = HostLayout().unit_directory
+    assert "/etc/hostrouting" not in folders
+    assert f"{units}/systemd-nspawn@.service.d" not in folders
     assert units in folders, "it belongs to another package"
-    assert machine.shell("find /etc -type f") == files
 
 
 @pytest.mark.parametrize("asking", [f"check {CIDR}", "check --config CONFIG"])
@@ -96,21 +92,22 @@ def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str)
     the configuration.
     """
     intended = ["fwmark 0x7"]
-    config = {
-        "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(tmp_path / "config.json"))}'
+    section = {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"routeOverlap": section}))
+    typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(path))}'
     lines = machine.shell(f"{typed}; test $? = 1").splitlines()
+    for_now = [line for line in lines if line.startswith("  ip route replace ")]
     pipeline = lines[lines.index("Permanently, as root:") + 1]
-    machine.shell("\n".join(line for line in lines if line.startswith("  ip route replace ")))
+
+    machine.shell("\n".join(for_now))
     assert machine.hostrouting("check", CIDR).returncode == 0
+
     machine.shell(pipeline.replace("hostrouting ", '"$PYTHON" -m hostrouting '))
     assert_right_without_systemd(machine)
-    installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))["hostRouting"][
-        "routeOverlap"
-    ]
-    assert installed.get("intendedRules", []) == (intended if "CONFIG" in asking else [])
+    installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))
+    kept = installed["hostRouting"]["routeOverlap"].get("intendedRules", [])
+    assert kept == (intended if "CONFIG" in asking else [])
 
 
 @pytest.mark.needs("systemctl")

@@ -36,6 +36,8 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
+NLM_F_DUMP_INTR = 0x10  # "the list has changed while it was read"
+NLMSG_DONE = 3
 NEAR = Prefix.parse("192.0.2.0/25")
 ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
 ASIDE = ROUTE._replace(table=1001)
@@ -101,9 +103,8 @@ def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> 
     def marked(netlink: NetlinkSocket) -> bytes:
         answer = receive(netlink)
         length, kind, flags, number, port = HEADER.unpack_from(answer)
-        return (
-            HEADER.pack(length, kind, flags | 0x10, number, port) + answer[HEADER.size :]
-        )  # NLM_F_DUMP_INTR
+        header = HEADER.pack(length, kind, flags | NLM_F_DUMP_INTR, number, port)
+        return header + answer[HEADER.size :]
 
     with mock.patch.object(NetlinkSocket, "receive", marked):
         assert backend.snapshot() == calm._replace(restless=True)
@@ -117,8 +118,9 @@ def test_a_list_that_changed_after_its_last_part(backend: NetlinkBackend) -> Non
 
     def marked(netlink: NetlinkSocket, part: bytes, at: int) -> int:
         _, kind, flags, *_ = struct.unpack_from("=IHH", part.ljust(at + 8), at)
-        if kind == 3:  # NLMSG_DONE
-            part = part[: at + 6] + struct.pack("=H", flags | 0x10) + part[at + 8 :]
+        if kind == NLMSG_DONE:
+            changed = struct.pack("=H", flags | NLM_F_DUMP_INTR)
+            part = part[: at + 6] + changed + part[at + 8 :]
         return size_at(netlink, part, at)
 
     with mock.patch.object(NetlinkSocket, "size_at", marked):
