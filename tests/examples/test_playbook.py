@@ -27,6 +27,12 @@ else {APPLIED}
 fi"""
 
 
+def write_program(path: Path, text: str) -> None:
+    """Write a program that can be run."""
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 def play(
     folder: Path,
     nodes: int,
@@ -40,9 +46,7 @@ def play(
     On the nodes the program has the name `program`; `fake` is there before anything is copied.
     """
     (folder / "agent.json").write_text("{}")
-    fake = folder / "fake"
-    fake.write_text(
-        f"""\
+    fake = f"""\
 #!/bin/sh
 cd {shlex.quote(str(folder))}
 echo "$*" >>calls
@@ -51,25 +55,19 @@ apply) {apply} ;;
 status) {status} ;;
 esac
 """
-    )
-    fake.chmod(0o755)
+    write_program(folder / "fake", fake)
     variables = {"pyz": "fake", "config": "agent.json", "program": program, "copy": "copy.json"}
     settings = {f"hostrouting_{name}": str(folder / file) for name, file in variables.items()}
     settings |= {"ansible_connection": "local", "ansible_become": "false"}
     # Ansible does not quote the path of the interpreter, so this one may stand where a folder has a
     # space in its name.
     interpreter = folder / "python"
-    interpreter.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    interpreter.chmod(0o755)
+    write_program(interpreter, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     settings["ansible_python_interpreter"] = str(interpreter)
     ansible = str(Path(sys.executable).with_name("ansible-playbook"))
     home = str(folder / "home")  # whoever runs the tests may have none
-    environment = {
-        **os.environ,
-        "ANSIBLE_HOME": home,
-        "ANSIBLE_REMOTE_TEMP": home,
-        "LC_ALL": "C.UTF-8",
-    }
+    places = {"ANSIBLE_HOME": home, "ANSIBLE_REMOTE_TEMP": home}
+    environment = {**os.environ, **places, "LC_ALL": "C.UTF-8"}
     names = "".join(f"node{number}," for number in range(nodes))
     words = [ansible, "-i", names, str(PLAYBOOK), "-e", json.dumps(settings)]
     words += options

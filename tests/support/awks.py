@@ -38,15 +38,14 @@ def put_before(
     if awk not in {"", "mawk"}:  # the scripts look for mawk themselves
         # busybox decides by its name which program it is.
         bodies["awk"] = f'exec -a awk {shutil.which(awk)} "$@"'
-    bodies |= {"ip": f'exec chroot {tree} ip "$@"'} if tree != Path("/") else {}
-    bodies |= {
-        name: f"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}" for name, body in (tools or {}).items()
-    }
+    if tree != Path("/"):
+        bodies["ip"] = f'exec chroot {tree} ip "$@"'
+    for name, body in (tools or {}).items():
+        bodies[name] = f"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}"
     if "awk" in bodies:
+        # The scripts prefer mawk, and give it options that only it has.
         options = "" if awk == "mawk" else "[[ $1 != -W ]] || shift 2\n"
-        bodies["mawk"] = (
-            f"{options}{bodies['awk']}"  # which the scripts prefer, with options that only it has
-        )
+        bodies["mawk"] = f"{options}{bodies['awk']}"
     place = directory / "tools"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

@@ -95,32 +95,25 @@ def host(
 
     def furnish(root: str) -> None:
         if image is not None:
-            phases.execute(
-                Configure(image, host=Host.offline(root), wait=0), phases.Context(observers=[])
-            )
+            task = Configure(image, host=Host.offline(root), wait=0)
+            phases.execute(task, phases.Context(observers=[]))
         finish(Path(root))
 
+    unit_type = "exec" if is_late else "oneshot"
+    late = _LATE if is_late else ""
+    files = {network: _NETWORK_UNIT.format(type=unit_type), **(more or {})}
+    programs = {"/etc/test-network.sh": _NETWORK.format(late=late, then=then), **(scripts or {})}
+    wants = "/etc/systemd/system/sysinit.target.wants/test-network.service"
+    all_links = {wants: network, **(links or {})}
     with booted(
-        {network: _NETWORK_UNIT.format(type="exec" if is_late else "oneshot"), **(more or {})},
-        scripts={
-            "/etc/test-network.sh": _NETWORK.format(late=_LATE if is_late else "", then=then),
-            **(scripts or {}),
-        },
-        links={
-            "/etc/systemd/system/sysinit.target.wants/test-network.service": network,
-            **(links or {}),
-        },
-        machines=machines,
-        furnish=furnish,
+        files, scripts=programs, links=all_links, machines=machines, furnish=furnish
     ) as system:
         system.settled()
         try:
             yield system
         except BaseException:
-            # Shown with the failure of the test.
-            sys.stdout.write(
-                system.run("journalctl", "--quiet", "--boot", "--output=cat", "--lines=200").stdout
-            )
+            journal = ["journalctl", "--quiet", "--boot", "--output=cat", "--lines=200"]
+            sys.stdout.write(system.run(*journal).stdout)  # shown with the failure of the test
             raise
 
 

@@ -123,34 +123,39 @@ def _serve(requests: Connection, leader: int) -> None:
 def _command_line(
     words: tuple[str, ...], environment: dict[str, str], text: str
 ) -> tuple[int, str, str]:
-    given = os.memfd_create("in")
-    os.pwrite(given, text.encode(), 0)
-    outputs = [os.memfd_create(name) for name in ("out", "err")]
+    """Carry out a command line in a fork; its exit code, and what it has written on each stream."""
+    stdin = os.memfd_create("in")
+    os.pwrite(stdin, text.encode(), 0)
+    stdout = os.memfd_create("out")
+    stderr = os.memfd_create("err")
     pid = os.fork()
-    if not pid:
+    if pid == 0:
         os.environ.clear()
         os.environ.update(environment)
-        os.dup2(given, 0)
-        for standard, output in enumerate(outputs, start=1):
-            os.dup2(output, standard)
-        # As Python opens them if the locale is C.UTF-8.
-        sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape")
-        sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
-        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
-        sys.argv = ["hostrouting", *words]
-        code = 70
-        try:
-            code = main()
-        except SystemExit as stopped:  # argparse: --help, bad usage
-            code = int(stopped.code or 0)
-        except BaseException:  # noqa: BLE001  printed as by the interpreter
-            traceback.print_exc()
-            code = 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    out, err = (
-        os.pread(output, 1 << 30, 0).decode("utf-8", "surrogateescape") for output in outputs
-    )
-    return code, out, err
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        os._exit(_as_the_interpreter(words))
+    _, status = os.waitpid(pid, 0)
+    out = os.pread(stdout, 1 << 30, 0).decode("utf-8", "surrogateescape")
+    err = os.pread(stderr, 1 << 30, 0).decode("utf-8", "surrogateescape")
+    return os.waitstatus_to_exitcode(status), out, err
+
+
+def _as_the_interpreter(words: tuple[str, ...]) -> int:
+    """Call `main` as an interpreter does that has just started; the exit code."""
+    # As Python opens them if the locale is C.UTF-8.
+    sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape")
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
+    sys.argv = ["hostrouting", *words]
+    try:
+        code = main()
+    except SystemExit as stopped:  # argparse: --help, bad usage
+        code = int(stopped.code or 0)
+    except BaseException:  # noqa: BLE001  printed as by the interpreter
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code

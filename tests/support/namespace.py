@@ -294,9 +294,15 @@ def _next_hop(entry: dict[str, Any]) -> NextHop:
 def _route(entry: dict[str, Any], family: int) -> Route:
     kind = ROUTE_TYPES[int(entry.get("type", 1))]
     (metrics,) = entry.get("metrics") or [{}]
+    prefix = Prefix(family, 0, 0)
+    if entry["dst"] not in {"default", "all"}:
+        prefix = Prefix.parse(entry["dst"])
+    next_hops = _next_hops(entry)
+    if kind in {"blackhole", "unreachable", "prohibit", "throw"}:
+        next_hops = ()
     return Route(
-        Prefix(family, 0, 0) if entry["dst"] in {"default", "all"} else Prefix.parse(entry["dst"]),
-        () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _next_hops(entry),
+        prefix,
+        next_hops,
         table=int(entry.get("table", 254)),
         metric=entry.get("metric", 0),
         tos=int(str(entry.get("tos", 0)), 16),
@@ -325,19 +331,19 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
     def block(name: str) -> Prefix | None:
         if entry.get(name, "all") == "all":
             return None
-        width = 32 if family == 4 else 128
-        return Prefix.of(
-            ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False)
-        )
+        length = entry.get(f"{name}len", 32 if family == 4 else 128)
+        return Prefix.of(ip_network(f"{entry[name]}/{length}", strict=False))
 
+    action = _ACTIONS.get(entry.get("action", "1"), "blackhole")
+    if "goto" in entry:
+        action = "goto"
+    elif "nop" in entry:
+        action = "nop"
     marked = "fwmark" in entry
     return Rule(
         family=family,
         priority=entry["priority"],
-        action=next(
-            (word for word in ("goto", "nop") if word in entry),
-            _ACTIONS.get(entry.get("action", "1"), "blackhole"),
-        ),
+        action=action,
         table=int(entry.get("table", 0)),
         target=entry.get("goto"),
         l3mdev="l3mdev" in entry,

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -49,25 +50,25 @@ def _run(*command: str) -> None:
         raise OSError(errno.EPERM, done.stderr)
 
 
+FOLDERS = (
+    "/etc",
+    "/etc/hostrouting",
+    "/run",
+    "/usr",
+    "/var/lib",
+    "/run/aks-flex-node",
+    "/run/hostrouting",
+)
+SETTINGS = ("/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger")
+
+
 def attempts(other: int) -> dict[str, Callable[[], None]]:
     """The attempts; `other` is a process of another unit."""
     by_name: dict[str, Callable[[], None]] = {}
-    for folder in (
-        "/etc",
-        "/etc/hostrouting",
-        "/run",
-        "/usr",
-        "/var/lib",
-        "/run/aks-flex-node",
-        "/run/hostrouting",
-    ):
-        by_name[f"write in {folder}"] = lambda folder=folder: _write(folder)  # type: ignore[misc]
-    for path in (
-        "/proc/sys/net/ipv4/ip_forward",
-        "/proc/sysrq-trigger",
-        f"/proc/{other}/oom_score_adj",
-    ):
-        by_name[f"change {path}"] = lambda path=path: _change(path)  # type: ignore[misc]
+    for folder in FOLDERS:
+        by_name[f"write in {folder}"] = partial(_write, folder)
+    for path in (*SETTINGS, f"/proc/{other}/oom_score_adj"):
+        by_name[f"change {path}"] = partial(_change, path)
     return by_name | {
         "read /root": lambda: _read("/root"),
         "signal another unit": lambda: os.kill(other, 0),
@@ -78,9 +79,8 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
         "firewall": lambda: _socket(socket.AF_NETLINK, socket.SOCK_RAW, 12),
         "route get": lambda: _run("ip", "route", "get", "10.0.0.1"),
         "route add": lambda: _run("ip", "route", "replace", "10.99.0.0/16", "via", "10.0.0.1"),
-        "another user": lambda: os.setuid(
-            1000
-        ),  # last, because every attempt after it would be refused
+        # Last, because every attempt after it would be refused.
+        "another user": lambda: os.setuid(1000),
     }
 
 

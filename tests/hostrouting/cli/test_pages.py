@@ -440,17 +440,21 @@ CASES: dict[
 def pages(name: str, folder: Path) -> str:
     """The page and the document of one case, without what is in both."""
     words, make, *settings = CASES[name]
-    image, path = folder / "image", folder / "config.json"
+    image = folder / "image"
+    path = folder / "config.json"
     path.write_text(json.dumps(settings[0] if settings else {}))
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
 
     def said(*more: str) -> Said:
+        """What a new host says, with an empty image."""
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
         return say(*typed, *more, host=make())
 
-    page, document = said(), said("--json")
+    page = said()
+    document = said("--json")
     assert document.code == page.code
+
     text = without_repetitions(page.out)
     if not name.startswith("check"):
         text = without_rest_of_check(text)
@@ -458,7 +462,8 @@ def pages(name: str, folder: Path) -> str:
         assert json.loads(text) == document.json["config"]
         text = "{…}"
     remarks = [line for line in page.err.splitlines() if not line.startswith("will delete ")]
-    shown = [f"$ {words}    # {name}", *text.splitlines(), *(f"! {line}" for line in remarks)]
+    shown = [f"$ {words}    # {name}", *text.splitlines()]
+    shown += [f"! {remark}" for remark in remarks]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
     return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
 
@@ -483,9 +488,8 @@ def test_pages_and_documents(
     remarks.
     """
     monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
-    assert snapshot == "\n".join(
-        pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:")
-    )
+    names = [name for name in CASES if name.startswith(f"{command}:")]
+    assert snapshot == "\n".join(pages(name, tmp_path) for name in names)
 
 
 def test_many_escapes() -> None:

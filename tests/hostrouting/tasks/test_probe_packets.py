@@ -309,28 +309,34 @@ def test_the_task(lab: Lab) -> None:
     leave what was there.
     """
 
-    def tables(name: str = "") -> str:
-        return lab.node.run(
-            "nft", "--handle", "list", *(["table", "ip6", name] if name else ["ruleset"])
-        ).stdout
+    def listed(*words: str) -> str:
+        """What nft lists, with the handles and the counts."""
+        return lab.node.run("nft", "--handle", "list", *words).stdout
 
     balancer.nft(lab.node, OTHERS)
-    before, files = (tables(), lab.node.routes(6)), FakeFiles()
+    rules_before = listed("ruleset")
+    routes_before = lab.node.routes(6)
+    files = FakeFiles()
     host = Host(backend=NetlinkBackend, files=files, manager=FakeManager())
     with lab.node.inside():
         phases.execute(RewriteProbeSource(CONFIG, host=host))
         assert is_answered(lab)
-        ours = tables(TABLE)
+        ours = listed("table", "ip6", TABLE)
+
         again = phases.execute(RewriteProbeSource(CONFIG, host=host))
+        script = files.texts[HostLayout.step_path(HostLayout.probe_step)]
+        done = lab.node.run("bash", "-c", script)
+
         assert again == phases.Skip("the table is as it should be")
-        done = lab.node.run("bash", "-c", files.texts[HostLayout.step_path(HostLayout.probe_step)])
         assert done.stderr == ""
         assert done.returncode == 0
-        assert tables(TABLE) == ours
-        assert tables().replace(ours, "").startswith(before[0])
+        assert listed("table", "ip6", TABLE) == ours
+        assert listed("ruleset").replace(ours, "").startswith(rules_before)
+
         for _ in range(2):
             phases.execute(Remove(host=host))
-            assert (tables(), lab.node.routes(6)) == before
+            assert listed("ruleset") == rules_before
+            assert lab.node.routes(6) == routes_before
     assert not is_answered(lab)
 
 
