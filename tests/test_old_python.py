@@ -40,9 +40,8 @@ def old_interpreters() -> list[str]:
     found: dict[str, str] = {}
     for minor in TOO_OLD:
         name = f"python3.{minor}"
-        paths = glob.glob(
-            f"{pyenv}/versions/*/bin/{name}"
-        )  # none in a folder that is another user's
+        # None in a folder that is another user's.
+        paths = glob.glob(f"{pyenv}/versions/*/bin/{name}")
         on_path = shutil.which(name)
         if on_path is not None:
             paths.append(on_path)

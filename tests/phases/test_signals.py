@@ -62,9 +62,11 @@ class Program:
         """Wait until its error output has a line with these words."""
         assert self.process.stderr is not None
         before: list[str] = []
-        while words not in (line := self.process.stderr.readline()):
-            assert line, f"it ended without a line {words!r}, after {before}"
+        for line in self.process.stderr:
+            if words in line:
+                return
             before.append(line)
+        raise AssertionError(f"it ended without a line {words!r}, after {before}")
 
     def end(self, *numbers: int) -> tuple[int, str, str]:
         """Send it these signals; its exit code, output and error output."""

@@ -4,7 +4,7 @@ for plan and apply.
 In IPv6 they are next hops of their own, which Linux lists as one route: who can delete one owns it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -106,14 +106,21 @@ def fake() -> FakeKernel:
     return kernel
 
 
+def routes_to(prefixes: Collection[Prefix], backend: RouteBackend) -> list[Route]:
+    """The routes to these prefixes."""
+    return [route for route in backend.snapshot().routes if route.prefix in prefixes]
+
+
 def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
     """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default
     routes.
     """
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
-    while there := [route for route in backend.snapshot().routes if route.prefix in every]:
+    there = routes_to(every, backend)
+    while there:
         for route in there:
             backend.change(_deletions(route))
+        there = routes_to(every, backend)
     if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
         commands = "".join(f"{route_command(route, '')}\n" for route in routes)
         completed(["ip", "-force", "-batch", "-"], input=commands)

@@ -13,10 +13,8 @@ def completed(
     words: Sequence[str | Path], *, check: bool = False, timeout: int = 600, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a program; what it printed, as text. One that hangs is ended after ten minutes."""
-    options |= {
-        "encoding": "utf-8",
-        "errors": "replace",
-    }  # a script that was cut short may end within a letter
+    # A script that was cut short may end within a letter.
+    options |= {"encoding": "utf-8", "errors": "replace"}
     return subprocess.run(words, capture_output=True, check=check, timeout=timeout, **options)
 
 

@@ -47,13 +47,11 @@ def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingCo
     configuration alone.
     """
     with gate.host() as system:
-        gate.apply(
-            system, before, code=int(before is REFUSES)
-        )  # the first call, which no other thread may make
+        # The first call, which no other thread may make.
+        gate.apply(system, before, code=1 if before is REFUSES else 0)
         with systemctl(system, SLOW):
-            wanted = after._replace(
-                guard=GuardConfig(enabled=True)
-            )  # a new unit, which systemd has to read
+            # With a new unit, which systemd has to read.
+            wanted = after._replace(guard=GuardConfig(enabled=True))
             applying = Thread(
                 target=gate.apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)}
             )

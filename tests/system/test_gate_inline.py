@@ -220,16 +220,9 @@ StartLimitIntervalSec=0
         system.must("bash", "-c", write, "bash", "first", "0")
         system.must("systemctl", "stop", *(f"{unit}.service" for unit in busy))
         system.must("rm", "-f", "/run/ran")
-        system.must(
-            "systemd-run",
-            "--no-block",
-            "bash",
-            "-c",
-            write.replace("$", "$$"),
-            "bash",
-            "second",
-            "0.4",
-        )
+        quoted = write.replace("$", "$$")
+        slowly = ["bash", "-c", quoted, "bash", "second", "0.4"]
+        system.must("systemd-run", "--no-block", *slowly)
         wait_for("the first file", lambda: "second" in (system.read(f"{STEPS}/10-a.sh") or ""))
         begin(system, "plain")
         assert await_end(system, "plain") == {"plain": "active"}
@@ -244,14 +237,15 @@ def test_starts_at_once() -> None:
     with system_with(*units, steps={"10-a": f"sleep 0.2\n{STEP}"}) as system:
         for obstacle in ("", "ro", "nr_inodes=1"):
             if obstacle:
-                system.must(
-                    "mount", "-t", "tmpfs", "-o", f"mode=755,{obstacle}", "none", "/run/hostrouting"
-                )
+                options = f"mode=755,{obstacle}"
+                system.must("mount", "-t", "tmpfs", "-o", options, "none", "/run/hostrouting")
             for state in ("failed", "active"):
-                system.run("rm", "-f", MAY) if state == "failed" else system.lay(MAY, "")
+                if state == "active":
+                    system.lay(MAY, "")
+                else:
+                    system.run("rm", "-f", MAY)
                 begin(system, *units)
                 assert set(await_end(system, *units).values()) == {state}
                 system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
-                system.must(
-                    "systemctl", "reset-failed"
-                )  # systemd refuses a sixth start in ten seconds
+                # Or systemd would refuse a sixth start in ten seconds.
+                system.must("systemctl", "reset-failed")

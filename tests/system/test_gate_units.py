@@ -188,7 +188,6 @@ def test_the_table_for_probes() -> None:
         system.must("systemctl", "stop", "nftables-flush.service")
         assert start(system, "agent@again.service") == 0
         assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
-        system.must(
-            "systemctl", "start", "nftables-flush.service"
-        )  # it was before the gate: this does nothing
+        # It was before the gate: this does nothing.
+        system.must("systemctl", "start", "nftables-flush.service")
         assert "table ip6 hostrouting" in system.must("nft", "list", "tables")

@@ -132,13 +132,15 @@ class TestOnLinux:
         before = texts(ebtables)
         saved = namespace.run("ebtables-nft-save").stdout
         assert before == re.findall(r"^-A (.*?) ?$", saved, re.MULTILINE)
-        numbered = namespace.run("ebtables-nft", "-t", "nat", "-L", "--Ln").stdout
-        assert [
-            f"{rule.number} {rule.text.partition(' ')[2]}" for rule in ebtables.list_rules()
-        ] == [line.strip() for line in numbered.splitlines() if re.match(r"\d+ ", line)]
-        kind, _, after = outcome(
-            ebtables, deletion := data.draw(st.lists(st.sampled_from(before), max_size=3))
-        )
+
+        listed = namespace.run("ebtables-nft", "-t", "nat", "-L", "--Ln").stdout
+        numbered = [line.strip() for line in listed.splitlines() if re.match(r"\d+ ", line)]
+        for rule, line in zip(ebtables.list_rules(), numbered, strict=True):
+            _, _, words = rule.text.partition(" ")
+            assert f"{rule.number} {words}" == line
+
+        deletion = data.draw(st.lists(st.sampled_from(before), max_size=3))
+        kind, _, after = outcome(ebtables, deletion)
         if kind:
             assert after == before
         else:

@@ -161,10 +161,8 @@ class TestWaiting:
         assert ran.status == 1
         assert ours(namespace) == []
         assert ours(namespace, IPV6) == []
-        assert len((tmp_path / "naps").read_text()) in {
-            1,
-            2,
-        }  # the wait is in seconds, not in looks
+        naps = len((tmp_path / "naps").read_text())
+        assert naps in {1, 2}, "the wait is in seconds, not in looks"
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is stopped says what it waited for, and ends at once."""

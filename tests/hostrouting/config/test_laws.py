@@ -68,7 +68,10 @@ def faults_of(read: Callable[[], object]) -> tuple[Fault, ...]:
         read()
     except ConfigError as error:
         faults = error.faults
-    assert all(fault.rule and str(fault).isascii() and str(fault).isprintable() for fault in faults)
+    for fault in faults:
+        assert fault.rule, fault
+        assert str(fault).isascii(), fault
+        assert str(fault).isprintable(), fault
     return faults
 
 

@@ -320,9 +320,8 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
     elif kind == "directory":
         path.mkdir()
     else:
-        os.mknod(
-            path, stat.S_IFSOCK | 0o600
-        )  # a socket that is bound there would need a short path
+        # A socket that is bound there would need a short path.
+        os.mknod(path, stat.S_IFSOCK | 0o600)
     with pytest.raises(HostError) as caught:
         in_child(lambda: VERBS[verb](str(path)))
     assert str(caught.value) == f"cannot {verb} {path}: it is a {kind}; remove it"

@@ -82,11 +82,8 @@ def test_a_unit_that_fails_without_a_word() -> None:
             HostError,
             r"could not start x.service \(systemd: it was ended by signal 15",
         ),
-        (
-            KeyboardInterrupt(),
-            KeyboardInterrupt,
-            "^$",
-        ),  # systemctl, which has a session of its own, did not get it
+        # systemctl, which has a session of its own, did not get it.
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
 def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], reason: str) -> None:

@@ -14,6 +14,13 @@ from tests.support.namespace import private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
+
+def address_command(dev: str, interface: str) -> str:
+    """The command that adds an address, which is usable at once."""
+    command = f"address add {interface} dev {dev}"
+    return f"{command} nodad" if ":" in interface else command
+
+
 HOST = [
     "link set lo up",
     *ports("eth0", "ib0", "idle0", "port0", "dark0"),
@@ -23,10 +30,7 @@ HOST = [
     "link add br0 type bridge forward_delay 0",
     "link set port0 master br0",
     *up("br0"),
-    *(
-        f"address add {interface} dev {dev}{' nodad' * (':' in interface)}"
-        for dev, interface in ADDRESSES
-    ),
+    *(address_command(dev, interface) for dev, interface in ADDRESSES),
 ]
 
 
@@ -36,9 +40,8 @@ def contract_host() -> Iterator[None]:
     with private_namespace() as namespace, namespace.inside():
         namespace.batch(HOST)
         for family in (4, 6):
-            namespace.batch(
-                [rule_command(rule) for rule in RULES if rule.family == family], family=family
-            )
+            rules = [rule_command(rule) for rule in RULES if rule.family == family]
+            namespace.batch(rules, family=family)
         yield
 
 

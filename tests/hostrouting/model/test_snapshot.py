@@ -46,11 +46,10 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
 
     Kills: what was not read is taken for empty.
     """
-    (path := tmp_path / "node.json").write_text(Snapshot((), (), (), (), family=family).to_json())
-    with pytest.raises(
-        ConfigError,
-        match=rf"node.json: family: only IPv{family} was read; save one with: hostrouting",
-    ):
+    path = tmp_path / "node.json"
+    path.write_text(Snapshot((), (), (), (), family=family).to_json())
+    words = f"node.json: family: only IPv{family} was read; save one with: hostrouting"
+    with pytest.raises(ConfigError, match=words):
         Snapshot.load(path)
 
 
@@ -170,10 +169,11 @@ def test_faults(members: dict[str, object], fault: str) -> None:
     [
         (b" \n", " is empty; save one with: hostrouting snapshot > FILE"),
         ("[", f" is not JSON, or was not copied whole; {SAVE}"),
-        (
+        pytest.param(
             b'{"links": [{"name": "\xc3',
             " is not JSON, or was not copied whole; save one",
-        ),  # cut inside a letter
+            id="cut inside a letter",
+        ),
         ("[]", f" is not 'hostrouting/snapshot/2'; {SAVE}"),
         (
             '{"links": [], "addresses": [], "rules": [], "routes": []}',

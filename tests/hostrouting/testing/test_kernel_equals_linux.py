@@ -118,7 +118,8 @@ class Linux:
             "prefixlen": int(length),
             "family": family,
         }
-        self.ip.addr("add", flags=NODAD * (family == AF[6]), **words)
+        flags = NODAD if family == AF[6] else 0
+        self.ip.addr("add", flags=flags, **words)
 
     def add_rule(self, added: Rule) -> None:
         """Add a rule; no request here can be refused, unless the rule exists."""
@@ -356,11 +357,12 @@ class TwoKernels(stateful.RuleBasedStateMachine):
         """Devices, addresses, rules, routes and lookups are the same; Linux completes some changes
         a little later.
         """
-        wanted, end = _comparable(self.fake.snapshot()), time.monotonic() + 5
-        while (
-            state := _comparable(self.linux.backend.snapshot())
-        ) != wanted and time.monotonic() < end:
+        wanted = _comparable(self.fake.snapshot())
+        state = _comparable(self.linux.backend.snapshot())
+        end = time.monotonic() + 5
+        while state != wanted and time.monotonic() < end:
             time.sleep(0.002)
+            state = _comparable(self.linux.backend.snapshot())
         for part, of_linux in state.items():
             assert of_linux == wanted[part], part
 

@@ -36,7 +36,8 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     and into one on disk.
     """
     settings = config("10.9.0.0/16", cidrs=("172.16.0.0/16",))
-    run(Configure(settings, host=(image := FakeHost.image())))
+    image = FakeHost.image()
+    run(Configure(settings, host=image))
     run(Configure(settings, host=Host.offline(str(tmp_path))))
     real = {
         f"/{path.relative_to(tmp_path)}": path
