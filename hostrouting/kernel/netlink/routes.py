@@ -68,6 +68,7 @@ _RTAX_MTU = 2
 _RTAX_ADVMSS = 8
 
 _OTHER_METRICS = {
+    1: "lock",
     3: "window {}",
     4: "rtt",
     5: "rttvar",
@@ -83,8 +84,8 @@ _OTHER_METRICS = {
     16: "congctl",
     17: "fastopen_no_cookie",
 }
-"""The other metrics by number, in the words of `ip`; the value of those without {} is a time, a
-flag or a name.
+"""The other metrics by number, in the words of `ip`. Those without {} are named without their
+value, which is a time, flags or a name; "lock" has a flag for each metric that Linux keeps as it is.
 """
 
 _RTNH_F_DEAD = 0x1
