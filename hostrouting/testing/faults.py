@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
-"""What can fail. Each route of a change counts, even if many are passed at once."""
+"""The calls that can fail. For `change`, each route counts, even if many are passed at once."""
 
 
 class Faulty(Generic[E]):
@@ -40,8 +40,8 @@ class Faulty(Generic[E]):
         return len(self._errors) + sum(map(len, self._happenings.values()))
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this error: before its work, or after it if that is
-        `done` all the same, as in a timeout. ValueError if that call has an error already.
+        """Make the nth call from now raise this error before its work or, if that is `done`, after
+        it, as in a timeout. ValueError if that call has an error already.
         """
         call = self._call_after(nth)
         if call in self._errors:
@@ -54,8 +54,8 @@ class Faulty(Generic[E]):
         self._happenings.setdefault(self._call_after(nth), []).append(happening)
 
     def next_call(self) -> tuple[E | None, bool]:
-        """Count this call, and run the functions for it. Returns its error, and whether its work is
-        done all the same.
+        """Count this call, and run the functions for it. Returns its error, and whether the error
+        comes after the work.
         """
         self._calls += 1
         call = self._calls
@@ -69,12 +69,10 @@ class Faulty(Generic[E]):
         block.
         """
         error, is_done = self.next_call()
-        if not isinstance(error, Exception):  # no error, or an errno, which only a change can have
+        if error is None or is_done:
             yield
-            return
-        if is_done:
-            yield
-        raise error
+        if isinstance(error, Exception):  # an errno is for a change, which does not come here
+            raise error
 
     def _call_after(self, nth: int) -> int:
         """The number of the nth call from now."""
@@ -105,14 +103,14 @@ class FaultyBackend(RouteBackend):
     def fail(
         self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
-        """Fail with this error; nothing is changed, unless it is `done` all the same, as in a
-        timeout.
+        """Make this call fail before it changes anything or, if its work is `done`, after that, as
+        in a timeout.
 
         An errno, or an error with a route, is the outcome of one route of a change, as if the
         kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
-        kinds = (BackendError, int)
-        must_be(kinds, error, "error", "a BackendError or an errno, such as errno.ENOBUFS")
+        rule = "a BackendError or an errno, such as errno.ENOBUFS"
+        must_be((BackendError, int), error, "error", rule)
         faults = self._faults_at(moment)
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
@@ -165,15 +163,15 @@ class FaultyBackend(RouteBackend):
     def _change(self, request: RouteRequest) -> Outcome:
         error, is_done = self._moments["change"].next_call()
         if error is None:
-            return self._passed_on(request)
+            return self._pass_on(request)
         if is_done:
-            self._passed_on(request)
+            self._pass_on(request)
         if isinstance(error, int):
             return Outcome(request, refusal(request, error))
         if not error.route:
             raise error
         return Outcome(request, error)
 
-    def _passed_on(self, request: RouteRequest) -> Outcome:
+    def _pass_on(self, request: RouteRequest) -> Outcome:
         [outcome] = self.inner.change([request])
         return outcome
