@@ -137,7 +137,7 @@ class NextHop(NamedTuple):
 
     dev: str | None = None
     gateway: IP | None = None
-    weight: Annotated[int, range(257)] = 1
+    weight: Annotated[int, range(1, 257)] = 1
     onlink: bool = False
     linkdown: bool = False
     dead: bool = False
