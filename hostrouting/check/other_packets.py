@@ -173,8 +173,8 @@ def _has_pods(judge: Judge, block: Prefix) -> bool:
     """
     if judge.pods or block.is_single:
         return False
-    for dev, place in judge.devices.places_of_pods:
-        if place.overlaps(block) and dev not in judge.configured_devs:
+    for dev, block_of_pods in judge.devices.blocks_of_pods:
+        if block_of_pods.overlaps(block) and dev not in judge.configured_devs:
             return True
     return False
 
