@@ -395,8 +395,8 @@ class AppliedRule(NamedTuple):
 def _outcomes_of_arriving(
     rules: Iterable[AppliedRule], address: int, exhausted: set[Selection]
 ) -> Iterator[Outcome]:
-    """The outcomes of packets that arrive on a device (`iif cni0`, `not iif lo`), by the rules behind
-    one that captures all that this host sends.
+    """The outcomes of packets that arrive on a device (`iif cni0`, `not iif lo`), by the rules that
+    follow one for all that this host sends.
     """
     for applied in rules:
         selection = applied.selection(address)
