@@ -36,7 +36,7 @@ class Refused(NamedTuple):
     errno: int
     """The error of a lookup."""
     words: str
-    """How `ip` reports it, in the language of the boot scripts."""
+    """How `ip` reports that error if its messages are in English, as in the boot scripts."""
     fate: str
     """What happens to the packets, for an operator."""
 
@@ -195,10 +195,9 @@ class Route(NamedTuple):
     advmss: int | None = None
     nexthop_id: int | None = None
     source: Prefix | None = None
+    """In IPv6, the route is only for packets from these addresses (`from`)."""
     preference: Preference = "medium"
-    """IPv6 only: `source` limits the route to packets from these addresses (`from`), and
-    `preference` is `pref`.
-    """
+    """In IPv6, `pref`."""
     expired: bool | None = None
     """Whether the lifetime is over: Linux still lists the route for a while. None if it has no
     lifetime.
@@ -347,9 +346,8 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops.
-
-    IPv6 next hops are separate entries without an order.
+    """The route without the state of its next hops. Those of IPv6 are sorted: they are separate
+    entries, whose order says nothing.
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
@@ -391,7 +389,7 @@ def _is_joined(entry: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """The command that deletes the first route of its key that is like this one.
+    """The command that deletes this route.
 
     Linux does not find a route with a nexthop object by its device. A command cannot say that there
     is no gateway or, in IPv4, that the metric is 0. Without them, any gateway or metric fits, so
