@@ -275,6 +275,13 @@ def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) 
     assert unread == ("initcwnd 10", "quickack 1", "realm 7")
 
 
+def test_a_metric_that_is_locked(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """The lock is named, too: path MTU discovery does not change such an MTU."""
+    namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 mtu lock 1400"])
+    [route] = [route for route in backend.snapshot(family=4).routes if route.mtu]
+    assert (route.mtu, route.unread) == (1400, ("lock",))
+
+
 def test_a_route_that_a_router_advertises(namespace: Namespace, backend: NetlinkBackend) -> None:
     """As `ip` shows it, but without its seconds, which count down."""
     words = "default via fe80::1 dev eth0 proto ra metric 1024 hoplimit 64"
