@@ -463,6 +463,9 @@ a rule for the address of a card that came before the expected one, beside a bri
   link add cni0 type bridge; address add 10.244.0.1/24 dev cni0; link set cni0 up
   rule add pref 9 from 10.0.0.4 lookup 100; route add default via 10.0.0.1 dev eth0 table 100
   ok
+a rule for a part of a card's network that has its broadcast address, and none of this host
+  address add 172.20.9.4/24 dev eth0; rule add pref 9 from 172.20.9.128/25 lookup 100; route add default dev eth1 table 100
+  ok
 a table for the addresses of a card, of which one is on lo
   address add 10.9.9.8/24 dev eth1; address add 10.9.9.9/32 dev lo
   rule add pref 9 from 10.9.9.0/24 lookup 100; route add default dev eth1 table 100
@@ -504,7 +507,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 53
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 54
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -543,6 +546,7 @@ OTHER_PACKETS = [
     ("fwmark 0x1", "default dev ib0, 172.16.0.0/12 via 10.0.0.1 dev eth0", "ok"),
     ("to 10.0.0.0/8 fwmark 0x1", "default dev ib0", "ok"),
     ("iif eth1", "default dev ib0", "ok"),
+    ("iif gone0", "default dev ib0", "ok"),
 ]
 
 
@@ -572,6 +576,18 @@ def test_rules_for_other_packets(
         assert engines.verdict == right, checked.said
         doubt = f'to routeOverlap.intendedRules: "{selectors}"'
         assert (doubt in checked.said) is (right == "undecided")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "verdict"),
+    [("i*0", "ok"), ("ib?", "ok"), ("ib0?", "overlap"), ("i.0", "overlap"), ("b0", "overlap")],
+)
+def test_allowed_devices(namespace: Namespace, tmp_path: Path, pattern: str, verdict: str) -> None:
+    """A pattern is for the whole name; `*` is any text, and `?` one character."""
+    namespace.batch(["route add 172.20.9.0/24 dev ib0"])
+    config = check("172.20.0.0/16", allowed_devs=[pattern])
+    assert Checked(namespace, config, tmp_path).verdict == verdict
+    assert engines_check(namespace, config).verdict == verdict
 
 
 @pytest.mark.parametrize(
