@@ -8,7 +8,7 @@ Code that renders a configuration into another program's file can be tested with
 `static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts
 of a configuration.
 
-`blocks().flatmap(snapshots)` makes hosts whose routes and rules often overlap. All prefixes are in
+`snapshots(small_block())` makes hosts whose routes and rules often overlap. All prefixes are in
 one small block, so they nest, halve and repeat each other, and a scan of every address is cheap.
 The parts of such a host are `prefixes(block)`, `routes(block)`, `rules(block)` and
 `next_hop(family)`.
@@ -229,10 +229,10 @@ def _seldom(strategy: SearchStrategy[Any], usual: Any = None) -> SearchStrategy[
     return is_usual.flatmap(lambda usually: st.just(usual) if usually else strategy)
 
 
-def blocks(family: int = 4) -> SearchStrategy[Prefix]:
-    """The block of sixteen addresses that contains all prefixes."""
+def small_block(family: int = 4) -> Prefix:
+    """A block of sixteen addresses."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
-    return st.just(Prefix(family, int(base), width_of(family) - 4))
+    return Prefix(family, int(base), width_of(family) - 4)
 
 
 @cache  # hypothesis checks a new strategy for longer than it draws from it

@@ -92,8 +92,9 @@ class RouteReader:
         routes: list[Route] = []
         at = 0
         while size := size_at(part, at):
-            # Messages with the same header have the same size, so `size_at` is asked once for all
-            # that follow each other.
+            # `size_at` is asked once for all messages that follow each other with the same header,
+            # which says their size. A template has that header, too: only where there is none yet,
+            # the header is looked at.
             header = part[at : at + HEADER.size]
             for before, destination, after in _split(part, at, size):
                 template = self._templates.get(before + after)
@@ -106,7 +107,7 @@ class RouteReader:
                     if self._near.keeps(route):
                         routes.append(route)
                 else:
-                    break  # another header
+                    break  # and perhaps another size
                 at += size
         return routes
 
