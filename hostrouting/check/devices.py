@@ -1,7 +1,7 @@
 """The devices of a host: which CNI made each, what it leads to, and its networks.
 
 A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
-is, and what leads out of the host, `routes.uplink` says; here is what only the check asks.
+is, and what leads out of the host, `model.link_kinds` says; here is what only the check asks.
 
 Every question about a device that a rule of the judge has is a method here. A new kind of CNI
 device is a row in `config.cni`, not code.
@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
+from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import OF_GUESTS, are_taps_without_a_card, is_card
+from hostrouting.routes.uplink import are_taps_without_a_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib

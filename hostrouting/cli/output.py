@@ -44,7 +44,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
     facts: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, errors.HostRoutingError):
         facts = error.to_mapping()
-    findings = facts.pop("findings", [])
+    findings = facts.pop("findings", [])  # they come last
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
 
@@ -92,8 +92,9 @@ def _write_lines(answer: Answer) -> None:
 
 def say(text: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
+    remark = "\n".join(map(_printable, text.splitlines()))
     try:
-        _print(f"hostrouting: {chr(10).join(map(_printable, text.splitlines()))}", sys.stderr)
+        _print(f"hostrouting: {remark}", sys.stderr)
     except OSError:
         _discard(sys.stderr)
 

@@ -16,8 +16,8 @@ from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
-    camel,
     json_value,
+    keys_of,
     load,
     matches,
     must,
@@ -57,15 +57,15 @@ _OUR_UNITS = (
 )
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    *("systemd-", "udev.", "dbus", "messagebus."),
+    "systemd-", "udev.", "dbus", "messagebus.",
     # what gives this host its addresses and its default route
-    *("NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
-    *("wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6."),
-    *("openvswitch", "ovs-", "ovsdb-"),
+    "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
+    "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
+    "openvswitch", "ovs-", "ovsdb-",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    *("cloud-init", "openibd.", "rdma-"),
-    *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
-)
+    "cloud-init", "openibd.", "rdma-",
+    "nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent.",
+)  # fmt: skip
 """How the names of units begin that the network, or the gate itself, needs."""
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
@@ -450,9 +450,9 @@ class HostRoutingConfig(NamedTuple):
     ) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
-        ours = [*map(camel, cls.__annotations__)]
+        ours = keys_of(cls)
         if not isinstance(document, Mapping):
-            return read(cls, document)
+            return read(cls, document)  # raises ConfigError, unless this is a configuration
         keys = [key for key, value in document.items() if value is not None]
         if _IN_AGENTS_FILE in keys:
             if required:

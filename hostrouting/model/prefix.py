@@ -185,7 +185,7 @@ def as_ipv4(block: Prefix) -> Prefix | None:
 
 _RANGES = "0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0.0.0.0/96 fe80::/10 ff00::/8"
 RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
-"""The blocks of which no address can have a static route or be a router's address."""
+"""No address in these blocks can have a static route, or be a router's."""
 
 
 def is_reserved(block: Prefix) -> bool:

@@ -36,7 +36,7 @@ class Refused(NamedTuple):
     errno: int
     """The error of a lookup."""
     words: str
-    """How `ip` reports it, in the language of the boot scripts."""
+    """How `ip` reports that error if its messages are in English, as in the boot scripts."""
     fate: str
     """What happens to the packets, for an operator."""
 
@@ -48,7 +48,7 @@ REFUSED: dict[Refusing, Refused] = {
 }
 
 ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
-"""The errors with which Linux answers if a rule refuses packets, where a route has another one."""
+"""How Linux answers if a rule with such an action refuses packets, and not as for a route."""
 
 PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
 """Types without a next hop; `throw` ends the lookup in its table only."""
@@ -191,10 +191,9 @@ class Route(NamedTuple):
     advmss: int | None = None
     nexthop_id: int | None = None
     source: Prefix | None = None
+    """In IPv6, the route is only for packets from these addresses (`from`)."""
     preference: Preference = "medium"
-    """IPv6 only: `source` limits the route to packets from these addresses (`from`), and
-    `preference` is `pref`.
-    """
+    """In IPv6, `pref`."""
     expired: bool | None = None
     """Whether the lifetime is over: Linux still lists the route for a while. None if it has no
     lifetime.
@@ -343,9 +342,8 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops.
-
-    IPv6 next hops are separate entries without an order.
+    """The route without the state of its next hops. Those of IPv6 are sorted: they are separate
+    entries, whose order says nothing.
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
@@ -387,11 +385,12 @@ def _is_joined(entry: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """The command that deletes the first route of its key that is like this one.
+    """The command that deletes this route.
 
-    Linux does not find a route with a nexthop object by its device. A request cannot say that there
-    is no gateway and, in IPv4, that the metric is 0: so it deletes the first route with the rest,
-    and a second time, it could delete another one.
+    Linux deletes the first route that has everything that the command says. No command can say that
+    there is no gateway or, in IPv4, that the metric is 0. So where other routes have the rest, it
+    may delete one of them, and another one if it is typed again. By its device, Linux does not find
+    a route with a nexthop object.
     """
     family = route.prefix.family
     words = ["ip" if family == IPV4 else "ip -6", "route del", str(route.prefix)]

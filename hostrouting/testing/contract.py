@@ -474,7 +474,8 @@ class BackendContract:
 
     def test_delete_does_not_take_another_programs(self) -> None:
         """`delete` is refused (no-such-route) if protocol, metric, type, dev or gateway differ."""
-        present = [_ours("192.0.2.0/24", metric=5), _six()]
+        blackhole = Route.to("198.51.100.0/24", type="blackhole", protocol=OURS)
+        present = [_ours("192.0.2.0/24", metric=5), blackhole, _six()]
         others = [
             present[0]._replace(protocol=4),
             present[0]._replace(metric=6),
@@ -482,6 +483,8 @@ class BackendContract:
             present[0]._replace(prefsrc=as_ip("10.0.0.4")),
             _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
             _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
+            blackhole._replace(next_hops=(NextHop("eth0"),)),
+            blackhole._replace(next_hops=(NextHop("lo"),)),
             _six(protocol=4),
             _six(metric=1025),
             _six(gateway="2001:db8::2"),

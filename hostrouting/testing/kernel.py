@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
-_NOWHERE = (NextHop(_LOOPBACK),)  # where a route without next hops leads to, for Linux
+_NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -626,10 +626,9 @@ def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
         return False
     if not route.next_hops:
         return True
-    hops = present.next_hops or _NOWHERE
-    if len(hops) > len(route.next_hops):
+    if not 0 < len(present.next_hops) <= len(route.next_hops):
         return False
-    for wanted, hop in zip(route.next_hops, hops, strict=False):
+    for wanted, hop in zip(route.next_hops, present.next_hops, strict=False):
         if wanted.dev not in {None, hop.dev} or wanted.gateway not in {None, hop.gateway}:
             return False
     return True

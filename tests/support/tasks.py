@@ -91,7 +91,9 @@ def manager_of(host: FakeHost) -> FakeManager:
 
 
 def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> None:
-    """Add these routes as somebody does who types the commands of `check`, whose protocol is ours."""
+    """Add these routes as somebody does who types the commands
+    of `check`, whose protocol is ours.
+    """
     for destination in destinations:
         typed = Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=protocol)
         host.kernel.ip_route("add", typed)

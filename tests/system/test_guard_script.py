@@ -161,15 +161,16 @@ FLOOD = f"{CHANGES} | ip -batch -"
 @pytest.mark.parametrize(
     ("attack", "then"),
     [
-        (f"systemctl kill --signal=KILL {UNIT}", ""),
+        # systemd refuses a sixth start in ten seconds, unless a unit says otherwise.
+        (f"for _ in 1 2 3 4 5 6; do systemctl restart {UNIT}; done; systemctl kill {UNIT}", ""),
         (f"pkill -KILL {MONITOR}", ""),
         (f"pkill -STOP {MONITOR}; {FLOOD}", f"pkill -CONT {MONITOR}"),
     ],
-    ids=["guard killed", "monitor killed", "monitor out of buffer"],
+    ids=["guard ended", "monitor killed", "monitor out of buffer"],
 )
 def test_an_attack_on_the_guard(attack: str, then: str) -> None:
-    """Killed, or with its monitor killed or out of buffer, it goes on, also beside what a step
-    leaves behind.
+    """Ended by anybody but systemd, or with its monitor killed or out of buffer, it goes on, also
+    beside what a step leaves behind.
     """
     with guarded(check="setsid sleep 999 &\n") as system:
         wait_for("the monitor", lambda: system.run("sh", "-c", f"pgrep {MONITOR}").returncode == 0)

@@ -692,7 +692,7 @@ function note_changes(   line) {
 function prefix_of(line,   word) {
   split(line, word, " ")
   if (line ~ /^[0-9]+ /) return word[2] # a route
-  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  if (match(line, / to [^ ]+/) && line !~ /:\tnot /) return substr(line, RSTART + 4, RLENGTH - 4)
   return "default" # a rule for all destinations, or a line that is not known
 }
 '
@@ -1445,7 +1445,7 @@ function judge_other_packets(   n) {
 }
 # Whether no packet with these selectors goes on to the next rule.
 function is_last_for_its_packets() {
-  if (prefix != "default" || is_inverted) return 0
+  if (prefix != "default") return 0
   return action in is_refusing || (action == "lookup" && table in is_whole)
 }
 # Says for which expected CIDRs the rule, for destinations from low to high, does not lead its

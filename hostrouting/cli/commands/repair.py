@@ -54,20 +54,21 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     now = check_host(config, host, arguments.snapshot, repair_options=options)
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
-    if arguments.commands:
-        repaired = now
-    else:  # a configuration repairs the host as it will be after apply
-        repaired = HostCheck.of(proposal.report, config, repair_options=options)
-    _require_repair(repaired, who)
-    doubts = _doubts(now, repaired)
+    # What is to be repaired: commands repair the host as it is, and a configuration the host as it
+    # is once all else in it is applied.
+    unrepaired = now
+    if not arguments.commands:
+        unrepaired = HostCheck.of(proposal.report, config, repair_options=options)
+    _require_repair(unrepaired, who)
+    doubts = _doubts(now, unrepaired)
     if doubts:
         remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
         printed = _Printed(CANNOT_DECIDE, doubts, remarks)
     elif arguments.commands:
         printed = _as_commands(now, who)
     else:
-        printed = _as_configuration(arguments, now, repaired, proposal)
-    for remark in (*printed.remarks, *_other_verdicts(repaired.report)):
+        printed = _as_configuration(arguments, now, unrepaired, proposal)
+    for remark in (*printed.remarks, *_other_verdicts(unrepaired.report)):
         say(remark)
     document = {
         "schema": "hostrouting/repair/3",
@@ -95,14 +96,13 @@ def _require_repair(check: HostCheck, who: str) -> None:
         raise RouteOverlapError("; ".join([*reasons, *_remedies(check, who)]))
 
 
-def _doubts(now: HostCheck, repaired: HostCheck) -> list[Finding]:
-    """Why nobody knows whether a repair is needed; also that the kernel differs from its tables."""
-    verdict = repaired.report.verdict
-    if verdict == "overlap":
+def _doubts(now: HostCheck, unrepaired: HostCheck) -> list[Finding]:
+    """Why nobody knows whether a repair is needed. That the kernel differs from its tables is only
+    known now.
+    """
+    if unrepaired.report.escapes:
         return []
-    if verdict == "ok":
-        return [*repaired.doubts, *now.named("kernel-differs")]
-    return repaired.doubts
+    return unrepaired.doubts or now.named("kernel-differs")
 
 
 def _other_verdicts(report: CheckReport) -> Iterator[str]:
@@ -114,9 +114,9 @@ def _other_verdicts(report: CheckReport) -> Iterator[str]:
             yield str(family)
 
 
-def _code(repaired: HostCheck) -> int:
+def _code(unrepaired: HostCheck) -> int:
     """Whether something stays wrong: what no route repairs, or a family without a default route."""
-    stays_wrong = repaired.named("unsafe") or repaired.report.missing_defaults
+    stays_wrong = unrepaired.named("unsafe") or unrepaired.report.missing_defaults
     return PROBLEM if stays_wrong else FINE
 
 
@@ -144,20 +144,21 @@ def _as_commands(now: HostCheck, who: str) -> _Printed:
 
 
 def _as_configuration(
-    arguments: argparse.Namespace, now: HostCheck, repaired: HostCheck, proposal: Proposal
+    arguments: argparse.Namespace, now: HostCheck, unrepaired: HostCheck, proposal: Proposal
 ) -> _Printed:
     """The configuration that repairs the host for good."""
     who = as_whom(arguments)
-    limits = [*repaired.named("unsafe"), *now.named("repair-cost")]
+    unsafe = unrepaired.named("unsafe")
+    limits = [*unsafe, *now.named("repair-cost")]
     unconfigured = [*_unconfigured(now, proposal)]
-    remarks = [*_texts(limits, who), *_remedies(repaired, who)]
+    remarks = [*_texts(limits, who), *_remedies(unrepaired, who)]
     remarks += _of_the_configuration(arguments, now, proposal)
     remarks += _texts(unconfigured, who)
-    if repaired.named("unsafe"):  # a pipe to apply hides the exit code
+    if unsafe:  # a pipe to apply hides the exit code
         remarks.append("the printed configuration repairs only a part of what escapes")
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
     findings = [*limits, *proposal.left_out, *unconfigured]
-    return _Printed(_code(repaired), findings, remarks, lines)
+    return _Printed(_code(unrepaired), findings, remarks, lines)
 
 
 def _of_the_configuration(

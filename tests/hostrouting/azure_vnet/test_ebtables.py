@@ -85,7 +85,9 @@ ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] =
 
 @pytest.mark.parametrize("row", ROWS)
 def test_delete(make: Make, row: str) -> None:
-    """All given rules are deleted, each as often as it is given, or none; the others stay in order."""
+    """All given rules are deleted, each as often as it is given, or none;
+    the others stay in order.
+    """
     rules, deletion, wanted = ROWS[row]
     assert outcome(make(*rules), deletion) == wanted
 

@@ -54,7 +54,9 @@ def judged(
     state: str | None = None,
     **settings: Any,
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """The entries and findings of a host with these facts; without ebtables if the rules are None."""
+    """The entries and findings of a host with these facts;
+    without ebtables if the rules are None.
+    """
     listed = None if rules is None else FakeEbtables(rules).list_rules()
     names = {link.name for link in links}
     macs = {name: mac for name, mac in MACS.items() if name in names}

@@ -1,5 +1,5 @@
-"""The guard that should set lost routes again does not run, is masked, or has not set them: `status` says
-why, and what to type.
+"""The guard that should set lost routes again does not run, is masked, or has not set them:
+`status` says why, and what to type.
 """
 
 import json

@@ -77,7 +77,9 @@ def test_each_route_is_named(route: Route, words: str) -> None:
     ],
 )
 def test_a_rule_and_another_destination(rule: Rule, verdict: str) -> None:
-    """A rule for one destination does not matter elsewhere; a rule with `not` may matter anywhere."""
+    """A rule for one destination does not matter elsewhere;
+    a rule with `not` may matter anywhere.
+    """
     assert checked(vm_with(rules=(rule,)), str(ELSEWHERE)).verdict == verdict
 
 

@@ -100,7 +100,9 @@ def test_programs(tmp_path: Path) -> None:
     ],
 )
 def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
-    """What a removal that was interrupted leaves is found: a script, a result or a drop-in alone."""
+    """What a removal that was interrupted leaves is found:
+    a script, a result or a drop-in alone.
+    """
     host = FakeHost()
     assert not host.may_have_ours
     host.files.write(getattr(LAYOUT, path, path), "text")

@@ -19,7 +19,9 @@ VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
 
 
 class Systemctl(Programs):
-    """Answers by the verb of systemctl; journalctl has "sync" and "quiet", for the lines of a unit."""
+    """Answers by the verb of systemctl; journalctl has "sync" and "quiet",
+    for the lines of a unit.
+    """
 
     def key(self, *words: str) -> str:
         """See Programs."""
@@ -159,4 +161,5 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Systemctl(daemon_reload="")
     SystemdManager(run=run).reload()
     assert not {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"} & run.environment.keys()
-    assert (run.environment["SYSTEMD_IGNORE_CHROOT"], run.environment["OTHER"]) == ("1", "1")
+    assert run.environment["SYSTEMD_IGNORE_CHROOT"] == "1"
+    assert run.environment["OTHER"] == "1"

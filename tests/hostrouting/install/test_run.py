@@ -167,7 +167,8 @@ class TestLeftOut:
         task = Configure(wanted, host=host)
         dry = phases.plan(task, skip=ConfigureStaticRoutes.name)
         assert isinstance(dry.result, Plan)
-        assert (dry.ok, dry.result.routes.steps) == (True, ())
+        assert dry.ok
+        assert dry.result.routes.steps == ()
         assert phases.run(task, skip=ConfigureStaticRoutes.name, observers=[]).ok
 
     def test_a_task_that_another_one_needs(self) -> None:
@@ -185,7 +186,8 @@ class TestLeftOut:
         assert isinstance(planned.result, Plan)
         assert planned.result.routes.steps == ()
         assert phases.run(both, skip=ConfigureStaticRoutes.name, observers=[]).ok
-        assert (ours(host), list(host.nftables.tables)) == (before, ["hostrouting_slb"])
+        assert ours(host) == before
+        assert list(host.nftables.tables) == ["hostrouting_slb"]
 
 
 class TestUndo:
@@ -230,7 +232,8 @@ class TestUndo:
         run(task)
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
         undo(task)
-        assert (ours(host), read_installed(host)) == ([], config(cidrs=("10.9.0.0/16",)))
+        assert ours(host) == []
+        assert read_installed(host) == config(cidrs=("10.9.0.0/16",))
 
     def test_a_guard_with_nothing_left_to_guard(self) -> None:
         """The task turns the guard off with the only section; undo starts it again."""
@@ -501,9 +504,12 @@ class TestIdleSettings:
         before = ours(host)
         task = Configure(HostRoutingConfig.from_mapping(idle), host=host)
         run(task)
-        assert (ours(host), host.nftables.tables, host.files.texts) == ([], {}, {})
+        assert ours(host) == []
+        assert host.nftables.tables == {}
+        assert host.files.texts == {}
         undo(task)
-        assert (ours(host), read_installed(host)) == (before, former)
+        assert ours(host) == before
+        assert read_installed(host) == former
 
     def test_the_only_section(self, idle: dict[str, Any]) -> None:
         """A task about the only section that is installed does the same."""
@@ -511,7 +517,8 @@ class TestIdleSettings:
         host = configured(former)
         task = ConfigureStaticRoutes(HostRoutingConfig.from_mapping(idle), host=host)
         run(task)
-        assert (ours(host), host.files.texts) == ([], {})
+        assert ours(host) == []
+        assert host.files.texts == {}
         undo(task)
         assert read_installed(host) == former
 

@@ -376,7 +376,8 @@ class TestGuard:
         manager_of(host).failing[LAYOUT.guard_unit] = ()
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
         [stop] = effects_of(error).operations
-        assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
+        assert stop.verb == "stop"
+        assert stop.object == LAYOUT.guard_unit
 
     def test_a_run_that_fails_because_of_a_reload(self) -> None:
         """The guard runs again as systemd has loaded it, also if systemd still cannot reload."""

@@ -105,7 +105,9 @@ class TestOpenRoute:
         assert planned(node(routes)) == means
 
     def test_ipv6_default_routes(self) -> None:
-        """Of one metric, the router's preference decides; one for a source is not for all packets."""
+        """Of one metric, the router's preference decides;
+        one for a source is not for all packets.
+        """
         default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
         low = default._replace(next_hops=(NextHop("eth1"),), preference="low")
         high = default._replace(next_hops=(NextHop("wg0"),), preference="high")

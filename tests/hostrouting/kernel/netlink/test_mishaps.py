@@ -255,7 +255,8 @@ def test_an_error_has_the_kernels_words(number: int, words: str) -> None:
     """The text stands behind the header of the refused message."""
     text = words.replace("\0", "").encode(errors="replace")
     error = error_of(refusal(number, text))
-    assert (error.number, error.words) == (number, text.decode())
+    assert error.number == number
+    assert error.words == text.decode()
 
 
 def refusal(number: int, text: bytes) -> bytes:

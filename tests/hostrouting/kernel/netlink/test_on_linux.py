@@ -289,7 +289,8 @@ def test_nexthop_objects_that_are_only_named(namespace: Namespace, backend: Netl
     namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 3.0.0.0/8 nhid 5"])
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
     [by_object] = [route for route in backend.snapshot().routes if route.nexthop_id]
-    assert (by_object.nexthop_id, by_object.next_hops) == (5, ())
+    assert by_object.nexthop_id == 5
+    assert by_object.next_hops == ()
 
 
 @pytest.mark.parametrize("is_on", [False, True])
@@ -384,11 +385,14 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
                 assert in_short(other.lookup(addresses)) == in_short(answers)
     for address, said, answer in zip(addresses, expected, answers, strict=True):
         if isinstance(said, str):
-            assert (answer.kind, answer.route) == (KIND_OF_ERRNO[ERRNO_OF[said]], None), address
+            assert answer.kind == KIND_OF_ERRNO[ERRNO_OF[said]], address
+            assert answer.route is None, address
             continue
         route = answer.route
         assert route is not None, address
-        assert (answer.kind, route.prefix, route.metric) == (said.type, said.prefix, said.metric)
+        assert answer.kind == said.type
+        assert route.prefix == said.prefix
+        assert route.metric == said.metric
         if family == 4:  # IPv6 answers with any next hop of ECMP first
             assert set(route.next_hops) == set(said.next_hops), address
 
@@ -442,7 +446,8 @@ def test_a_kernel_without_ipv6(namespace: Namespace) -> None:
     those of the others.
     """
     done = namespace.run(sys.executable, "-c", WITHOUT_IPV6)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
+    assert done.returncode == 0
 
 
 def test_inside_a_running_event_loop(namespace: Namespace) -> None:
