@@ -79,7 +79,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     except HostRoutingError as error:
         known = gated_units(config)
         gated = tuple(unit for unit in gateable_on_disk(host.files) if unit not in known)
-        return Managed(is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
+        return Managed(is_readable=is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None
     deleter = "apply would delete"

@@ -131,7 +131,7 @@ _ENTRIES = st.dictionaries(
 class TestOnLinux:
     """The real kernel."""
 
-    @settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(_ENTRIES)
     def test_as_ip_prints_it(
         self, node: Namespace, entries: dict[str, tuple[str, str, str]]

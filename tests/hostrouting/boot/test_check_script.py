@@ -516,6 +516,7 @@ fi
         one.
         """
         leave(tmp_path, MADE_OK)
+        leave(tmp_path, MADE_DETECTED)
         namespace.batch(["route del default"])
         script = tmp_path / "check.sh"
         tools = {"sleep": f"kill -{signal} $PPID"}
@@ -749,16 +750,22 @@ exit $status"""
         assert checked.verdict == "overlap"
         assert checked.lines == [OVERLAP]
 
-    @pytest.mark.parametrize("option", ["alias", "altname"])
-    def test_other_names_of_a_device(
-        self, namespace: Namespace, tmp_path: Path, option: str
+    @pytest.mark.parametrize(
+        ("command", "words"),
+        [
+            ("link set dev eth0 alias uplink", ""),
+            ("link property add dev eth0 altname uplink", ""),
+            ("", "openvswitch_slave"),
+        ],
+    )
+    def test_in_the_place_of_a_kind(
+        self, namespace: Namespace, tmp_path: Path, command: str, words: str
     ) -> None:
         """A modem may have no kind: what is listed in its place, such as another name, is not
         taken for one.
         """
-        words = ["set", "dev"] if option == "alias" else ["property", "add", "dev"]
-        namespace.ip("link", *words, "eth0", option, "uplink")
-        tools = {"ip": showing({"eth0": (65534, "")})}
+        namespace.batch([command])
+        tools = {"ip": showing({"eth0": (65534, words)})}
         checked = Checked(namespace, check(HEALTHY), tmp_path, tools=tools)
         assert checked.verdict == "ok", checked.said
 

@@ -401,6 +401,9 @@ a refused range, and a pod inside that only another table knows
 a refused range that is too wide for the block of the pod inside
   {lxc}; route add blackhole 172.20.64.0/19 proto 196; route add 172.20.64.9 dev lxc1
   overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19 proto 196]; expected via eth0
+a refused range, and a network of pods inside, which proves less than a pod
+  link add cni0 type bridge; link set cni0 up; route add blackhole 172.20.64.0/20 proto 196; route add 172.20.64.0/24 dev cni0
+  overlap: (172.20.65.0\u2013172.20.79.255) is refused (blackhole) by [blackhole 172.20.64.0/20 proto 196]; expected via eth0
 two refused ranges around own addresses that are not of pods, one of them at the beginning
   address add 172.20.8.0/32 dev eth1; address add 172.20.9.7/32 dev eth1
   route add blackhole 172.20.8.0/24 proto 196; route add blackhole 172.20.9.0/24 proto 196
@@ -501,7 +504,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 52
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 53
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

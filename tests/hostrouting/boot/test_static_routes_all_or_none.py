@@ -476,7 +476,7 @@ class TestTwoAtOnce:
         """A run that does not get the lock writes nothing and says so; it tries again while it may
         wait.
         """
-        held = f"[[ -e {tmp_path}/free ]] || exit 1"
+        held = f"[[ -e {tmp_path}/free || $* != '-w 5 '* ]] || exit 1"
         ran = Ran(namespace, HALVES, tmp_path, tools={"flock": held})
         assert ran.status == 1
         assert ours(namespace) == []
