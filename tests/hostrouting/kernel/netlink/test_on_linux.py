@@ -30,7 +30,7 @@ from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey, protocol_name
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, routes, rules
+from hostrouting.testing.strategies import prefixes, routes, rules, small_block
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -55,7 +55,7 @@ def built(
     routes lie.
     """
     furnish(namespace, lost=lost)
-    within = {family: data.draw(blocks(family)) for family in (4, 6)}
+    within = {family: small_block(family) for family in (4, 6)}
     for family, block in within.items():
         drawn_routes = data.draw(st.lists(routes(block), max_size=12))
         drawn_rules = data.draw(
