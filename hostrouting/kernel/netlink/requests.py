@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
-from hostrouting.kernel.netlink.routes import (
-    ROUTE_ATTRIBUTES_AT,
-    RTA_DST,
-    decode,
-    encode,
-    question_rtmsg,
-)
+from hostrouting.kernel.netlink.routes import RTA_DST, decode, encode, question_rtmsg
 from hostrouting.kernel.netlink.socket import (
-    ATTRIBUTE,
-    HEADER,
     NUMBER,
     UNSUPPORTED,
     KernelError,
@@ -32,10 +24,11 @@ if TYPE_CHECKING:
 
 # Changes.
 
-# Where these are in a message of `encode`.
-_SEQUENCE_AT = 8
-_DST_LEN_AT = HEADER.size + 1
-_DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size
+_UP_TO_DST = "=8s I 5s B 14s"
+"""A message of `encode` up to its destination: the sequence number is behind 8 bytes, and the
+length of the prefix behind 5 more. Then come the rest of rtmsg, and the header of the attribute.
+"""
+_DST_AT = struct.calcsize(_UP_TO_DST)
 
 
 class _RequestTemplate:
@@ -52,14 +45,18 @@ class _RequestTemplate:
         self._all_but_prefix = route[1:]  # the prefix is the first field
         self._width = width_of(self._family) // 8
         encoded = encode(self._verb, route, index_of)
-        self._before_sequence = encoded[:_SEQUENCE_AT]
-        self._before_length = encoded[_SEQUENCE_AT + NUMBER.size : _DST_LEN_AT]
-        self._before_network = encoded[_DST_LEN_AT + 1 : _DST_AT]
-        self._after_network = encoded[_DST_AT + self._width :]
-        self._pack = struct.Struct(
-            f"={_SEQUENCE_AT}s I {len(self._before_length)}s B {len(self._before_network)}s "
-            f"{self._width}s {len(self._after_network)}s"
-        ).pack
+        after = len(encoded) - _DST_AT - self._width
+        layout = struct.Struct(f"{_UP_TO_DST} {self._width}s {after}s")
+        (
+            self._before_sequence,
+            _,
+            self._before_length,
+            _,
+            self._before_network,
+            _,
+            self._after_network,
+        ) = layout.unpack(encoded)
+        self._pack = layout.pack
 
     def fits(self, request: RouteRequest) -> bool:
         """Whether the request is of this kind."""
