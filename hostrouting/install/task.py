@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
 
-own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
+own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
 that class, and not the one from which it would inherit __init__.
 """

@@ -363,9 +363,8 @@ class Uplink:
 
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
-        link_local = Prefix.of(LINK_LOCAL)
         for route in self._routes_to_own:
-            if route.prefix not in link_local:
+            if route.prefix not in LINK_LOCAL:
                 yield from route.devs
 
     # What is missing for a next hop

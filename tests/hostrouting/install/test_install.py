@@ -31,7 +31,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
@@ -615,6 +615,18 @@ class TestRequirements:
         assert host.files.writes == []
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
         assert LAYOUT.config_path in host.files.texts
+
+    def test_rights_for_a_route_that_waits(self) -> None:
+        """A process that may not add it does not wait either."""
+        wanted = config("10.9.0.0/16")
+        installed = configured(wanted)
+        host = FakeHost(
+            kernel=FakeKernel(),  # without a default route
+            files=installed.files,
+            manager=installed.manager,
+            rights=lambda: Rights(changes_network=False),
+        )
+        assert failure_of(run, Configure(wanted, host=host)).kind == "not-permitted"
 
     def test_a_plan_for_anybody(self) -> None:
         """Whoever may not write can look at the plan, and check a host on which everything is

@@ -326,6 +326,16 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
     assert is_read(host, KUBELET, "foo.service")
 
 
+def test_folders_that_systemd_has(tmp_path: Path) -> None:
+    """They stay, even if nothing else is in them."""
+    image = Host.offline(tmp_path)
+    for task in (Configure(GUARDED, host=image), Remove(host=image)):
+        phases.execute(task, context())
+    assert (tmp_path / "etc/systemd/system/multi-user.target.wants").is_dir()
+    assert not (tmp_path / "etc/hostrouting").exists()
+    assert not [*tmp_path.rglob("*.service.d")]
+
+
 class TestGuard:
     """The guard is a program that runs on, whatever becomes of its files."""
 
@@ -373,6 +383,15 @@ class TestGuard:
         assert is_guard_active(host)
         assert effects_of(error).operations == ()
         assert is_read(host, LAYOUT.guard_unit)
+
+    def test_a_run_that_fails_before_its_unit_is_new(self) -> None:
+        """Systemd does not read what the run had not finished."""
+        host = configured(GUARDED)
+        make_old(host, LAYOUT.guard_path)
+        host.files.broken[LAYOUT.guard_path] = "No space left on device"
+        calls_of(host)
+        failure_of(run, Configure(GUARDED, host=host), of=HostError)
+        assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
 
     def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
         """The effects say that the guard is stopped."""
