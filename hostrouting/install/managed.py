@@ -83,7 +83,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     if installed == HostRoutingConfig():
         return None
     deleter = "apply would delete"
-    if config.static_routes == installed.static_routes:
+    if config.static_routes == installed.static_routes:  # what is in force deletes them, too
         deleter = _deleter(host, installed)
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(

@@ -48,10 +48,14 @@ REFUSED: dict[Refusing, Refused] = {
 }
 
 ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
-"""How Linux answers if a rule with such an action refuses packets, and not as for a route."""
+"""What Linux answers to a lookup that a rule of this type ends, where that is not the answer of a
+route: an `unreachable` rule answers as if there were no route (ENETUNREACH).
+"""
 
 PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
-"""Types without a next hop; `throw` ends the lookup in its table only."""
+"""Types without a next hop; `throw` ends the lookup in its table only. For those of IPv6, Linux
+lists the loopback device.
+"""
 
 # The preference of a router among IPv6 routes with the same prefix and metric, in ascending order.
 Preference: TypeAlias = Literal["low", "medium", "high"]
@@ -133,7 +137,7 @@ class NextHop(NamedTuple):
 
     dev: str | None = None
     gateway: IP | None = None
-    weight: Annotated[int, range(257)] = 1
+    weight: Annotated[int, range(1, 257)] = 1
     onlink: bool = False
     linkdown: bool = False
     dead: bool = False
@@ -239,7 +243,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # IPv6 lists these with a device
+        if self.type in REFUSING:  # also if a device is listed
             return ()
         devs: dict[str, None] = {}
         for hop in self.next_hops:
@@ -250,7 +254,7 @@ class Route(NamedTuple):
     @property
     def is_passed_over(self) -> bool:
         """Whether Linux lists the route and does not use it: it has expired, or all its next hops
-        are dead; one that is not is enough.
+        are dead. A route without next hops is used.
         """
         if self.expired:
             return True
@@ -311,7 +315,7 @@ class Route(NamedTuple):
         return " ".join(words)
 
     def _attributes(self) -> list[str]:
-        """The attributes that few routes have, in the words and the order of `ip route`."""
+        """The attributes that few routes have, in the words of `ip route`."""
         attributes = {
             "src": self.prefsrc,
             "metric": self.metric or None,
@@ -365,16 +369,16 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, like
-    the first of them.
+    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, with
+    the other fields of the first of them.
 
-    Entries between the first and the last of them are not listed.
+    Linux goes on behind the last of them, so it does not list other entries between the two.
     """
-    joined = [place for place, entry in enumerate(entries) if _is_joined(entry)]
+    joined = [position for position, entry in enumerate(entries) if _is_joined(entry)]
     if not joined:
         return tuple(entries)
     first, last = joined[0], joined[-1]
-    hops = tuple(entries[place].next_hops[0] for place in joined)
+    hops = tuple(entries[position].next_hops[0] for position in joined)
     if len(hops) == 1:
         hops = (hops[0]._replace(weight=1),)
     return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
@@ -387,13 +391,16 @@ def _is_joined(entry: Route) -> bool:
 def deletion_command(route: Route) -> str:
     """The command that deletes this route.
 
-    Linux deletes the first route that has everything that the command says. No command can say that
-    there is no gateway or, in IPv4, that the metric is 0. So where other routes have the rest, it
-    may delete one of them, and another one if it is typed again. By its device, Linux does not find
-    a route with a nexthop object.
+    Linux does not find a route with a nexthop object by its device. A command cannot say that there
+    is no gateway or, in IPv4, that the metric is 0. Without them, any gateway or metric fits, so
+    typed a second time, the command could delete another route.
     """
     family = route.prefix.family
     words = ["ip" if family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.source is not None:
+        words.append(f"from {route.source}")
+    if route.tos:
+        words.append(f"tos {route.tos:#x}")
     if route.nexthop_id is not None:
         words.append(f"nhid {route.nexthop_id}")
     elif route.type == "unicast" and len(route.next_hops) == 1:

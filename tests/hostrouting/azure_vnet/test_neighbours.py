@@ -126,6 +126,17 @@ def test_an_absent_entry(layer: LinkLayer) -> None:
     assert layer.look() == VIEW
 
 
+def test_as_text() -> None:
+    """A neighbour prints as in `ip neigh`; without a MAC address, it has no `lladdr`."""
+    unresolved = attrs.evolve(LEARNED, mac="")
+    texts = [str(neighbour) for neighbour in (FIRST, LEARNED, unresolved)]
+    assert texts == [
+        "10.1.0.5 dev azure0 lladdr 0a:00:00:00:00:05 PERMANENT",
+        "fd00::5 dev azure0 lladdr 0a:00:00:00:00:05",
+        "fd00::5 dev azure0",
+    ]
+
+
 _STATES = ("permanent", "stale", "failed", "noarp", "reachable", "permanent extern_learn")
 _ENTRIES = st.dictionaries(
     st.sampled_from(["10.2.0.1", "10.2.0.2", "10.2.0.3", "fd02::1", "fd02::2"]),

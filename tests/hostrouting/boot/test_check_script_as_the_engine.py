@@ -24,7 +24,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, routes as any_routes, rules
+from hostrouting.testing.strategies import prefixes, routes as any_routes, rules, small_block
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check, dressed, showing
 from tests.support.commands import (
@@ -179,7 +179,7 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
     batches: dict[int, list[str]] = {}
     cidrs: list[str] = []
     for family in draw(st.sampled_from([[IPV4], [IPV6], [IPV4, IPV6]])):
-        block = draw(blocks(family))
+        block = small_block(family)
         around = prefixes(block, wider=True) | st.just(block)
         cidrs += map(str, draw(st.lists(around, min_size=1, max_size=3)))
         batches[family] = draw(random_batches(block))
@@ -576,6 +576,11 @@ a rule for the address of a card that came before the expected one, beside a bri
   rule add pref 9 from 10.0.0.4 lookup 100
   route add default via 10.0.0.1 dev eth0 table 100
   ok
+a rule for a part of a card's network that has its broadcast address, and none of this host
+  address add 172.20.9.4/24 dev eth0
+  rule add pref 9 from 172.20.9.128/25 lookup 100
+  route add default dev eth1 table 100
+  ok
 a table for the addresses of a card, of which one is on lo
   address add 10.9.9.8/24 dev eth1
   address add 10.9.9.9/32 dev lo
@@ -653,12 +658,13 @@ def stories(text: str) -> dict[str, Story]:
         for line in lines:
             commands += line.format(**WORDS).split("; ")
         verdict, _, words = said.partition(": ")
+        assert verdict in {"ok", "undecided", "overlap", "no-default-route"}, said
+        assert name not in by_name, name
         by_name[name] = Story(commands, verdict, words)
     return by_name
 
 
 STORY = stories(STORIES)
-assert len(STORY) == 53, "a name stands twice, or a story has no name"
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -697,6 +703,7 @@ OTHER_PACKETS = [
     ("fwmark 0x1", "default dev ib0, 172.16.0.0/12 via 10.0.0.1 dev eth0", "ok"),
     ("to 10.0.0.0/8 fwmark 0x1", "default dev ib0", "ok"),
     ("iif eth1", "default dev ib0", "ok"),
+    ("iif gone0", "default dev ib0", "ok"),
 ]
 
 
@@ -726,6 +733,18 @@ def test_rules_for_other_packets(
         assert engines.verdict == right, checked.said
         doubt = f'to routeOverlap.intendedRules: "{selectors}"'
         assert (doubt in checked.said) is (right == "undecided")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "verdict"),
+    [("i*0", "ok"), ("ib?", "ok"), ("ib0?", "overlap"), ("i.0", "overlap"), ("b0", "overlap")],
+)
+def test_allowed_devices(namespace: Namespace, tmp_path: Path, pattern: str, verdict: str) -> None:
+    """A pattern is for the whole name; `*` is any text, and `?` one character."""
+    namespace.batch(["route add 172.20.9.0/24 dev ib0"])
+    config = check("172.20.0.0/16", allowed_devs=[pattern])
+    assert Checked(namespace, config, tmp_path).verdict == verdict
+    assert engines_check(namespace, config).verdict == verdict
 
 
 @pytest.mark.parametrize(

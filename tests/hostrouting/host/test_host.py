@@ -23,7 +23,7 @@ def test_the_lock_is_held() -> None:
     """
     host = FakeHost()
     with suppress(EOFError), host.locked(context()):
-        assert host.files.locked == {LAYOUT.lock_path}, "the turn is for the next one by now"
+        assert host.files.locked == {LAYOUT.lock_path}, "the turn is given back by then"
         raise EOFError
     assert host.files.locked == set()
     assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]

@@ -31,7 +31,7 @@ from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey, protocol_name
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, routes, rules
+from hostrouting.testing.strategies import prefixes, routes, rules, small_block
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -56,7 +56,7 @@ def built(
     routes lie.
     """
     furnish(namespace, lost=lost)
-    within = {family: data.draw(blocks(family)) for family in (4, 6)}
+    within = {family: small_block(family) for family in (4, 6)}
     for family, block in within.items():
         drawn_routes = data.draw(st.lists(routes(block), max_size=12))
         drawn_rules = data.draw(
@@ -300,6 +300,13 @@ def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) 
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
     [unread] = [route.unread for route in backend.snapshot().routes if route.unread]
     assert unread == ("initcwnd 10", "quickack 1", "realm 7")
+
+
+def test_a_metric_that_is_locked(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """The lock is named, too: path MTU discovery does not change such an MTU."""
+    namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 mtu lock 1400"])
+    [route] = [route for route in backend.snapshot(family=4).routes if route.mtu]
+    assert (route.mtu, route.unread) == (1400, ("lock",))
 
 
 def test_a_route_that_a_router_advertises(namespace: Namespace, backend: NetlinkBackend) -> None:
