@@ -72,14 +72,8 @@ class RefusedError(OSError):
     reason = OSError("refused")
 
 
-@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
-def test_a_task_that_passes_on_the_error_of_another(
-    group: Callable[..., phases.Task[object]],
-) -> None:
-    """If a task raises the error of a step somewhere inside it, the failure is that step's: groups
-    name it beside their other failures, and `execute` raises TaskFailed.
-    """
-    inner = group(StubTask("inner", errors=repeat(RefusedError("no disk"))), name="group")
+def passing_on(inner: phases.Task[object]) -> phases.Task[object]:
+    """A task that executes another one, and raises its error."""
 
     @phases.task("outer")
     def outer(ctx: Context) -> None:
@@ -89,15 +83,28 @@ def test_a_task_that_passes_on_the_error_of_another(
             error: Any = failed.error
             raise error from None
 
+    return outer
+
+
+@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
+def test_a_task_that_passes_on_the_error_of_another(
+    group: Callable[..., phases.Task[object]],
+) -> None:
+    """If a task raises the error of a step somewhere inside it, the failure is that step's: groups
+    name it beside their other failures, and `execute` raises TaskFailed.
+    """
+    refused = StubTask("inner", errors=repeat(RefusedError("no disk")))
+    outer = passing_on(group(refused, name="group"))
+    late = phases.task("late")(deaf)
+    beside_others = phases.parallel(late, outer, StubTask("stopped", seconds=60))
+
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(outer, Context(clock=FakeClock(), observers=[]))
+    report = phases.run(beside_others, clock=FakeClock(), observers=[])
+
     [failure] = caught.value.failures
     assert failure.path == ("outer", "group", "inner")
     assert isinstance(caught.value.__cause__, RefusedError)
-
-    late = phases.task("late")(deaf)
-    beside_others = phases.parallel(late, outer, StubTask("stopped", seconds=60))
-    report = phases.run(beside_others, clock=FakeClock(), observers=[])
     assert [step.name for step in report.failures] == ["inner", "late"]
     assert report.find("stopped").reason == "inner failed"
     assert str(report).count("no disk") == 1

@@ -32,8 +32,8 @@ def test_the_same_files_make_the_same_archive() -> None:
     assert len(entries) > len(FILES)
     for entry in entries:
         assert entry.mtime == 0
-        assert (entry.uid, entry.gid) == (0, 0)
-        assert (entry.uname, entry.gname) == ("root", "root")
+        assert entry.uid == entry.gid == 0
+        assert entry.uname == entry.gname == "root"
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_unpacked_as_root(root: Path) -> None:
     for wanted in FILES:
         path = root / wanted.path.lstrip("/")
         owner = path.lstat()
-        assert (owner.st_uid, owner.st_gid) == (0, 0)
+        assert owner.st_uid == owner.st_gid == 0
         if wanted.target:
             assert os.readlink(path) == wanted.target
         else:

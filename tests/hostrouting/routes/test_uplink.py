@@ -539,8 +539,8 @@ def test_gateways_that_linux_accepts_in_ipv6(
     by_default = default.next_hops[0]
     wanted = entry(destination, NextHop("eth0", gateway=gateway or IPV6_GATEWAY), metric)
     with namespace.inside(), NetlinkBackend() as backend, accepting(backend) as accepts:
-        assert accepts(default)
-        assert all(accepts(route) for route in others)
+        for there in (default, *others):
+            assert accepts(there), there
         followers = [entry(Prefix.parse("2001:db8:2::/48"), wanted.next_hops[0])]
         if accepts(entry(Prefix.parse("2001:db8:1::/48"), by_default)):
             followers.append(entry(Prefix.parse("2001:db8:3::/48"), by_default))
@@ -562,8 +562,8 @@ def require_as_linux_on_link(namespace: Namespace, gateway: str, others: list[Ro
     default = Route(Prefix.parse("::/0"), (hop,), metric=1024, protocol=9)
     wanted = default._replace(prefix=Prefix.parse("2001:db8::/32"), protocol=OURS)
     with namespace.inside(), NetlinkBackend() as backend, accepting(backend) as accepts:
-        assert accepts(default)
-        assert all(accepts(route) for route in others)
+        for there in (default, *others):
+            assert accepts(there), there
         route = Uplink(backend.snapshot(), IPV6).route_to(wanted.prefix)
         assert isinstance(route, Route) == accepts(wanted), route
 

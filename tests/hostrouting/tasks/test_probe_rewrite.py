@@ -77,11 +77,13 @@ class TestApply:
         for task in (RewriteProbeSource, Configure):
             host = FakeHost()
             apply(host)
-            before = (dict(host.nftables.tables), ours(host))
+            tables = dict(host.nftables.tables)
+            routes = ours(host)
             disturb(host)
             assert not task(rewrite(), host=host).plan().is_empty
             run(task(rewrite(), host=host))
-            assert (host.nftables.tables, ours(host)) == before
+            assert host.nftables.tables == tables
+            assert ours(host) == routes
 
     def test_another_address(self) -> None:
         """Table and route of the configuration before are replaced."""

@@ -306,7 +306,8 @@ def test_a_metric_that_is_locked(namespace: Namespace, backend: NetlinkBackend) 
     """The lock is named, too: path MTU discovery does not change such an MTU."""
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 mtu lock 1400"])
     [route] = [route for route in backend.snapshot(family=4).routes if route.mtu]
-    assert (route.mtu, route.unread) == (1400, ("lock",))
+    assert route.mtu == 1400
+    assert route.unread == ("lock",)
 
 
 def test_a_route_that_a_router_advertises(namespace: Namespace, backend: NetlinkBackend) -> None:
@@ -499,8 +500,10 @@ from hostrouting.model.prefix import as_ip
 with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
     for each in (backend, other):
         whole, of_ipv4, of_ipv6 = each.snapshot(), each.snapshot(family=4), each.snapshot(family=6)
-        assert (whole.addresses, whole.rules, whole.routes) == of_ipv4[1:4]
-        assert of_ipv6[1:4] == ((), (), ())
+        assert whole.addresses == of_ipv4.addresses
+        assert whole.rules == of_ipv4.rules
+        assert whole.routes == of_ipv4.routes
+        assert of_ipv6.addresses == of_ipv6.rules == of_ipv6.routes == ()
         [answer] = each.lookup([as_ip("2001:db8::1")])
         assert answer == ("no-route", None)
 """
