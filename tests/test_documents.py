@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hostrouting import errors
+from hostrouting.boot.units import NETWORKD
 from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
 from hostrouting.config.cni import CNIS
@@ -185,6 +186,14 @@ def test_cnis() -> None:
     systems = "\n".join(allowed)
     for cni in CNIS:
         assert cni.name in systems
+
+
+def test_what_networkd_keeps() -> None:
+    """docs/operators.md has each key of the drop-in for systemd-networkd. An older systemd-networkd
+    ignores some of them, so that no test of it would miss these.
+    """
+    keys = r"ManageForeign\w+=no"
+    assert re.findall(f"`({keys})`", PAGES["docs/operators.md"]) == re.findall(keys, NETWORKD)
 
 
 def test_strategies() -> None:
