@@ -374,6 +374,9 @@ marks that packets without a mark do not have
 a route for a tos
   route add 172.20.9.0/24 tos 0x10 dev ib0
   undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot scope link] (only for
+a route with an encapsulation, of which the tos is that of the outer header
+  route add 172.20.9.0/24 encap ip id 7 dst 10.0.0.9 tos 4 via 10.0.0.1 dev eth0
+  ok
 a rule for UDP, with the only default route
   rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
   no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
@@ -511,7 +514,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 55
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 56
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
