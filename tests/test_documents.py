@@ -5,18 +5,22 @@ somewhere.
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from hostrouting import errors
 from hostrouting.boot.units import NETWORKD
+from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
 from hostrouting.config.cni import CNIS
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
+from hostrouting.reading import keys_of
 from hostrouting.testing import FakeHost, h200, strategies
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -175,6 +179,29 @@ def test_findings() -> None:
     assert sorted(name for name, _ in sections) == sorted(NAMES)
     for name, text in sections:
         assert "\n> `" in text, name
+
+
+def test_reasons_why_no_route_repairs() -> None:
+    """docs/findings.md explains each, and no other."""
+    explained = PAGES["docs/findings.md"].partition("### unsafe\n")[2].partition("\n### ")[0]
+    assert re.findall(r"^- `([\w-]+)`:", explained, re.MULTILINE) == [*get_args(Reason)]
+
+
+def keys_in(section: type[Any], path: str = "") -> Iterator[str]:
+    """The paths of all settings below this section of a configuration."""
+    for key, kind in zip(keys_of(section), get_type_hints(section).values(), strict=True):
+        inner = [part for part in (kind, *get_args(kind)) if hasattr(part, "json_keys")]
+        here = f"{path}{key}[]" if get_origin(kind) is tuple else f"{path}{key}"
+        if inner:
+            yield from keys_in(inner[0], f"{here}.")
+        else:
+            yield here.removesuffix("[]")
+
+
+def test_settings() -> None:
+    """docs/configuration.md has a row for each setting."""
+    rows = re.findall(r"^\| `([\w.\[\]]+)` \|", PAGES["docs/configuration.md"], re.MULTILINE)
+    assert {*keys_in(HostRoutingConfig)}.difference(rows) == set()
 
 
 def test_cnis() -> None:

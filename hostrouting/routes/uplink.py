@@ -273,8 +273,10 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
-        near = [hop.dev for hop in hops if self._is_near(gateway, hop.dev)]
-        return (NextHop(near[0] if near else hops[0].dev, gateway),)
+        for hop in hops:
+            if self._is_near(gateway, hop.dev):
+                return (NextHop(hop.dev, gateway),)
+        return (NextHop(hops[0].dev, gateway),)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
@@ -361,9 +363,8 @@ class Uplink:
 
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
-        link_local = Prefix.of(LINK_LOCAL)
         for route in self._routes_to_own:
-            if route.prefix not in link_local:
+            if route.prefix not in LINK_LOCAL:
                 yield from route.devs
 
     # What is missing for a next hop
@@ -404,9 +405,9 @@ class Uplink:
         return best is not None and not best.has_gateway
 
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
-        """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
-        because a route that is not a default route leads to it by another device. Linux takes every
-        route that begins with :: for a default route.
+        """Whether Linux refuses the gateway although the route says that it is on the link
+        (`onlink`): in IPv6, if a route leads to it by another device. A route that refuses packets
+        does not count, nor does a default route, as Linux sees every route that begins with ::.
         """
         if self._family == IPV4:
             return False

@@ -12,7 +12,7 @@ The rest is left out, as follows; a test that relies on it is not warned:
   device in the same network is refused, because what Linux does when the first is deleted depends
   on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
-  IPv6 is disabled on no device, and no router advertises anything;
+  Linux has IPv6, which is disabled on no device, and no router advertises anything;
 - types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor
   used; a scope is used where Linux looks for a gateway or a device that is up, and is not checked;
 - a route never expires, and a route that refuses packets has no next hop;

@@ -9,7 +9,7 @@ import phases
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
 
@@ -82,6 +82,12 @@ def failure_of(
         call(*given, **named)
     assert isinstance(caught.value.error, of)
     return caught.value.error
+
+
+def left_to_do(task: Configure | Remove) -> str:
+    """What a plan of the task says that it would still do; empty if there is nothing to do."""
+    plan = task.plan()
+    return "" if plan.is_empty else str(plan)
 
 
 def manager_of(host: FakeHost) -> FakeManager:

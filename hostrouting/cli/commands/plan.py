@@ -214,7 +214,8 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
         return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
     snapshot = take_snapshot(host, arguments.snapshot)
     routes = plan_static_routes(config, snapshot)
-    return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
+    plan = Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
+    return plan.with_findings(plan.find_needed_routes(config, snapshot))
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> str:

@@ -114,6 +114,17 @@ def test_another_entry_stays(layer: LinkLayer) -> None:
     assert layer.look() == VIEW
 
 
+def test_as_text() -> None:
+    """A neighbour prints as in `ip neigh`; without a MAC address, it has no `lladdr`."""
+    unresolved = attrs.evolve(LEARNED, mac="")
+    texts = [str(neighbour) for neighbour in (FIRST, LEARNED, unresolved)]
+    assert texts == [
+        "10.1.0.5 dev azure0 lladdr 0a:00:00:00:00:05 PERMANENT",
+        "fd00::5 dev azure0 lladdr 0a:00:00:00:00:05",
+        "fd00::5 dev azure0",
+    ]
+
+
 _STATES = ("permanent", "stale", "failed", "noarp", "reachable", "permanent extern_learn")
 _ENTRIES = st.dictionaries(
     st.sampled_from(["10.2.0.1", "10.2.0.2", "10.2.0.3", "fd02::1", "fd02::2"]),
@@ -131,7 +142,7 @@ _ENTRIES = st.dictionaries(
 class TestOnLinux:
     """The real kernel."""
 
-    @settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(_ENTRIES)
     def test_as_ip_prints_it(
         self, node: Namespace, entries: dict[str, tuple[str, str, str]]

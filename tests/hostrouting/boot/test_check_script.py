@@ -13,6 +13,7 @@ import pytest
 
 from hostrouting.boot import check_settings
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
+from hostrouting.check.flaws import NO_IPV6
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IPV6
 from tests.support.awks import AWKS, put_before
@@ -639,6 +640,21 @@ class TestMishaps:
         assert f"<{level}>no verdict: {mishap.why}" in checked.said
         assert checked.status == (1 if mode == "STRICT" else 0)
         assert checked.left == {}
+
+    def test_linux_without_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With ipv6.disable=1, Linux refuses to list the rules of IPv6, as it does for families
+        without rules, such as that of packets (`ip -0`). IPv4 is judged, and nothing is awaited.
+        """
+        tools = {"ip": 'exec ip "${@/#-6/-0}"'}
+        for healthy in (True, False):
+            config = check(HEALTHY if healthy else FABRIC, "fd16::/32")
+            checked = Checked(namespace, config, tmp_path, wait=60, tools=tools)
+            assert checked.verdict == ("no-default-route" if healthy else "overlap")
+            assert (checked.status, list(checked.left)) == (1, [MADE_DETECTED])
+            assert ("<3>OVERLAP: " in checked.said) != healthy
+            assert f"<3>NO-DEFAULT-ROUTE: {NO_IPV6.sentence}\n" in checked.said
+        only_ipv4 = Checked(namespace, check(HEALTHY), tmp_path, tools=tools)
+        assert (only_ipv4.status, only_ipv4.verdict) == (0, "ok")
 
     def test_output_that_comes_late(self, namespace: Namespace, tmp_path: Path) -> None:
         """Since version 7.1, `ip` prints its output in blocks, and errors at once: each answer is

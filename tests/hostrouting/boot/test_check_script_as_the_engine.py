@@ -21,7 +21,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, routes as any_routes, rules
+from hostrouting.testing.strategies import prefixes, routes as any_routes, rules, small_block
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check, dressed, showing
 from tests.support.commands import (
@@ -172,7 +172,7 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
     batches: dict[int, list[str]] = {}
     cidrs: list[str] = []
     for family in draw(st.sampled_from([[IPV4], [IPV6], [IPV4, IPV6]])):
-        block = draw(blocks(family))
+        block = small_block(family)
         around = prefixes(block, wider=True) | st.just(block)
         cidrs += map(str, draw(st.lists(around, min_size=1, max_size=3)))
         batches[family] = draw(random_batches(block))

@@ -256,6 +256,17 @@ class TestFiles:
         assert fault.remedy == Remedy("move it away")
         assert fault.name == name
 
+    @pytest.mark.linux
+    @pytest.mark.needs("root")
+    def test_the_owner_of_a_link(self, tmp_path: Path) -> None:
+        """Nobody can change a link, whoever owns it."""
+        image = Host.offline(tmp_path)
+        phases.execute(Configure(GUARDED, host=image), phases.Context(observers=[]))
+        before = find_faults(image, GUARDED)
+        link = LAYOUT.enabled_path(LAYOUT.guard_unit)
+        os.lchown(tmp_path / link[1:], 65534, 65534)
+        assert find_faults(image, GUARDED) == before
+
     def test_what_is_neither_file_nor_folder(self, tmp_path: Path) -> None:
         """A fifo is named, and never read."""
         image = Host.offline(tmp_path)

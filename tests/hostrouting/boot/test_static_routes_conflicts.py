@@ -340,6 +340,24 @@ def test_one_of_two_routes_by_a_device(namespace: Namespace, hop: str) -> None:
     assert held() == before[:1]
 
 
+@pytest.mark.parametrize(
+    ("program", "place", "selector"),
+    [("", "172.16.0.0/17", "tos 0x10"), ("-6 ", "fd00:16::/64", "from fd00:17::/64")],
+)
+def test_the_route_of_some_packets(
+    namespace: Namespace, program: str, place: str, selector: str
+) -> None:
+    """The printed command of a route for a tos, or for some sources, leaves the one for all."""
+    for selectors in ("", selector):
+        namespace.ip(*f"{program}route add {place} {selectors} dev eth0".split())
+    routes = [route for route in namespace.snapshot().routes if str(route.prefix) == place]
+    [of_some] = [route for route in routes if route.tos or route.source is not None]
+    type_commands(namespace, deletion_command(of_some))
+    routes.remove(of_some)
+    left = [route for route in namespace.snapshot().routes if str(route.prefix) == place]
+    assert left == routes
+
+
 @pytest.mark.parametrize("gateway", [None, "fe80::7"])
 def test_in_ipv6(namespace: Namespace, tmp_path: Path, gateway: str | None) -> None:
     """A next hop that has joined our route is a conflict: nothing is written."""

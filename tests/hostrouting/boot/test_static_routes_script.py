@@ -27,7 +27,7 @@ from hostrouting.model.route import (
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.testing.strategies import blocks, prefixes, routes
+from hostrouting.testing.strategies import prefixes, routes, small_block
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import showing
 from tests.support.commands import default_routes, furnish, route_command
@@ -228,11 +228,11 @@ def situations(draw: st.DrawFn) -> Given:
     wanted: list[StaticRoute] = []
     commands: dict[int, list[str]] = {}
     for family in draw(st.sampled_from(FAMILIES)):
-        of_family = draw(blocks(family).flatmap(wishes))
+        of_family = draw(wishes(small_block(family)))
         commands[family] = [
             f"rule add pref {draw(st.sampled_from([50, 40000]))} lookup 100",
             *draw(default_routes(family)),
-            *draw(standing_routes(draw(blocks(family)), of_family)),
+            *draw(standing_routes(small_block(family), of_family)),
         ]
         wanted += of_family
     return Given(

@@ -172,15 +172,25 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
     assert doubt.sentence.startswith("the route tables kept changing while they were read")
 
 
-@pytest.mark.parametrize("devs", [["ib7"], ["eth0", "ib7"]])
-def test_the_kernel_differs(devs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
+BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(Answer("unicast", BY_IB7), f"[{BY_IB7}]", id="another device"),
+        pytest.param(Answer("unicast", BY_BOTH), f"[{BY_BOTH}]", id="one of two"),
+        pytest.param(Answer("no-route", None), "no-route", id="none"),
+    ],
+)
+def test_the_kernel_differs(answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that its tables do not give makes an ok undecided, after three readings. One next
     hop by another device is enough.
     """
-    other = Route(Prefix.parse(CIDR), tuple(map(NextHop, devs)))
 
     def answers_otherwise(_: FakeKernel, addresses: Sequence[IP], *__: Any) -> tuple[Answer, ...]:
-        return (Answer("unicast", other),) * len(addresses)
+        return (answer,) * len(addresses)
 
     kernel = plain_vm()
     readings = mock.Mock(wraps=kernel.snapshot)
@@ -193,7 +203,7 @@ def test_the_kernel_differs(devs: list[str], monkeypatch: pytest.MonkeyPatch) ->
     assert family.verdict == "undecided"
     [doubt] = family.doubts
     assert doubt.sentence.startswith(
-        f"172.16.0.0: the kernel answers [{other}], and its tables say [default via "
+        f"172.16.0.0: the kernel answers {words}, and its tables say [default via "
     )
 
 

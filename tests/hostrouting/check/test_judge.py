@@ -418,6 +418,12 @@ class TestBridges:
         assert checked(node(network, links=links)).verdict == "ok"
         assert checked(node(network, pod_of_calico, links=links)).verdict == "undecided"
 
+    def test_pods_of_two_cnis(self) -> None:
+        """During a migration, each CNI has pods, and each pod its own device."""
+        links = (CALI1, Link("lxc1", index=20, kind="veth"))
+        pods = [Route.to(f"172.16.2.{link.index}/32", dev=link.name) for link in links]
+        assert checked(node(*pods, links=links)).verdict == "ok"
+
 
 class TestRefusedRanges:
     """A CNI refuses the addresses of its range that no pod has. Other programs' refusals are

@@ -210,8 +210,8 @@ def test_ok_is_not_wrong_for_pods_that_a_rule_selects_by_their_source(
     """Also without `podCidrs`: a rule for a part of the network of their bridge, or for more, does
     not lead them elsewhere than expected.
 
-    A rule for all packets of this host (`iif lo`) ends the pass for these, so what comes behind it
-    is only seen with `podCidrs`.
+    A rule for all packets of this host (`iif lo`) ends the pass for these, so a rule by source
+    behind it is only seen with `podCidrs`.
     """
     family, snapshot = node
     assume(all(rule.iif != "lo" for rule in snapshot.rules))

@@ -105,3 +105,15 @@ def test_connections_to_the_addresses_of_every_host(second: Route) -> None:
     )
     report = checked_ranges(host, "224.0.0.0/4")
     assert report.verdict == "ok", report
+
+
+def test_connections_that_escape_in_several_parts() -> None:
+    """The parts, which plain packets leave by two routes, are one range for connections."""
+    host = vm_with(
+        Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"),
+        Route.to("172.16.0.0/16", dev="ib0", table=100),
+        rules=(rule("10.0.0.4"),),
+        links=(IB0,),
+    )
+    [escape] = checked_ranges(host, "172.16.0.0/16").escapes
+    assert escape.prefixes == (escape.cidr,)

@@ -2,11 +2,16 @@
 
 import pickle
 
+import pytest
+
+from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import ecmp_node, plain_vm
+from tests.support.sections import expect
 from tests.support.topologies import ELSEWHERE, IB0, address, checked, rule, vm_with
 
 
@@ -73,6 +78,20 @@ def test_a_rule_for_table_main_that_no_route_of_its_family_needs() -> None:
 
     assert [flaw.name for flaw in of_ipv4.flaws] == ["missing-rule"]
     assert unneeded.flaws == ()
+
+
+@pytest.mark.parametrize("expected_devs", [(), ("eth0",)])
+def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
+    """Nobody can add a default route there: the line says what can be done."""
+    here = plain_vm().snapshot(family=4)._replace(family=None)
+    config = HostRoutingConfig(route_overlap=expect("fd00::/8", expected_devs=expected_devs))
+    findings = check_findings(check_snapshot(here, config))
+    [finding] = [finding for finding in findings if finding.name == "missing-rule"]
+    assert finding.line == (
+        "MISSING-RULE: Linux has no IPv6 rules, as after a boot with ipv6.disable=1; boot it with "
+        "IPv6, or take the IPv6 networks out of the configuration"
+    )
+    assert not any(finding.remedy for finding in findings if finding.name == "no-default-route")
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:

@@ -213,6 +213,8 @@ def test_a_route_of_table_main_inside_one_of_table_local() -> None:
     assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in doubt.sentence
     assert "until a rule is added, it comes before a route of table local" in doubt.sentence
     assert checked(host, "172.16.128.0/17").verdict == "overlap"
+    elsewhere = SERVICES._replace(prefix=Prefix.parse("10.96.0.0/12"))
+    assert checked(host.with_routes([elsewhere]), "172.16.0.0/17").verdict == "undecided"
 
 
 @pytest.mark.parametrize("rule", LOOKS_ELSEWHERE, ids=str)

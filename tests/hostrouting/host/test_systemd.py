@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.systemd import SystemdManager
+from hostrouting.host.systemd import SystemdManager, unit_failed
 from hostrouting.kernel.programs import Ended
 from tests.support.stand_ins import Answer, Programs
 
@@ -65,6 +65,12 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     assert caught.value.lines == tuple(words.split(" | "))
     assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
+
+
+def test_a_unit_that_fails_without_a_word() -> None:
+    """The error has only systemd's reason."""
+    error = unit_failed(UNIT, result="signal", status="9", lines=())
+    assert str(error) == f"{UNIT} failed (signal, exit status 9); see `journalctl -u {UNIT}`"
 
 
 @pytest.mark.parametrize(

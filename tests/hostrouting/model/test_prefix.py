@@ -16,10 +16,10 @@ from hostrouting.model.prefix import (
     prefixes_between,
     width_of,
 )
-from hostrouting.testing.strategies import blocks, prefixes
+from hostrouting.testing.strategies import prefixes, small_block
 
 FAMILIES = st.sampled_from([4, 6])
-SMALL = FAMILIES.flatmap(blocks)
+SMALL = FAMILIES.map(small_block)
 ANYWHERE = FAMILIES.flatmap(lambda family: prefixes(Prefix(family, 0, 0)))
 
 

@@ -429,8 +429,12 @@ BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
 
 @pytest.mark.parametrize(
     ("there", "actions"),
-    [([BY_A, BY_BOTH], ["keep"]), ([BY_BOTH, BY_A], ["keep", "delete"])],
-    ids=["behind it", "before it"],
+    [
+        ([BY_A, BY_BOTH], ["keep"]),
+        ([BY_BOTH, BY_A], ["keep", "delete"]),
+        ([BY_A, BY_BOTH._replace(mtu=1400)], ["keep", "delete"]),
+    ],
+    ids=["behind it", "before it", "with an attribute that the wanted one does not have"],
 )
 def test_a_route_whose_deletion_could_take_the_wanted_one(
     there: list[Route], actions: list[str]

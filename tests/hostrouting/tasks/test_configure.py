@@ -47,7 +47,7 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     before = host.kernel.snapshot()
     result = run(make(HostRoutingConfig(), host=host))
     assert isinstance(result, phases.Skip)
-    assert result.reason == make.nothing
+    assert result.reason == make.reason_to_skip
     assert host.files.writes == []
     assert manager_of(host).calls == []
     assert host.kernel.snapshot() == before

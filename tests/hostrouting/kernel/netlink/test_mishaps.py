@@ -303,6 +303,19 @@ def test_every_kind_of_change_is_reported(
         wait_for("the last word about an IPv6 address", lambda: not watch.wait(0.02))
 
 
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_setting_that_makes_next_hops_dead(
+    namespace: Namespace, backend: NetlinkBackend, family: int
+) -> None:
+    """Without a carrier, they are dead where routes by them are to be ignored; Linux reports the
+    setting, and not the routes.
+    """
+    with backend.watch() as watch:
+        wait_for("the last word about new devices", lambda: not watch.wait(0.02))
+        namespace.sysctl(f"ipv{family}/conf/eth1/ignore_routes_with_linkdown", 1)
+        assert watch.wait(60)
+
+
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_more_reports_than_fit(
     namespace: Namespace, backend: NetlinkBackend, *, is_closed: bool
