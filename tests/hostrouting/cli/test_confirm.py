@@ -322,6 +322,19 @@ class TestTerminal:
             (syslog.LOG_WARNING, "TAKEN BACK: all"),
         ]
 
+    def test_foreign_bytes_in_the_journal(
+        self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Bytes that are not text, as in the name of a file, are escaped as on the page: otherwise
+        the answer about what was taken back would be a traceback.
+        """
+        _, terminal = ends
+        monkeypatch.setattr(syslog, "openlog", lambda _name: None)
+        messages: list[str] = []
+        monkeypatch.setattr(syslog, "syslog", lambda _level, line: messages.append(line))
+        terminal.log(["FAILED: \udcff.conf \x1b[2J"])
+        assert messages == ["FAILED: \\udcff.conf \\x1b[2J"]
+
     def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
         """When the other end is closed, the wait is over at once."""
         ours, terminal = ends
