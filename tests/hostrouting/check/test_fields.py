@@ -338,7 +338,8 @@ def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
             for cell in now.cells(cidr.first, cidr.last):
                 before = then.lookup(ip_at(family.family, cell.first))
                 if judge.opinion(before).grade is not Grade.ESCAPE:
-                    assert before.devs == cell.decision.devs
+                    decision, _ = now.outcomes(cell.first)
+                    assert before.devs == decision.devs
 
 
 def is_fine_with_pods(field: Field, snapshot: Snapshot) -> None:
