@@ -156,7 +156,8 @@ class Judge:
 
     def is_intended(self, rule: Rule | None) -> bool:
         """Whether the configuration says that the rule is right (`intendedRules`)."""
-        return rule is not None and rule.selection in self.config.intended_rules
+        intended = self.config.intended_rules
+        return bool(intended) and rule is not None and rule.selection in intended
 
     def is_allowed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""
