@@ -126,7 +126,9 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 if escape._replace(packet=FROM_HOST) not in escapes:
                     escapes[escape] = None
             found |= dict.fromkeys(_doubts_in(parts))
-    doubts = [(_with_own_pods(judge, *doubt), *doubt[1:]) for doubt in found]
+    doubts = [
+        (_with_own_pods(judge, opinion, first, last), first, last) for opinion, first, last in found
+    ]
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
     unrepairable = [*repair.unrepairable]
