@@ -40,39 +40,48 @@ _BORDERS_OF_EVERYWHERE = {family: borders_of(blocks) for family, blocks in EVERY
 
 def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, list[Part]]]:
     """The ranges of a block as plain packets have them, then as others that this host sends or
-    forwards, by the kind of packets. Those of which a report says what it says of plain ones are
-    left out.
+    forwards, by the kind of packets.
     """
     cells = list(_cells(judge.fib, block.first, block.last))
     plain = _judge_each(judge, _by_sight(cells), FROM_HOST)
     parts = list(_parts(cells, plain))
     yield FROM_HOST, parts
     yield from find_connections(judge, parts).items()
-    if not judge.pods:
-        return
-    alike = [sight for sight, part in plain.items() if _is_for_all(judge, part)]
+    if judge.pods:
+        yield from _find_parts_of_pods(judge, cells, plain)
+
+
+def _find_parts_of_pods(
+    judge: Judge, cells: Sequence[tuple[Cell, bool]], plain: Mapping[Sight, Part]
+) -> Iterator[tuple[PacketKind, list[Part]]]:
+    """These cells as packets of pods have them, by the kind of packets. Those of which a report
+    says what it says of plain ones are left out.
+
+    A node may have hundreds of pods, each with rules of its own. So only the cells where packets of
+    pods may differ from plain ones are judged for each.
+    """
     addresses = _by_sight(cells)
-    for sight in alike:
-        del addresses[sight]
+    for sight, part in plain.items():
+        if _is_for_all(part):
+            del addresses[sight]
     for packet in packets_of_pods(judge):
         of_pods = _judge_each(judge, addresses, packet)
         if any(_label(part) != _label(plain[sight]) for sight, part in of_pods.items()):
-            yield packet, list(_parts(cells, plain | of_pods))
+            yield packet, list(_parts(cells, {**plain, **of_pods}))
 
 
 def _label(part: Part) -> Hashable:
-    """What a report says about a part."""
+    """What a report says of a part, and whether it splits a range (`ranges_of`)."""
     return part.escape, part.doubts, part.is_own
 
 
-def _is_for_all(judge: Judge, part: Part) -> bool:
+def _is_for_all(part: Part) -> bool:
     """Whether packets of pods have the same decision as plain ones, because no rule up to the one
-    that decides looks at anything but the destination, as `to POD lookup main`.
+    that decides looks at anything but the destination, as `to POD lookup main`. An entry of
+    intendedRules for that rule changes nothing: what escapes there, plain packets do.
     """
     rule = part.decision.rule
-    if part.others or judge.is_intended(rule):
-        return False
-    return rule is None or not conditions_of(rule)
+    return not part.others and (rule is None or not conditions_of(rule))
 
 
 def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:

@@ -552,14 +552,14 @@ class Fib:
         return merge(self._applied[packet], near)
 
     def _numbers_for(self, packet: PacketKind) -> list[int]:
-        """The rules that may select packets of this kind, without those that only `to` finds."""
+        """The rules that may select packets of this kind, except those that are found by `to`."""
         if packet.source is not None:
             return sorted(self._numbers_by_from.around(packet.source.first))
         return [number for number, rule in enumerate(self.rules) if not _is_found_by_to(rule)]
 
     @cached_property
     def _numbers_by_from(self) -> ByPrefix[int]:
-        """The same rules by the sources that they may select."""
+        """The same rules, each by the block of sources that it may select."""
         every = Prefix(self.family, 0, 0)
         by_from: list[tuple[Prefix, int]] = []
         for number in self._numbers_for(FROM_HOST):
@@ -572,7 +572,7 @@ class Fib:
 
     @cached_property
     def _numbers_by_to(self) -> ByPrefix[int]:
-        """All other rules."""
+        """The rules that are found by `to`."""
         by_to: list[tuple[Prefix, int]] = []
         for number, rule in enumerate(self.rules):
             if rule.dst is not None and _is_found_by_to(rule):

@@ -19,7 +19,7 @@ from hostrouting.check.results import OWN_ADDRESS
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.sections import expect
@@ -472,6 +472,25 @@ class TestPods:
         of_host = rule(priority=50, table=TABLE_MAIN, iif="lo")
         host = node(ELSEWHERE, rules=(of_host, rule(others=(("uidrange", users),))))
         assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict
+
+
+def test_an_own_address_that_is_not_for_a_pod() -> None:
+    """A range that escapes has own addresses inside. For packets of a pod that a rule before table
+    local leads elsewhere, these split it.
+    """
+    local, main, default = default_rules(4)
+    to_own = rule("10.244.1.5/32", "172.16.0.9/32", priority=50)
+    routes = [
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+        Route.to("172.16.0.0/24", dev="ib0"),
+        Route.to("172.16.0.9/32", dev="eth0", type="local", table=TABLE_LOCAL),
+        Route.to("172.16.0.9/32", dev="eth0", table=100),
+    ]
+    links = (Link("lo", 1, type=772), Link("eth0", 2), IB0)
+    rules = (to_own, local._replace(priority=100), main, default)
+    report = checked(Snapshot(links, (), rules, tuple(routes)), pod_cidrs=["10.244.1.5/32"])
+    ends = [(escape.first & 0xFF, escape.last & 0xFF) for escape in report.escapes]
+    assert ends == [(0, 255), (0, 8), (10, 255)]
 
 
 def test_the_lookups_for_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
