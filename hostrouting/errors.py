@@ -53,7 +53,8 @@ class HostRoutingError(Exception):
     def __init__(
         self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()
     ) -> None:
-        self.kind, self.findings = kind, tuple(findings)
+        self.kind = kind
+        self.findings = tuple(findings)
         # Without a message, the findings are the message; the errors among them say whether to try
         # again.
         sentences = [str(finding) for finding in self.findings]
@@ -69,6 +70,7 @@ class HostRoutingError(Exception):
         return self.kind in {"no-answer", "timeout", "executor-lost"}
 
     def _is_a(self, name: Name, target: str = "") -> None:
+        """Have the message as the only finding, with this name."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     @property
@@ -117,8 +119,10 @@ class Fault(NamedTuple):
     """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
-        is_sentence = not self.value and self.rule.startswith(("is ", "has "))
-        path = self.path if is_sentence or not self.path else f"{self.path}:"
+        is_predicate = not self.value and self.rule.startswith(("is ", "has "))  # of the path
+        path = self.path
+        if path and not is_predicate:
+            path += ":"
         words = " ".join(filter(None, (path, self.value, self.rule)))
         return f"{words}; {self.remedy}" if self.remedy else words
 
@@ -181,10 +185,10 @@ class ApplyError(HostRoutingError):
     """Routes could not be applied. `reasons` says why, `after` how the routes are now."""
 
     def __init__(self, *reasons: str, after: str, can_retry: bool = True) -> None:
-        self.reasons, self.after = reasons, after
-        super().__init__(
-            f"the routes could not be applied: {'; '.join((*first_of(reasons), after))}"
-        )
+        self.reasons = reasons
+        self.after = after
+        sentences = "; ".join((*first_of(reasons), after))
+        super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
         self._is_a("requirement")
 
@@ -206,7 +210,8 @@ class RouteOverlapError(HostRoutingError):
         check: Any = None,
     ) -> None:
         super().__init__(message, findings=findings)
-        self.report, self.check = report, check
+        self.report = report
+        self.check = check
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
@@ -277,7 +282,9 @@ class BackendError(HostRoutingError):
         kernel: str = "",
         route: str = "",
     ) -> None:
-        self.errno, self.kernel, self.route = errno, kernel, route
+        self.errno = errno
+        self.kernel = kernel
+        self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
         self._is_a("requirement")
 

@@ -44,14 +44,14 @@ def headline_of(status: Status) -> str:
     if cause is None:
         return headline
     if status.state == "waiting":
-        return f"{headline}{_gated_by(_config_of(status))} cannot start: {cause.sentence}"
+        return f"{headline}{_gated_by(status.known_config)} cannot start: {cause.sentence}"
     return headline + cause.sentence
 
 
 def _differences(status: Status) -> Iterator[str]:
     """What is wrong where the host does not match."""
     if status.state == "different":
-        wrong = what_is_wrong(status.faults, _config_of(status))
+        wrong = what_is_wrong(status.faults, status.known_config)
         if wrong:
             yield wrong
     parts = spoken([*_differing_parts(status)])
@@ -84,16 +84,11 @@ def _differing_parts(status: Status) -> Iterator[str]:
         yield "systemd has not read its files"
 
 
-def _config_of(status: Status) -> HostRoutingConfig:
-    """What config.json says, or else what the installed scripts do."""
-    return status.config or status.enforced
-
-
 def what_is_wrong_now(status: Status) -> str:
     """What is wrong although the host matches, and which units were refused because of it. Empty if
     the page has no sentence for it.
     """
-    wrong = what_is_wrong(_all_findings(status), _config_of(status), status.report)
+    wrong = what_is_wrong(_all_findings(status), status.known_config, status.report)
     refused = refused_units(status.units)
     if not refused:
         return wrong
@@ -151,7 +146,9 @@ def what_is_wrong(
 def _subjects_beside_each_other(
     findings: Iterable[Finding], config: HostRoutingConfig
 ) -> dict[Name, str]:
-    """Which units are meant, if some can start unchecked, and the others cannot start."""
+    """By the name of a finding: which units are meant, if some can start unchecked, and the others
+    cannot start.
+    """
     names = {finding.name for finding in findings}
     if not {"gate-open", "gate-shut"} <= names:
         return {}

@@ -145,6 +145,11 @@ class Status:
     """Why parts of the host did not answer."""
 
     @property
+    def known_config(self) -> HostRoutingConfig:
+        """What config.json says, or else what the installed scripts do."""
+        return self.config or self.enforced
+
+    @property
     def report(self) -> CheckReport | None:
         """The verdicts of the check."""
         return None if self.check is None else self.check.report
@@ -365,10 +370,9 @@ def _with_faults(host: Host, status: Status) -> Status:
 
 
 def _with_check(host: Host, status: Status) -> Status:
-    config = status.config or status.enforced
-    if not config.route_overlap.cidrs:
+    if not status.known_config.route_overlap.cidrs:
         return status
-    return attrs.evolve(status, check=check_host(config, host))
+    return attrs.evolve(status, check=check_host(status.known_config, host))
 
 
 def _with_guard(host: Host, status: Status) -> Status:

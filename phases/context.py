@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -245,24 +245,21 @@ class Context:
         self.check()
 
     @contextmanager
-    def within(self, seconds: float | None = None) -> Iterator[Context]:
+    def within(self, seconds: float) -> Iterator[Context]:
         """A context for a part of a task that may take this many seconds; after that,
         DeadlineExceeded is raised.
 
-        `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on
-        its own. Inside the block, use the context that it yields.
+        `deadline()` does the same for a whole task. Inside the block, use the context that it
+        yields.
         """
+        must_be_number(seconds, "a time limit")
+        limited = "/".join(self.path) or "the run"
         scope = Scope(self.clock)
-        if seconds is not None:
-            must_be_number(seconds, "a time limit")
-            limited = "/".join(self.path) or "the run"
-            scope.stop = Stop(
-                self.clock.now() + seconds, f"the {seconds:g} s of {limited} are over"
-            )
+        scope.stop = Stop(self.clock.now() + seconds, f"the {seconds:g} s of {limited} are over")
         try:
             yield self.derive(scopes=(scope, *self.scopes))
         except Cancelled as cancelled:
-            if seconds is None or cancelled.origin is not scope:
+            if cancelled.origin is not scope:
                 raise
             raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
 
@@ -273,7 +270,10 @@ class Context:
         Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
-        return self.derive(scopes=()).within(grace)
+        shielded = self.derive(scopes=(Scope(self.clock),))
+        if grace is None:
+            return nullcontext(shielded)
+        return shielded.within(grace)
 
     def derive(self, **changes: Any) -> Context:
         """The same context with some attributes changed: for a task inside it, or a part of it."""

@@ -11,8 +11,8 @@
             └── InvalidTask          an object was used as a task and is not one
 
 `str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if
-an error of a task cannot: `phases.values` makes what takes its place. TaskFailed is defined there,
-because it consists of steps.
+an error of a task cannot: `phases.values` makes what takes its place. TaskFailed consists of steps,
+so it is defined in `phases.step`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How a task becomes a step of a run. Every task of a run, nested or not, goes through `record`,
-whichever of its methods is called.
+"""How a task becomes a step of a run. Whichever method of a task is called, nested or not, `record`
+calls it; the step of a task that is not called goes through `record_unstarted`.
 
 Groups call `new_step` for each of their tasks, and later either `run_step` or `record_unstarted`.
 """
@@ -44,8 +44,9 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
 
 
 def new_step(task: AnyTask, ctx: Context, verb: Verb = "do") -> Step:
-    """A step for the task inside the context, not yet started: for its do, plan or undo. What an
-    undo runs is a part of the undo.
+    """A step inside the context, not yet started, for the method `verb` of the task.
+
+    A task that an undo runs is a part of the undo: its action is undo, although its do is called.
     """
     step = Step((*ctx.path, task.name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
@@ -61,7 +62,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
     method, is not called.
     """
     reason = ctx.why_left_out(step.path)
-    # Only undos are limited to what ran: an undo may run tasks that did not run before.
+    # Only the verb undo is limited to what ran: an undo may run new tasks, which are done (do).
     if verb == "undo" and ctx.ran is not None and step.path not in ctx.ran:
         reason = "it did nothing in that run"
     if reason:
@@ -131,10 +132,11 @@ def record(step: Step, method: Method, ctx: Context, verb: Verb) -> object:
         _record_result(step, result)
     except BaseException as error:
         record_error(step, error)
-        is_passed_on = isinstance(error, TaskFailed) and error.failures == step.failures
-        if isinstance(error, Exception) and not is_passed_on:
-            raise TaskFailed(step.failures) from error
-        raise
+        if not isinstance(error, Exception):
+            raise
+        if isinstance(error, TaskFailed) and error.failures == step.failures:
+            raise  # it says just what a new one would say
+        raise TaskFailed(step.failures) from error
     else:
         return result
     finally:
@@ -157,7 +159,7 @@ def _record_result(step: Step, result: object) -> None:
     """
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
-        step.reason = step.reason or result.reason
+        step.reason = step.reason or result.reason  # in a plan, the note of the task stays
         return
     if result is Skip:
         raise InvalidTask("it returned the class Skip; write Skip('the reason')")
@@ -192,8 +194,10 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # A group passes on SystemExit as it is, and a task may raise the `error` of a TaskFailed.
-    for inner in reversed(list(step.walk())):
+    # It may be the error of a step inside: a group passes on SystemExit as it is, and a task may
+    # raise the `error` of a step that failed. The innermost step is where it began.
+    children_first = reversed(list(step.walk()))
+    for inner in children_first:
         if inner.error is error:
             return inner.failures
     return (step,)
@@ -210,7 +214,7 @@ def record_unstarted(
 
 
 def _notify_of_end(step: Step, ctx: Context) -> None:
-    """Call the observers. The root has the signal that has cancelled the run."""
+    """Call the observers. Before that, the root gets the signal that has cancelled the run."""
     if ctx.step is None and step.signal is None:
         step.signal = ctx.run_scope.stop.signal
     ctx.notify(step)

@@ -131,8 +131,7 @@ class _ParallelRun:
             except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                 self._stop(error)
             self._results[index] = result
-            if self._all_have_ended():
-                self._ctx.clock.wake()
+            self._ctx.clock.wake()
 
     def _stop(self, error: BaseException) -> None:
         """Cancel the tasks that run, because of this error of one of them."""

@@ -135,10 +135,11 @@ def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
 
     The undo of the report's own task is below the path `above`.
     """
+    outside = len(report.path) - 1  # names of the groups around that run
     ran: set[Path] = set()
     for step in report.walk():
         if _may_have_changed_something(step):
-            path = (*above, *step.path[len(report.path) - 1 :])
+            path = (*above, *step.path[outside:])
             for length in range(len(above) + 1, len(path) + 1):
                 ran.add(path[:length])
     return ctx.derive(ran=frozenset(ran))
@@ -166,7 +167,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
                 undo_step.path = step.path  # it is inside the step, but of the same task
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
-            step.failures = undo_step.failures
+            step.failures = undo_step.failures  # after those of the run, which `raise` adds
             raise
 
     return FunctionTask(valid_tree(task).name, do)
@@ -252,18 +253,15 @@ def _handling_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
     is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if is_over:
-            own_handlers[number](number, frame)
-        elif number in _STOPPING:
+        if number in _STOPPING and not is_over:
             on_signal(number)
-        else:
-            call_own_handler(number, frame)
-
-    def call_own_handler(number: int, frame: FrameType | None) -> None:
+            return
         try:
             own_handlers[number](number, frame)
-        except BaseException as error:  # noqa: BLE001  raised at the end of the block
-            raised.append(error)
+        except BaseException as error:
+            if is_over:
+                raise
+            raised.append(error)  # raised at the end of the block
             on_signal(number)
 
     try:

@@ -161,8 +161,8 @@ class Step:
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
-        error, result = portable_error(self.error), portable_result(self.result)
-        return {**vars(self), "error": error, "result": result}
+        error = portable_error(self.error)
+        return {**vars(self), "error": error, "result": portable_result(self.result)}
 
     def walk(self) -> Iterator[Step]:
         """The step itself and every step inside it, parents first."""
@@ -194,7 +194,9 @@ class Step:
 
     @property
     def _note(self) -> str:
-        """Details of how the step ended; in a dry run, also its plan."""
+        """Details of how the step ended; in a dry run, also its plan, after them if it is one line,
+        or else below them.
+        """
         parts: list[str] = []
         if self.attempt > 1:
             parts.append(f"attempt {self.attempt}")
@@ -207,14 +209,12 @@ class Step:
         if self.action != "plan":
             for key, value in self.result_fields.items():
                 parts.append(f"{key}={as_data(value)}")
-            return printable(", ".join(parts))
-
-        plan = "" if self.result is None else printable(self.result)
-        if "\n" in plan:
-            details = printable(", ".join(parts))
-            return f"{details}\n{plan}"
-        if plan:
-            parts.append(plan)
+        elif self.result is not None:
+            plan = printable(self.result)
+            if "\n" in plan:
+                return printable(", ".join(parts)) + f"\n{plan}"
+            if plan:
+                parts.append(plan)
         return printable(", ".join(parts))
 
     def to_json(self) -> str:
@@ -262,7 +262,7 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     where it was raised.
     """
 
-    __slots__ = ("error", "failures")
+    __slots__ = ("error", "failures")  # so vars() has only what was added later
 
     def __init__(self, failures: Sequence[Step]) -> None:
         self.failures = tuple(failures)
@@ -271,7 +271,7 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         super().__init__("; also ".join(map(_failure_in_words, self.failures)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the steps, which have the errors, and what was added later, such as notes."""
+        """Pickle the steps, which have the errors, and vars(), such as notes."""
         return type(self), (self.failures,), vars(self)
 
 

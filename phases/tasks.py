@@ -207,14 +207,14 @@ def selection(
     `above` is the path of the task inside which the tree runs.
     """
     paths = list(_paths(valid_tree(root), above))
-    chosen = _named(_ends(only, "only"), paths, option="only")
-    dropped = _ends(skip, "skip")
-    _named(dropped, paths, option="skip")  # raises for an unknown name
+    wanted = _ends(only, paths, option="only")
+    dropped = _ends(skip, paths, option="skip")
+    chosen = [path for path in paths if _has_end(path, wanted)]
 
     def why_left_out(path: Path) -> str:
         # Also a task that another one runs without having it among its subtasks.
         for length in range(len(above) + 1, len(path) + 1):
-            if any(_ends_with(path[:length], end) for end in dropped):
+            if _has_end(path[:length], dropped):
                 return "left out by skip"
         if not chosen:
             return ""
@@ -244,21 +244,8 @@ def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
         yield from _paths(member, path)
 
 
-def _named(ends: list[Path], paths: list[Path], *, option: str) -> list[Path]:
-    """The paths that end as one of the names says."""
-    matching: list[Path] = []
-    for end in ends:
-        matches = [path for path in paths if _ends_with(path, end)]
-        if not matches:
-            known = ", ".join(_last_names(paths))
-            name = "/".join(end)
-            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
-        matching.extend(matches)
-    return matching
-
-
-def _ends(names: Names, option: str) -> list[Path]:
-    """The parts of each name."""
+def _ends(names: Names, paths: list[Path], *, option: str) -> list[Path]:
+    """The ends of paths that these names mean. Raises UnknownTask if no path has such an end."""
     if names is None:
         return []
     if isinstance(names, str):
@@ -268,12 +255,16 @@ def _ends(names: Names, option: str) -> list[Path]:
     ends: list[Path] = []
     for name in names:
         must_be(str, name, option, rule)
-        ends.append(tuple(name.split("/")))
+        end = tuple(name.split("/"))
+        if not any(_has_end(path, [end]) for path in paths):
+            known = ", ".join(_last_names(paths))
+            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
+        ends.append(end)
     return ends
 
 
-def _ends_with(path: Path, end: Path) -> bool:
-    return path[-len(end) :] == end
+def _has_end(path: Path, ends: list[Path]) -> bool:
+    return any(path[-len(end) :] == end for end in ends)
 
 
 def _is_within(path: Path, group: Path) -> bool:

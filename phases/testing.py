@@ -76,8 +76,7 @@ class FakeClock(Clock):
         self._now = 0.0
         self._busy = 1
         """How many of the threads do not wait."""
-        self._waits: dict[_Wait, None] = {}
-        """In the order in which they began."""
+        self._waits: list[_Wait] = []
 
     def now(self) -> float:
         """The seconds since the beginning."""
@@ -89,7 +88,7 @@ class FakeClock(Clock):
         with self._changed:
             if done() or until <= self._now:
                 return
-            self._waits[wait] = None
+            self._waits.append(wait)
             self._busy -= 1
             self._jump()
         wait.is_over.wait()
@@ -133,7 +132,7 @@ class FakeClock(Clock):
 
     def _end(self, waits: list[_Wait]) -> None:
         for wait in waits:
-            del self._waits[wait]
+            self._waits.remove(wait)
             self._busy += 1
             wait.is_over.set()
 

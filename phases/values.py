@@ -104,12 +104,12 @@ def portable_error(error: BaseException | None) -> BaseException | None:
         return None
     words = describe_error(error)
     try:
-        received = describe_error(_as_received(error))
+        outcome = describe_error(_as_received(error))
     except Exception as refusal:  # noqa: BLE001  code of others runs
-        received = describe_error(refusal)
-    if received == words:
+        outcome = describe_error(refusal)
+    if outcome == words:
         return error
-    return PhasesError(f"{words} (this error could not be pickled: it would become {received})")
+    return PhasesError(f"{words} (this error could not be pickled: it would become {outcome})")
 
 
 def _as_received(value: object) -> Any:

@@ -5,16 +5,22 @@ somewhere.
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
 from hostrouting import errors
+from hostrouting.boot.units import NETWORKD
+from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
 from hostrouting.config.cni import CNIS
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
+from hostrouting.reading import keys_of
 from hostrouting.testing import FakeHost, h200, strategies
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -29,12 +35,13 @@ for _name, _text in PAGES.items():
         _line = _text.count("\n", 0, _match.start()) + 1
         BLOCKS[f"{_name}:{_line}"] = _match[1]
 
-WITH_TESTS = {
-    place: block
-    for place, block in BLOCKS.items()
-    if re.search(r"^ *def test_", block, re.MULTILINE)
-}
-PROGRAMS = {place: block for place, block in BLOCKS.items() if place not in WITH_TESTS}
+WITH_TESTS: dict[str, str] = {}
+PROGRAMS: dict[str, str] = {}
+for _place, _block in BLOCKS.items():
+    if re.search(r"^ *def test_", _block, re.MULTILINE):
+        WITH_TESTS[_place] = _block
+    else:
+        PROGRAMS[_place] = _block
 
 CONFTEST = """\
 from hypothesis import HealthCheck, settings
@@ -76,19 +83,20 @@ def test_shown_commands(name: str) -> None:
     """Each whole command line of `hostrouting` that a page shows, after `$` or as root after `#`,
     is understood.
     """
-    for typed in re.findall(
-        r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE
-    ):
+    after_a_prompt = r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)"
+    for typed in re.findall(after_a_prompt, PAGES[name], re.MULTILINE):
         words = typed.split()
         make_parser(words).parse_args(words)
 
 
 def test_the_first_answer() -> None:
     """The README shows what the command answers on the node that it shows."""
-    command, answer = re.findall(
-        r"^\$ hostrouting ([^\n]+)\n(OVERLAP[^`]*)", PAGES["README.md"], re.MULTILINE
-    )[0]
-    assert say(*command.split(), host=FakeHost(kernel=h200())).out == answer
+    pattern = r"^\$ hostrouting ([^\n]+)\n(OVERLAP[^`]*)"
+    shown = re.search(pattern, PAGES["README.md"], re.MULTILINE)
+    assert shown is not None
+    command, answer = shown.groups()
+    said = say(*command.split(), host=FakeHost(kernel=h200()))
+    assert said.out == answer
 
 
 def test_promises() -> None:
@@ -102,104 +110,146 @@ def test_promises() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_links(name: str) -> None:
     """Each link leads to a file that is there, and to a heading that it has."""
+    page = ROOT / name
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", PAGES[name]):
         path, _, anchor = target.partition("#")
-        there = ROOT / name if not path else (ROOT / name).parent / path
+        there = page.parent / path if path else page
         assert there.exists(), target
-        headings = (
-            re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
-            if anchor
-            else []
-        )
-        anchors = {
-            re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
-        }
-        assert not anchor or anchor in anchors, target
+        if anchor:
+            assert anchor in anchors_of(there), target
+
+
+def anchors_of(page: Path) -> list[str]:
+    """What leads to each heading of the page."""
+    anchors: list[str] = []
+    for heading in re.findall(r"^##+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        without_signs = re.sub(r"[^\w -]", "", heading.lower())
+        anchors.append(without_signs.replace(" ", "-"))
+    return anchors
 
 
 def test_documents() -> None:
     """docs/operators.md has every key of each document that a golden page shows, and none that is
     never there.
     """
-    text = (ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr").read_text(
-        encoding="utf-8"
-    )
+    golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
     printed: dict[str, set[str]] = {}
     with_inner: dict[str, set[str]] = {}
-    for line in re.findall(r"^  = \d+ (\{.*)$", text, re.MULTILINE):
+    for line in re.findall(r"^  = \d+ (\{.*)$", golden.read_text(encoding="utf-8"), re.MULTILINE):
         document = json.loads(line)
         schema = document.pop("schema")
         printed.setdefault(schema, set()).update(document)
         with_inner.setdefault(schema, set()).update(re.findall(r'"(\w+)": ', line))
-    rows = re.findall(
-        r"^\| `(hostrouting/\w+/\d)` \| (.*) \|$", PAGES["docs/operators.md"], re.MULTILINE
-    )
-    shown = {schema: {*re.findall(r"`(\w+)`", keys)} for schema, keys in rows}
-    assert shown.keys() == {
-        *printed,
-        "hostrouting/nodes/1",
-    }  # tests/hostrouting/test_fleet.py prints that
-    for schema, keys in printed.items():
-        assert keys <= shown[schema] <= with_inner[schema], schema
+
+    shown: dict[str, set[str]] = {}
+    for schema, keys in rows_of("docs/operators.md", r"`(hostrouting/\w+/\d)` \| (.*)"):
+        shown[schema] = set(re.findall(r"`(\w+)`", keys))
+    of_many_nodes = "hostrouting/nodes/1"  # tests/hostrouting/test_fleet.py prints that
+    assert shown.keys() == {*printed, of_many_nodes}
+    for schema, always in printed.items():
+        assert always <= shown[schema], schema
+        assert shown[schema] <= with_inner[schema], schema
+
+
+def rows_of(page: str, pattern: str) -> list[Any]:
+    """What the groups of the pattern match in the rows of the page's tables."""
+    return re.findall(rf"^\| {pattern} \|$", PAGES[page], re.MULTILINE)
 
 
 def test_exit_codes() -> None:
-    """docs/findings.md has the exit code of each error."""
-    rows = re.findall(
-        r"^\| `(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d) \|$",
-        PAGES["docs/findings.md"],
-        re.MULTILINE,
-    )
-    assert {name for name, *_ in rows} == {
-        kind.__name__ for kind in HostRoutingError.__subclasses__()
-    }
+    """docs/findings.md has the exit code of each error, and whether to try again."""
+    rows = rows_of("docs/findings.md", r"`(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d)")
+    named = {name for name, *_ in rows}
+    assert named == {cls.__name__ for cls in HostRoutingError.__subclasses__()}
     for name, kind, again, code in rows:
-        error = getattr(errors, name).__new__(getattr(errors, name))
+        cls = getattr(errors, name)
+        error = cls.__new__(cls)
         HostRoutingError.__init__(error, kind=kind)
-        vars(error).update(
-            errno=None, can_retry=name in {"ApplyError", "NotReady"} or error.can_retry
-        )
-        assert (code_of(error), error.can_retry) == (int(code), again == "yes"), (name, kind)
+        error.errno = None
+        if name in {"ApplyError", "NotReady"}:
+            error.can_retry = True
+        assert code_of(error) == int(code), (name, kind)
+        assert error.can_retry == (again == "yes"), (name, kind)
 
 
 def test_findings() -> None:
     """docs/findings.md explains each finding, and no other, with a line as an example."""
-    sections = re.findall(
-        r"^### ([^\n]*)(.*?)(?=^##)", PAGES["docs/findings.md"], re.MULTILINE | re.DOTALL
-    )
+    pattern = r"^### ([^\n]*)(.*?)(?=^##)"
+    sections = re.findall(pattern, PAGES["docs/findings.md"], re.MULTILINE | re.DOTALL)
     assert sorted(name for name, _ in sections) == sorted(NAMES)
-    assert [name for name, text in sections if "\n> `" not in text] == []
+    for name, text in sections:
+        assert "\n> `" in text, name
+
+
+def test_reasons_why_no_route_repairs() -> None:
+    """docs/findings.md explains each, and no other."""
+    explained = PAGES["docs/findings.md"].partition("### unsafe\n")[2].partition("\n### ")[0]
+    assert re.findall(r"^- `([\w-]+)`:", explained, re.MULTILINE) == [*get_args(Reason)]
+
+
+def keys_in(section: type[Any], path: str = "") -> Iterator[str]:
+    """The paths of all settings below this section of a configuration."""
+    for key, kind in zip(keys_of(section), get_type_hints(section).values(), strict=True):
+        inner = [part for part in (kind, *get_args(kind)) if hasattr(part, "json_keys")]
+        here = f"{path}{key}[]" if get_origin(kind) is tuple else f"{path}{key}"
+        if inner:
+            yield from keys_in(inner[0], f"{here}.")
+        else:
+            yield here.removesuffix("[]")
+
+
+def test_settings() -> None:
+    """docs/configuration.md has a row for each setting."""
+    rows = re.findall(r"^\| `([\w.\[\]]+)` \|", PAGES["docs/configuration.md"], re.MULTILINE)
+    assert {*keys_in(HostRoutingConfig)}.difference(rows) == set()
 
 
 def test_cnis() -> None:
     """The page of limits has each CNI whose devices are allowed."""
-    rows = [line.split("|") for line in PAGES["docs/limits.md"].splitlines() if line[:1] == "|"]
-    systems = "\n".join(cells[1] for cells in rows if "allowed" in cells[2])
-    assert [cni.name for cni in CNIS if cni.name not in systems] == []
+    allowed: list[str] = []
+    for system, verdict in rows_of("docs/limits.md", r"([^|]*) \| ([^|]*)(?: \| .*)?"):
+        if "allowed" in verdict:
+            allowed.append(system)
+    systems = "\n".join(allowed)
+    for cni in CNIS:
+        assert cni.name in systems
+
+
+def test_what_networkd_keeps() -> None:
+    """docs/operators.md has each key of the drop-in for systemd-networkd. An older systemd-networkd
+    ignores some of them, so that no test of it would miss these.
+    """
+    keys = r"ManageForeign\w+=no"
+    assert re.findall(f"`({keys})`", PAGES["docs/operators.md"]) == re.findall(keys, NETWORKD)
 
 
 def test_strategies() -> None:
     """docs/library.md lists every public strategy, and no other."""
-    public = {
-        name
-        for name, value in vars(strategies).items()
-        if getattr(value, "__module__", "") == strategies.__name__ and name[0].islower()
-    }
-    table = PAGES["docs/library.md"].partition("| strategy |")[2].partition("\n\n")[0]
-    listed = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
-    assert {*re.findall(r"`(\w+)\(", " ".join(listed))} == public
+    public: set[str] = set()
+    for name, value in vars(strategies).items():
+        is_from_there = getattr(value, "__module__", "") == strategies.__name__
+        if is_from_there and name[0].islower():
+            public.add(name)
+    _, _, after_heading = PAGES["docs/library.md"].partition("| strategy |")
+    table, _, _ = after_heading.partition("\n\n")
+    cells = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)\(", " ".join(cells))) == public
 
 
 def test_which_package_imports_which() -> None:
     """The table of docs/design.md has every package, and all that each imports."""
     known: dict[str, set[str]] = {}
-    for package, imports in re.findall(
-        r"^\| `(\w+)/?` \| .* \| (.*) \|$", PAGES["docs/design.md"], re.MULTILINE
-    ):
-        known[package] = {*re.findall(r"\w+", imports)}
+    for package, imports in rows_of("docs/design.md", r"`(\w+)/?` \| .* \| (.*)"):
+        known[package] = set(re.findall(r"\w+", imports))
+    packages = {path.parent.name for path in (ROOT / "hostrouting").glob("*/__init__.py")}
+    assert packages - {"__pyinstaller"} <= known.keys()
     for package, imports in known.items():
-        folder = ROOT / "hostrouting" / package
-        files = [*folder.rglob("*.py")] or [folder.with_suffix(".py")]
-        text = "\n".join(path.read_text(encoding="utf-8") for path in files)
-        used = {*re.findall(r"^ *from hostrouting(?:\.| import )(\w+)", text, re.MULTILINE)}
+        used = imported_by(ROOT / "hostrouting" / package)
         assert imports == (used & known.keys()) - {package}, package
+
+
+def imported_by(package: Path) -> set[str]:
+    """What the package, or the module, imports of hostrouting."""
+    files = list(package.rglob("*.py")) or [package.with_suffix(".py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return set(re.findall(r"^ *from hostrouting(?:\.| import )(\w+)", text, re.MULTILINE))

@@ -27,22 +27,23 @@ def test_a_remedy_in_words(remedy: Remedy, text: str) -> None:
     """Words come before the command; what needs root says so, and also where it is typed."""
     assert str(remedy) == text
     finding = Finding("route-conflict", "error", "it is held", remedy=remedy)
-    assert (str(finding), finding.line) == (
-        f"it is held; {text}",
-        f"ROUTE-CONFLICT: it is held; {text}",
-    )
+    assert str(finding) == f"it is held; {text}"
+    assert finding.line == f"ROUTE-CONFLICT: it is held; {text}"
     elsewhere = "on that host as root"
     assert finding.text_for(elsewhere) == f"it is held; {text.replace('as root', elsewhere)}"
 
 
 def test_commands_for_programs() -> None:
-    """The document of a finding has the remedy as text, and the command of each way that has one."""
+    """The document of a finding has the remedy as text,
+    and the command of each way that has one.
+    """
     ways = Remedy("write another metric", otherwise=Remedy(command="reboot", otherwise=DELETE))
     document = Finding("route-conflict", "error", "it is held", remedy=ways).to_mapping()
     assert document["remedy"] == str(ways)
     assert document["commands"] == ["reboot", "ip route del 10.0.0.0/8"]
     bare = Finding("allowed", "note", "it may").to_mapping()
-    assert (bare["remedy"], bare["commands"]) == ("", [])
+    assert bare["remedy"] == ""
+    assert bare["commands"] == []
 
 
 def test_the_order_of_findings() -> None:

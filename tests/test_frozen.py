@@ -47,7 +47,8 @@ sys.exit(main(["status"], host=host) if report.ok else 70)
 def answers(words: Sequence[str | Path]) -> None:
     """The agent configures its host, and the command finds what escapes there."""
     done = completed(words, cwd="/", env={"PATH": os.environ["PATH"]})
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stderr == ""
+    assert done.returncode == 1
     assert "install-files            ok" in done.stdout
     assert "172.16.0.0/16 leaves through ib0" in done.stdout
 

@@ -55,7 +55,9 @@ def old_interpreters() -> list[str]:
 
 @pytest.mark.parametrize("name", LOADED_BEFORE_THE_CHECK)
 def test_what_is_loaded_before_the_check_is_python_3_6(name: str) -> None:
-    """Python 3.6 can parse it; `from __future__ import annotations` would be an error there, too."""
+    """Python 3.6 can parse it; `from __future__ import annotations` would be an
+    error there, too.
+    """
     oldest_that_ast_knows = (3, 7) if sys.version_info >= (3, 13) else (3, 6)
     text = (ROOT / "hostrouting" / name).read_text(encoding="utf-8")
     tree = ast.parse(text, feature_version=oldest_that_ast_knows)
@@ -74,7 +76,8 @@ def test_one_line_says_what_is_needed(tmp_path: Path, entry: str) -> None:
     }[entry]
     place = str(single_file(tmp_path)) if entry == "single file" else str(ROOT)
     done = completed([sys.executable, "-c", claimed + started, place, "--help"])
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2
+    assert done.stdout == ""
     assert LINE.fullmatch(done.stderr), done.stderr
 
 
@@ -91,7 +94,8 @@ def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
                 "PYTHONDONTWRITEBYTECODE": "1",
             }
             done = completed([interpreter, *words, "--help"], cwd=tmp_path, env=environment)
-            assert (done.returncode, done.stdout) == (2, "")
+            assert done.returncode == 2
+            assert done.stdout == ""
             assert LINE.fullmatch(done.stderr), done.stderr
 
 

@@ -53,7 +53,8 @@ def verdict(file: Path) -> str:
     done = subprocess.run(
         check, input=saved, capture_output=True, text=True, check=False, timeout=60
     )
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stderr == ""
+    assert done.returncode == 1
     return str(json.loads(done.stdout)["verdict"])
 
 

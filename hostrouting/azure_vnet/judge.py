@@ -105,9 +105,7 @@ def judge(
     """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
     deleted.
     """
-    pods: tuple[Endpoint, ...] | None = ()
-    if facts.state is not None:
-        pods = read_state(facts.state)
+    pods = read_state(facts.state)
     node = _node(facts, config, pods or ())
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
 

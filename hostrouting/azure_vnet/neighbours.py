@@ -29,7 +29,7 @@ from hostrouting.model.prefix import IP, as_ip
 @attrs.frozen
 class Neighbour:
     """An entry that maps an address to a MAC address on one device. `str()` is the line of `ip
-    neigh`.
+    neigh`, without states other than PERMANENT.
     """
 
     ip: IP = attrs.field(converter=as_ip)
@@ -37,12 +37,14 @@ class Neighbour:
     """Empty while it is not known."""
     dev: str
     permanent: bool = True
-    """Whether it stays until it is deleted. False for an entry that another program maintains
-    (`extern_learn`), whatever its state is.
+    """Whether the state is permanent: the entry stays until it is deleted. False if another program
+    maintains the entry (`extern_learn`), also in this state.
     """
 
     def __str__(self) -> str:
-        line = f"{self.ip} dev {self.dev} lladdr {self.mac}"
+        line = f"{self.ip} dev {self.dev}"
+        if self.mac:
+            line += f" lladdr {self.mac}"
         if self.permanent:
             line += " PERMANENT"
         return line
@@ -115,11 +117,11 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(NetlinkSocket()) as netlink:
             for _ in range(_READINGS):
-                netlink.is_torn = False
+                netlink.is_torn = False  # a list that changes while it is read sets it
                 view = _look(netlink)
                 if not netlink.is_torn:
                     return view
-            raise KernelError(errno.EINTR)  # the tables kept changing
+            raise KernelError(errno.EINTR)  # the lists kept changing
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         with (
@@ -142,7 +144,7 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     names: dict[int, str] = {}
     macs: dict[str, str] = {}
     peers: dict[str, str] = {}
-    for (_, index, _), link in links:
+    for (_type, index, _flags), link in links:
         name = text_of(link[IFNAME])
         names[index] = name
         macs[name] = _mac(link)
@@ -151,7 +153,7 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     neighbours: list[Neighbour] = []
     for entry in entries:
         if entry.ifindex in names:
-            ip = ip_address(entry.ip)
+            ip = ip_address(entry.packed_ip)
             dev = names[entry.ifindex]
             neighbours.append(Neighbour(ip, entry.mac, dev, permanent=entry.is_permanent))
 
@@ -169,6 +171,7 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
 
 
 def _known(macs: Mapping[str, str]) -> dict[str, str]:
+    """The MAC addresses that are not empty."""
     return {dev: mac for dev, mac in macs.items() if mac}
 
 
@@ -177,7 +180,7 @@ class _Entry(NamedTuple):
 
     ifindex: int
     """The number of its device."""
-    ip: bytes
+    packed_ip: bytes
     mac: str
     is_permanent: bool
 
@@ -186,7 +189,7 @@ def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
     """The neighbours of a family, or of all (AF_UNSPEC); the forwarding tables (AF_BRIDGE)."""
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
-        (_, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
+        (_family, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
         is_permanent = bool(state & _NUD_PERMANENT) and not flags & _NTF_EXT_LEARNED
         mac = attributes.get(_NDA_LLADDR, b"").hex(":")
         entries.append(_Entry(index, attributes.get(_NDA_DST, b""), mac, is_permanent))
@@ -201,8 +204,8 @@ def _mac(link: Mapping[int, bytes]) -> str:
 def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
 
-    A veth names its other end by the index which that has in its own namespace, and names the
-    namespace if it is not ours. Without a namespace, a request is about our own devices.
+    A veth names its other end by an index, which counts in the namespace of that end, and names
+    this namespace if it is not ours. Without a namespace, a request is about our own devices.
     """
     if kind_of(link) != "veth":
         return ""
@@ -221,15 +224,16 @@ def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
 def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
     family = AF_OF[neighbour.ip.version]
-    index = index_here(neighbour.dev)
-    expected = _Entry(index, neighbour.ip.packed, neighbour.mac, neighbour.permanent)
+    index = index_here(neighbour.dev)  # ENODEV without the device, which is fine
+    packed_ip = neighbour.ip.packed
+    expected = _Entry(index, packed_ip, neighbour.mac, neighbour.permanent)
     entries = _entries(netlink, family)
-    present = [entry for entry in entries if (entry.ifindex, entry.ip) == (index, expected.ip)]
+    present = [entry for entry in entries if (entry.ifindex, entry.packed_ip) == (index, packed_ip)]
     if not present:
         return not netlink.is_torn  # a list that changed meanwhile may lack it
     if present != [expected]:
         return False
-    request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, expected.ip)
+    request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)
     errors = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
     if errors:
         (error,) = errors.values()

@@ -25,8 +25,12 @@ class Endpoint(NamedTuple):
     ips: tuple[IP, ...]
 
 
-def read_state(text: str) -> tuple[Endpoint, ...] | None:
-    """Every pod in the text of a state file, in order; None for any other text."""
+def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
+    """Every pod in the text of a state file, in order; none without a file, and None for any other
+    text.
+    """
+    if text is None:
+        return ()
     try:
         return tuple(_pods(json.loads(text)))
     except (KeyError, RecursionError, TypeError, ValueError):

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.listed import class_settings, name_settings
+from hostrouting.check.flaws import NO_IPV6
 from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import SHORTEST_POD_BLOCK
@@ -94,6 +95,7 @@ def _of_the_host(check: RouteOverlapConfig, families: Collection[int]) -> Iterat
     yield f"mode {check.mode}"
     yield f"state {HostLayout.state_directory}"
     yield f"families {' '.join(map(str, families))}"
+    yield f"no-ipv6 {NO_IPV6.sentence}"
     for cidr in map(Prefix.of, check.cidrs):
         yield f"cidr {cidr} {_range(cidr)}"
     for services in map(Prefix.of, check.service_cidrs):

@@ -1,8 +1,8 @@
 """The files that a configuration puts on a host, each with its path, its text and its mode.
 
-Only `files_of` says which files these are. `apply` writes what differs from them, `plan` and
-`status` show what differs, and removal is the same for a configuration that asks for nothing.
-`on_disk` reads what a host has.
+`files_of` says which files these are. `apply` writes what differs from them, `plan` and `status`
+show what differs, and removal is the same for a configuration that asks for nothing. `on_disk`
+finds the files of ours that a host has, so each path here has its place in `owned_paths`, too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
 from hostrouting.routes.plan import reply_routes
 
-_SCRIPT = 0o755
+_EXECUTABLE = 0o755
 UNIT_OF = {
     HostLayout.routes_step: HostLayout.routes_unit,
     HostLayout.check_step: HostLayout.check_unit,
     HostLayout.probe_step: HostLayout.probe_unit,
 }
-"""The steps of ours, each with the unit that runs it at boot."""
+"""The steps of hostrouting, each with the unit that runs it at boot."""
 
 WRITER = f"hostrouting {__version__}"
 """What config.json says about who wrote the files."""
@@ -36,12 +36,14 @@ class Step(NamedTuple):
     name: str
     text: str
     is_required: bool
-    """Whether a gated unit starts only if the step succeeds; if not, it is `wanted`."""
+    """Whether a gated unit starts only if the step succeeds. In gate.sh, a step is `required` or
+    `wanted`.
+    """
 
     @property
     def file(self) -> File:
         """The script."""
-        return File(HostLayout.step_path(self.name), self.text, _SCRIPT)
+        return File(HostLayout.step_path(self.name), self.text, _EXECUTABLE)
 
 
 def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
@@ -50,28 +52,29 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
     A run can be killed between any two of them. The configuration comes first, so that the next run
     can read it; then each script before what runs it: the steps, the gate, the units; the drop-ins
-    come last. But a step that is not required comes after the gate: until gate.sh names the step,
-    its failure would refuse a start, and gate.sh lets a unit start if the step is missing.
+    come last. Only a wanted step comes after the gate. If it came before, the old gate.sh, which
+    does not name it, would take it for another program's step, and its failure would refuse a
+    start. A gate.sh that names it as wanted lets a unit start without it.
     """
     if is_nothing(config):
         return ()
-    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders none
+    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders no script
 
     gated = gated_units(config)
-    steps = [*steps_of(config)]
+    steps = list(steps_of(config))
     required = [step for step in steps if step.is_required]
-    optional = [step for step in steps if not step.is_required]
+    wanted = [step for step in steps if not step.is_required]
     files = [File(HostLayout.config_path, render_config(config))]
     files += [step.file for step in required]
     if gated:
         text = scripts.render_gate_script(
-            [step.name for step in required], [step.name for step in optional]
+            [step.name for step in required], [step.name for step in wanted]
         )
-        files.append(File(HostLayout.gate_path, text, _SCRIPT))
-    files += [step.file for step in optional]
+        files.append(File(HostLayout.gate_path, text, _EXECUTABLE))
+    files += [step.file for step in wanted]
     if config.guard.enabled:
         text = scripts.HEAD + scripts.asset("guard.sh")
-        files.append(File(HostLayout.guard_path, text, _SCRIPT))
+        files.append(File(HostLayout.guard_path, text, _EXECUTABLE))
     for step in steps:
         files += _unit_files(UNIT_OF[step.name])
     if config.guard.enabled:
@@ -93,8 +96,8 @@ def _unit_files(unit: str) -> Iterator[File]:
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it gates no unit, so it has no step, and keeps no
-    foreign routes.
+    """Whether the configuration asks for no file: it gates no unit, as any with a step does
+    (`gated_units`), and keeps no foreign routes.
     """
     return not gated_units(config) and config.manage_foreign != "keep"
 
@@ -109,17 +112,19 @@ def render_config(config: HostRoutingConfig) -> str:
 def steps_of(config: HostRoutingConfig) -> Iterator[Step]:
     """The steps of the gate, in the order in which they run.
 
-    If the route for replies to probes is the only route, it holds nothing back.
+    The step for the routes is required only with a static route: the one for replies to probes
+    alone holds no unit back.
     """
-    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders none
+    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders no script
 
     check = config.route_overlap
     has_routes = bool(config.static_routes.routes)
     if has_routes or reply_routes(config):
         text = scripts.render_static_routes_script(config)
-        yield Step(HostLayout.routes_step, text, has_routes)
+        yield Step(HostLayout.routes_step, text, is_required=has_routes)
     if check.cidrs:
         text = scripts.render_check_script(config)
-        yield Step(HostLayout.check_step, text, check.is_strict)
+        yield Step(HostLayout.check_step, text, is_required=check.is_strict)
     if config.probe_rewrite.enabled:
-        yield Step(HostLayout.probe_step, scripts.render_probe_script(config), is_required=False)
+        text = scripts.render_probe_script(config)
+        yield Step(HostLayout.probe_step, text, is_required=False)

@@ -15,7 +15,7 @@ from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import Finding, Name, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
@@ -32,22 +32,18 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """
     units = gated_units(config)
     gates = judge_gates(host, units)
-    # The name of what makes the gate refuse every start. Where no unit has to pass the gate, that
-    # is only a file that is not as it should be.
-    name_if_shut: Name = "file"
-    if gates.held:
-        name_if_shut = "gate-shut"
-    # While a folder is open to others, gate.sh runs no step.
-    findings = [finding._replace(name=name_if_shut) for finding in open_folders(host.files)]
-    findings += _own_files(host.files, config, name_if_shut)
+    # "gate-shut" is what makes the gate refuse every start. While a folder is open to others,
+    # gate.sh runs no step.
+    findings = [finding._replace(name="gate-shut") for finding in open_folders(host.files)]
+    findings += _own_files(host.files, config, holds_units=bool(gates.held))
     if units:
-        findings += [
-            _foreign_step(host.files, path, name_if_shut) for path in foreign_steps(host.files)
-        ]
+        findings += [_foreign_step(host.files, path) for path in foreign_steps(host.files)]
+    if not gates.held:  # then it is only a file that is not as it should be
+        findings = [finding._replace(name="file") for finding in findings]
     return worst_first((*findings, *gates.findings))
 
 
-def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> Iterator[Finding]:
+def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
     if writer != WRITER:
@@ -62,15 +58,15 @@ def _own_files(files: Files, config: HostRoutingConfig, name_if_shut: Name) -> I
         unusable = _why_unusable(files, file.path)
         if unusable is not None:
             if is_required or file.path == HostLayout.gate_path:
-                unusable = unusable._replace(name=name_if_shut)
+                unusable = unusable._replace(name="gate-shut")
             yield unusable
             continue
         edit = _edit_of_file(files, file, is_current=is_current)
-        # Where the gate holds no unit, it runs no step.
-        if edit is not None and is_required and name_if_shut == "gate-shut":
+        if edit is None:
+            continue
+        if is_required and holds_units:  # where the gate holds no unit, it runs no step
             edit = _as_the_gate_says(files, edit)
-        if edit is not None:
-            yield edit
+        yield edit
 
 
 def _why_unusable(files: Files, path: str) -> Finding | None:
@@ -131,11 +127,11 @@ def _how_it_differs(files: Files, file: File) -> str:
     return f"is not what {HostLayout.config_path} asks for"
 
 
-def _foreign_step(files: Files, path: str, name_if_shut: Name) -> Finding:
+def _foreign_step(files: Files, path: str) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
     refusal = why_not_run(files, path)
     if refusal is not None:
-        return refusal._replace(name=name_if_shut)
+        return refusal._replace(name="gate-shut")
     sentence = (
         f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
     )

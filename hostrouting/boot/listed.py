@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
+from hostrouting.model.link_kinds import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, NO_TUNNELS, TAP
 from hostrouting.model.route import ROUTE_TYPES, protocol_name, scope_name, table_name
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
-from hostrouting.routes.uplink import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, NO_TUNNELS, TAP
 
 _DUMMY = "dummy"
 """A kind, and its class: its default route is used where there is no other."""

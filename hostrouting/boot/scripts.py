@@ -20,10 +20,11 @@ from hostrouting.boot.check_settings import check_sentences, check_settings
 from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
+from hostrouting.model.link_kinds import OF_GUESTS
 from hostrouting.model.route import OURS, REFUSED
 from hostrouting.routes.plan import reply_routes
 from hostrouting.routes.steps import SENTENCES
-from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES
+from hostrouting.routes.uplink import NEEDS, REMEDIES
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute

@@ -47,6 +47,9 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
 _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
+"""Our drop-in is missing or outdated until the next apply, which writes it and has systemd read it.
+Another program's drop-in, or `SuccessExitStatus=`, undoes the gate also after that.
+"""
 
 
 class _Cause(NamedTuple):
@@ -58,13 +61,6 @@ class _Cause(NamedTuple):
     remedy: Remedy
     is_pending: bool = False
     """Whether this takes effect only when systemd reads its files."""
-
-    @property
-    def outlasts_apply(self) -> bool:
-        """Whether it is there also after the next apply, which writes our drop-in and has systemd
-        read it.
-        """
-        return self.kind in {"drop-in", "success"}
 
     def finding(self, unit: str) -> Finding:
         sentence = f"{unit} {self.predicate}"
@@ -96,7 +92,7 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
             opened.add(unit)
             finding = cause.finding(name)
             findings.append(finding)
-            if cause.outlasts_apply:
+            if cause.kind in {"drop-in", "success"}:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
@@ -121,11 +117,10 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for name, cause in _causes_of_unit(host, unit):
-            if cause.is_pending:
-                hinders = cause.outlasts_apply
-            else:  # a setting of one instance hinders nothing: the others can be gated
-                hinders = cause.kind == "success" and name == unit and is_new
-            if hinders:
+            is_opened_by_reload = cause.kind == "drop-in" and cause.is_pending
+            # A setting of one instance hinders nothing: the others can be gated.
+            accepts_refusals = cause.kind == "success" and name == unit
+            if is_opened_by_reload or (accepts_refusals and is_new):
                 yield cause.finding(name)
 
 

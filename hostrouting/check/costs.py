@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import chosen_sources, sources_of
 from hostrouting.fib.engine import Decision
+from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.model.route import bare_hop
-from hostrouting.routes.uplink import is_tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

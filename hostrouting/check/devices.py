@@ -1,7 +1,7 @@
 """The devices of a host: which CNI made each, what it leads to, and its networks.
 
 A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
-is, and what leads out of the host, `routes.uplink` says; here is what only the check asks.
+is, and what leads out of the host, `model.link_kinds` says; here is what only the check asks.
 
 Every question about a device that a rule of the judge has is a method here. A new kind of CNI
 device is a row in `config.cni`, not code.
@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
+from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import OF_GUESTS, are_taps_without_a_card, is_card
+from hostrouting.routes.uplink import are_taps_without_a_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -60,7 +61,7 @@ class Devices:
         return any(owner is cni for owner, _ in self.cni_rows(dev))
 
     def has_cni(self, cni: Cni, *, beside: str = "") -> bool:
-        """Whether the host has a device of this CNI, beside this one."""
+        """Whether the host has a device of this CNI, other than the one that is named."""
         return any(self.is_of(dev, cni) for dev in self.links if dev != beside)
 
     def uses(self, dev: str) -> set[Use]:
@@ -77,7 +78,9 @@ class Devices:
 
     @cached_property
     def card_in_bridge(self) -> dict[str, str]:
-        """By bridge: the network card that is a port of it, or the first by name."""
+        """By bridge: the network card that is a port of it; of several, the first by name. Bonds
+        have ports, too, but are not asked about.
+        """
         cards: dict[str, str] = {}
         for name, link in sorted(self.links.items()):
             if link.master is None or link.kind in OF_GUESTS:
@@ -88,7 +91,9 @@ class Devices:
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
-        """The devices by which routes lead to pods, each with the CNI that has these pods."""
+        """The devices by which routes lead to pods, each with the CNI that has these pods: devices
+        of single pods, and those that show it for all pods (`POD_NETWORKS`).
+        """
         devs: dict[str, None] = {}
         for route in self._routes:
             if route.type == "unicast":
@@ -101,20 +106,20 @@ class Devices:
         return pod_devs
 
     @cached_property
-    def places_of_pods(self) -> list[tuple[str, Prefix]]:
-        """The devices of CNIs, each with its addresses and with the blocks that it leads to without
-        a router: there this node's pods have their addresses.
+    def blocks_of_pods(self) -> list[tuple[str, Prefix]]:
+        """The blocks in which this node's pods may have addresses, each with the CNI's device that
+        leads there: the prefix of a route by it that has no router, or the device's own address.
 
-        Cilium names an address of this host as the gateway to them.
+        The gateway of a route of Cilium is an address of this host, which is not a router.
         """
-        places = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
+        blocks = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
         own = {address.ip for address in self.addresses}
         for route in self._routes:
             if route.type != "unicast" or route.prefix.length < 2:  # a default route, or a half
                 continue
             if all(hop.gateway is None or hop.gateway in own for hop in route.next_hops):
-                places += [(dev, route.prefix) for dev in route.devs]
-        return [(dev, place) for dev, place in places if self.cni_rows(dev)]
+                blocks += [(dev, route.prefix) for dev in route.devs]
+        return [(dev, block) for dev, block in blocks if self.cni_rows(dev)]
 
     # What a device leads to.
 
@@ -129,20 +134,19 @@ class Devices:
 
     def are_taps_without_a_card(self, devs: Iterable[str]) -> bool:
         """Whether these devices are taps, and no network card of this host has an address."""
-        addresses = self.global_addresses
-        others = [address.dev for address in addresses if not self.cni_rows(address.dev)]
-        return are_taps_without_a_card(devs, others, self.links)
+        with_address = [dev for dev in self.global_addresses_by_dev if not self.cni_rows(dev)]
+        return are_taps_without_a_card(devs, with_address, self.links)
 
     # Its addresses and networks.
 
     @cached_property
     def global_addresses(self) -> list[Address]:
-        """Those of scope global: Linux may choose them as the source of packets to other hosts."""
+        """The addresses that Linux may choose as the source of packets to other hosts."""
         return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
 
     @cached_property
     def global_addresses_by_dev(self) -> dict[str, list[Address]]:
-        """The same by device."""
+        """The global addresses of each device that has any."""
         by_dev: dict[str, list[Address]] = {}
         for address in self.global_addresses:
             by_dev.setdefault(address.dev, []).append(address)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from hostrouting.check.devices import Devices
 from hostrouting.fib.engine import Fib, Table, effect_of
 from hostrouting.fib.not_judged import unjudged_rules
+from hostrouting.model.link_kinds import leads_out
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
@@ -31,7 +32,6 @@ from hostrouting.routes.uplink import (
     doubtful_by_a_tunnel,
     doubtful_by_equal_routes,
     has_tunnel,
-    leads_out,
 )
 
 _NONE: frozenset[str] = frozenset()

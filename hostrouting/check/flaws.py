@@ -4,7 +4,7 @@ node addresses.
 Linux begins with three rules, for the tables local, main and default; other programs may delete
 them. Without the first, a host does not answer on its own addresses; without the second its routes
 are not used. Of two network cards with a default route each, the one with the lower metric is used,
-and often the other was meant.
+and often the other was meant. A kernel without IPv6 has no rules at all for it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,22 @@ from typing import TYPE_CHECKING
 from hostrouting.check.sources import node_sources
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IP, Prefix
+from hostrouting.model.prefix import IP, IPV6, Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
+
+
+NO_IPV6 = Finding(
+    "missing-rule",
+    "warning",
+    "Linux has no IPv6 rules, as after a boot with ipv6.disable=1",
+    "IPv6",
+    Remedy("boot it with IPv6, or take the IPv6 networks out of the configuration"),
+)
 
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
@@ -64,6 +73,8 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
     fib = judge.fib
     usual = default_rules(fib.family)[1]
     of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
+    if fib.family == IPV6 and not fib.rules and not of_family:
+        yield NO_IPV6
     if not any(route.table == TABLE_MAIN for route in of_family):
         return
     for rule in fib.snapshot.rules:

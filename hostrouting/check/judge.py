@@ -28,7 +28,7 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
 
 1. A device of one more CNI needs no rule. It is a row in `config.cni`, with names and kinds, from
    which the check at boot has them, too.
-2. What a device is (a card, a tunnel, InfiniBand), `devices` and `routes.uplink` say.
+2. What a device is (a card, a tunnel, InfiniBand), `devices` and `model.link_kinds` say.
 3. Which devices are expected, the module `expected` says. A device that must never be expected is
    left out there, in `devs_that_count`; then only `expectedDevs` can name it.
 4. A rule by which a device is never fine returns what `escapes_by_the_device` does. It stands

@@ -4,17 +4,20 @@ a source, or forwarded.
 Theory of operation. The engine lists, beside the decision for plain packets, each other `Outcome`:
 where packets end that differ from plain ones at a rule, with the conditions of the rule that they
 are known to meet. Nobody knows whether the cluster sends such packets. So an outcome is fine if it
-would be fine for plain packets, or if it is known what packets these are. Of `RULES`, the first one
-with an opinion decides. The last one says that the outcome is opaque: the doubt `other-packets`,
-with the selectors to write into `intendedRules`. It replaces any doubt about the route itself.
+would be fine for plain packets, or if it is known what packets these are. The functions in
+`RULES_FOR_OUTCOMES` are asked in order, and the first opinion decides. The last one says that the
+outcome is opaque: the doubt `other-packets`, with the selectors to write into `intendedRules`. This
+doubt is shown instead of any about the route itself. All other rules that are named here are those
+of the host.
 
 Nothing is expected of what a node forwards, unless `podCidrs` names the addresses of pods. Then the
-packets of this node's pods are judged like the host's own, with the source and the device that they
-have, if rules look at these. Such a packet can have a mark, too, and is one of the other packets
-then. Also without `podCidrs`, a rule for the device of a CNI (`iif cni0`), or for several addresses
-where pods are, is known to select packets of pods: such an outcome is opaque if it would escape.
-Only a rule by source that comes after one with `iif lo` is not known: without `podCidrs`, the
-engine lists what this host forwards as a whole there.
+packets of this node's pods are judged like the host's own, one kind for each source and device that
+rules tell apart. Such a packet can have a mark, too, and is one of the other packets then.
+
+Also without `podCidrs`, two kinds of rules are known to select packets of pods: one for the device
+of a CNI (`iif cni0`), and one for several addresses where pods are. Such an outcome is opaque if it
+would escape. A rule by source is not listed if it follows one for all that this host sends (`iif
+lo`): there, the engine looks only for rules by device.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
 
 FINE = Opinion(Grade.FINE)
-"""Without a name: of packets that are not plain, only what is wrong is shown."""
+"""It has no name, because of other packets, only what is wrong is shown."""
 NOTHING_EXPECTED = FINE
-"""Of packets that are forwarded, and not for pods of this node."""
+"""The opinion on packets that this host forwards, if they are not from pods of this node."""
 
 
 class OtherPackets(NamedTuple):
@@ -45,8 +48,9 @@ class OtherPackets(NamedTuple):
     plain: Decision
     """The decision for the plain packet."""
     met: dict[str, str]
-    """The selectors of the rule that these packets are known to meet, with their values. Empty if
-    they are those that do not meet the selectors (`Outcome.met`).
+    """The selectors of the rule that these packets are known to meet, with their values; not
+    `iif lo`, which all that this host sends meets. Empty if these are the packets that do not meet
+    the selectors (`Outcome.met`).
     """
 
     @property
@@ -66,14 +70,14 @@ class OtherPackets(NamedTuple):
         packets: Packets = "plain"
         if self.is_selected_by_mark_alone:
             packets = "marked"
-        elif "iif" in self.met:  # a CNI's device: `forwarded` has had all others
+        elif "iif" in self.met:  # a CNI's device: `forwarded` is asked first, about all others
             packets = "of pods"
         return judge.opinion(self.outcome.decision, packets)
 
 
 def judge_outcome(judge: Judge, outcome: Outcome, plain: Decision) -> Opinion:
     """What is to be said of packets with this outcome, beside plain ones with that decision."""
-    return first_opinion(RULES, judge, OtherPackets(outcome, plain, dict(outcome.met)))
+    return first_opinion(RULES_FOR_OUTCOMES, judge, OtherPackets(outcome, plain, dict(outcome.met)))
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -109,7 +113,8 @@ def forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
 def _brings_pods_packets(judge: Judge, dev: str) -> bool:
     """Whether packets of pods arrive on this device: from this node's, or by a tunnel from others.
 
-    With `podCidrs`, the packets of this node's pods are judged on their own, source by source.
+    With `podCidrs` (`Judge.pods`), the packets of this node's pods are judged on their own, source
+    by source.
     """
     if "network" in judge.devices.uses(dev):
         return True
@@ -117,14 +122,15 @@ def _brings_pods_packets(judge: Judge, dev: str) -> bool:
 
 
 def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A source that Linux may choose for plain packets leads to another device than these take. It
-    is not enough then that this is the device of the source, nor that it is an expected one if the
-    plain packets belong at a CNI's device.
+    """The rule is for a source that Linux may choose for plain packets, and leads them to another
+    device than they take without a source. So it may capture connections of this host.
+
+    Their device may then be the one that has the source, which is fine for other packets and wrong
+    for these. An expected device is wrong, too, if the plain packets belong at a CNI's device.
 
     IPv4 looks up with the source at once for a connected socket. IPv6 keeps the first route, and
-    looks up again as soon as any route changes. A rule that needs a mark, too, does not select them
-    then. Without this rule, OK would be wrong for connections where Linux may choose one of several
-    sources; if the source is certain, `parts` judges them.
+    looks up again as soon as any route changes. A rule that also needs a mark selects no plain
+    packets. If Linux has only one source to choose, `parts.find_connections` judges them as well.
 
     Field states: policy-routing-hides-pods; policy-routing-of-marked-packets is fine.
     """
@@ -173,17 +179,17 @@ def _has_pods(judge: Judge, block: Prefix) -> bool:
     """
     if judge.pods or block.is_single:
         return False
-    for dev, place in judge.devices.places_of_pods:
-        if place.overlaps(block) and dev not in judge.configured_devs:
+    for dev, block_of_pods in judge.devices.blocks_of_pods:
+        if block_of_pods.overlaps(block) and dev not in judge.configured_devs:
             return True
     return False
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     """The route keeps or loses packets, whatever its device: by its type, or without a gateway. The
-    later rules only know that its device is right.
+    functions after this one only know that its device is right.
 
-    A route that `fib.not_judged` names is none of these: the verdict is in doubt without this rule.
+    A route that `fib.not_judged` names puts the verdict in doubt anyway.
     """
     if other.outcome.decision.kind != "unicast":  # the type of the route
         return _opaque(other)
@@ -195,8 +201,8 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Packets with a source of this host leave by the device that has this source.
 
-    If several devices have sources in the block, packets may leave by another one than their own;
-    and so may those of pods, if these have addresses in it, too.
+    If several devices have sources in the block, packets may leave by another one than their own.
+    If pods have addresses in it, their packets take this device, too.
 
     Field states: ec2-net-utils, equinix-metal.
     """
@@ -215,14 +221,14 @@ def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
     for address in judge.devices.addresses_in(block):
         if address.ip.is_loopback:
             continue
-        if _is_its_own(judge, address.dev, block):
+        if _is_source_of_host(judge, address.dev, block):
             owners.add(address.dev)
     return owners
 
 
-def _is_its_own(judge: Judge, dev: str, block: Prefix) -> bool:
-    """Whether an address of the device in the block is a source of this host, and does not stand
-    for the pods behind the device.
+def _is_source_of_host(judge: Judge, dev: str, block: Prefix) -> bool:
+    """Whether a rule for this block is about the host's own address on the device, and not about
+    the pods behind the device.
 
     Cilium has a rule for the address of cilium_host alone. Field state: cilium-eni-host-address.
     """
@@ -267,15 +273,15 @@ def _opaque(other: OtherPackets) -> Opinion:
     return Opinion(Grade.DOUBT, OTHER_PACKETS, f"rule {rule}", selection=rule.selection)
 
 
-RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
+RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     intended,
     # Nothing is expected of these packets, whatever their route.
     forwarded,
-    # Before those to which an expected device is right, or the device of the source.
+    # Before those that find an expected device fine, or the device of the source.
     captures_a_plain_source,
     fine_by_its_route,
     from_a_foreign_source,
-    # The three after it ask only for the device.
+    # Before the three that look only at the device.
     wrong_by_any_device,
     by_the_device_of_the_source,
     bound_to_its_device,

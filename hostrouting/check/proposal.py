@@ -87,8 +87,8 @@ def find_unconfigured(
 ) -> Iterator[Finding]:
     """The routes of ours that the plan deletes although addresses escape without them.
 
-    `after` is the check of the host after the plan was carried out; `deleter` is the subject and
-    the verb of what deletes the routes.
+    `after` is the check of the host after the plan was carried out. The sentence begins with
+    `deleter`: what deletes the routes, and the verb.
     """
     deleted = _deleted_for_good(plan)
     if not deleted or not after.escapes:

@@ -210,11 +210,16 @@ def phrase_of(packet: PacketKind) -> str:
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"
 
 
+Reason: TypeAlias = Literal[
+    "below-a-cni", "earlier-rule", "host-route", "no-gateway", "too-many", "not-proven"
+]
+"""Why no route repairs an address; docs/findings.md explains each."""
+
+
 class Why(NamedTuple):
     """Why no route repairs an address."""
 
-    reason: str
-    """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
+    reason: Reason
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
     to_delete: tuple[Route, ...] = ()

@@ -1,8 +1,9 @@
 """A check in words: its results as findings, in the order in which they are read.
 
-Every sentence about a check stands here or, if it is that of a verdict or an escape, in `results`,
-so all commands and logs say the same: the verdict, what escapes, the repair, what cannot be
-repaired, how to allow it, and what limits the verdict.
+Every sentence about a check stands here, so all commands and logs say the same: what escapes, the
+repair, what cannot be repaired, how to allow it, and what limits the verdict. Two parts of them are
+worded elsewhere: verdicts and escapes in `results`, and the cause why no route repairs something
+where it is found (`Why`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.way_out import is_configurable
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
+from hostrouting.model.link_kinds import is_tunnel, leads_out
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     OURS,
@@ -42,7 +44,6 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
-from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
@@ -135,13 +136,18 @@ def check_findings(
     return tuple(dict.fromkeys(findings))
 
 
+# What is in doubt.
+
+
 def find_doubts(
     snapshot: Snapshot,
     family: int,
     doubts: Iterable[tuple[Opinion, int, int]],
     cidrs: Iterable[Prefix] = (),
 ) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt; a repair gets these CIDRs."""
+    """A finding for all ranges about which there is the same doubt. A command that it proposes is
+    about these CIDRs.
+    """
     for opinion, ranges in _extents(family, doubts).items():
         where = _where(ranges)
         wording = DOUBTS[opinion.name]
@@ -164,15 +170,18 @@ def _how_to_name_a_device(
     cidrs: Iterable[Prefix],
     costs: Mapping[str, str],
 ) -> Remedy | None:
-    """For each of these devices, the command that names it, what is known of it, and what its
-    repair costs; for one alone, also for another; and that a tunnel need not have the default
-    route.
+    """How to name one of these devices, with what is known of it, and what its repair costs. If
+    there is one alone, the last way is to name another device; if one is a tunnel, not to give it a
+    default route.
     """
     typed = shlex.join(map(str, cidrs)) or "CIDR"
     naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
     ways: list[Remedy] = []
     for dev in devs:
-        words = _if_intended(dev, _known_of(snapshot, family, dev), costs.get(dev, ""))
+        words = f"if {dev} is intended"
+        details = "; ".join(filter(None, (_known_of(snapshot, family, dev), costs.get(dev))))
+        if details:
+            words += f" ({details})"
         if is_configurable(dev):
             ways.append(Remedy(words, naming.format(shlex.quote(dev))))
         else:
@@ -187,14 +196,6 @@ def _how_to_name_a_device(
     return _in_turn(ways)
 
 
-def _if_intended(dev: str, known: str, cost: str) -> str:
-    """When to name the device, with what is known of it, and what its repair costs."""
-    details = "; ".join(each for each in (known, cost) if each)
-    if not details:
-        return f"if {dev} is intended"
-    return f"if {dev} is intended ({details})"
-
-
 def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
     """These remedies as one, in which each is another way for the one before; None without any."""
     remedy: Remedy | None = None
@@ -204,7 +205,9 @@ def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
 
 
 def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
-    """What tells this device from another one that may be intended."""
+    """What tells this device from another one that may be intended: its kind, its best default
+    route and its first address.
+    """
     known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
     defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
     if defaults:
@@ -446,10 +449,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = list(why.devs)
-            remedy = _how_to_name_with_costs(why.devs, family)
-        else:
-            remedy = _how_to_delete_all(why.to_delete)
-        yield Finding("unsafe", severity, sentence, where, remedy, facts)
+        yield Finding("unsafe", severity, sentence, where, _remedy_of(why, family), facts)
 
 
 def _claim(why: Why, where: str) -> str:
@@ -459,6 +459,13 @@ def _claim(why: Why, where: str) -> str:
     if why.reason == "not-proven":
         return f"it is not proven that routes repair {where}"
     return f"no route repairs {where}"
+
+
+def _remedy_of(why: Why, family: FamilyReport) -> Remedy | None:
+    """What repairs these ranges instead of a route, as far as one line can say it."""
+    if why.devs:
+        return _how_to_name_with_costs(why.devs, family)
+    return _how_to_delete_all(why.to_delete)
 
 
 def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
@@ -535,13 +542,13 @@ def _cost_in_words(cost: Cost, repair: Repair) -> str:
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
     """The ranges of the network to which these routes lead; neighbouring ones are one."""
     ranges: list[tuple[int, int]] = []
-    for prefix in sorted(route.prefix for route in routes):
+    for prefix in sorted(route.prefix for route in routes if route.prefix.overlaps(network)):
         first = max(prefix.first, network.first)
         last = min(prefix.last, network.last)
         if ranges and first <= ranges[-1][1] + 1:
             begin, end = ranges.pop()
             ranges.append((begin, max(end, last)))
-        elif first <= last:
+        else:
             ranges.append((first, last))
     return [extent(network.family, first, last) for first, last in ranges]
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
+from hostrouting.model.link_kinds import is_tap, is_tunnel
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
-from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
+from hostrouting.routes.uplink import Need, Uplink
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

@@ -28,7 +28,9 @@ LOOK_FIRST = "To see first what would change, write plan instead of apply."
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
 """The same where the repair costs something."""
 _Place: TypeAlias = Literal["verdict", "before the repair", "repair", "rest"]
-"""Where the page has a finding."""
+"""Where the page has a finding: its sentence in the verdict, and what to do about it in the last
+block; in lines before the repair; as the repair itself; or in lines after it.
+"""
 
 
 def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterator[str]:
@@ -77,14 +79,14 @@ def _without_unmask(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _place(finding: Finding, check: HostCheck) -> _Place:
-    """Where the page has this finding."""
     if finding.name in {"unsafe", "repair-cost", "requirement"}:
         return "before the repair"
     if finding.name == "action":
         return "repair"
     if finding.name == "route-not-configured":
-        has_repair = check.managed is None and check.report.resolved
-        return "repair" if has_repair else "rest"
+        if check.managed is None and check.report.resolved:
+            return "repair"
+        return "rest"
     if finding.name in {*ESCAPES, "no-default-route"}:
         return "verdict"
     for family in check.report.families:

@@ -69,7 +69,7 @@ def _verdicts(status: Status) -> Samples:
         for report in status.report.families:
             verdicts[report.family] = report.verdict
     else:
-        expected = status.config or status.enforced
+        expected = status.known_config
         for cidr in expected.route_overlap.cidrs:
             verdicts[cidr.version] = "unknown"
     samples: Samples = {}

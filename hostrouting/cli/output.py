@@ -44,7 +44,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
     facts: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, errors.HostRoutingError):
         facts = error.to_mapping()
-    findings = facts.pop("findings", [])
+    findings = facts.pop("findings", [])  # they come last
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
 
@@ -62,6 +62,7 @@ def write_error(error: Exception, *, as_json: bool) -> int:
 
 def write(answer: Answer, *, as_json: bool) -> int:
     """Print the answer and return its exit code; not 0 if it could not be written."""
+    code = answer.code
     try:
         if as_json:
             import json  # noqa: PLC0415  a check on the host needs none
@@ -76,9 +77,9 @@ def write(answer: Answer, *, as_json: bool) -> int:
         _discard(sys.stdout)
         if error.errno not in _GONE:
             say(f"the answer could not be written: {error.strerror}")
-            return answer.code or PROBLEM
+            code = code or PROBLEM
     _forget_lost_remarks()
-    return answer.code
+    return code
 
 
 def _write_lines(answer: Answer) -> None:
@@ -92,14 +93,15 @@ def _write_lines(answer: Answer) -> None:
 
 def say(text: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
-    try:
-        _print(f"hostrouting: {chr(10).join(map(_printable, text.splitlines()))}", sys.stderr)
-    except OSError:
-        _discard(sys.stderr)
+    remark = "\n".join(map(_printable, text.splitlines()))
+    with suppress(OSError):
+        _print(f"hostrouting: {remark}", sys.stderr)
 
 
 def _forget_lost_remarks() -> None:
-    """Forget log lines that nobody can read any more, because the terminal was closed meanwhile."""
+    """Forget remarks and log lines that nobody can read any more, because the terminal was closed
+    meanwhile.
+    """
     try:
         if sys.stderr is not None:
             sys.stderr.flush()

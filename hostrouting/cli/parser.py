@@ -61,17 +61,18 @@ exit codes in general:
   3  no answer: no default route, no permission, or a rule or route not judged
 """
 _CODES = {"fine": "fine", "problem": "a problem"}
-_UNWRITTEN = {"problem": "the answer could not be written"}
+_UNWRITTEN = "the answer could not be written"
 _CODES_OF = {
-    "explain": {"fine": "an answer, whatever the verdict", **_UNWRITTEN},
-    "snapshot": {"fine": "fine", **_UNWRITTEN},
+    "explain": {"fine": "an answer, whatever the verdict", "problem": _UNWRITTEN},
+    "snapshot": {"fine": "fine", "problem": _UNWRITTEN},
 }
 """What the first two codes mean for a command that judges nothing."""
 
 
 def seconds(text: str) -> float:
     """A number of seconds, for argparse."""
-    if not 0 <= (number := float(text)) <= 86_400:  # this also refuses NaN
+    number = float(text)
+    if not 0 <= number <= 86_400:  # this also refuses NaN
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
     return number
 
@@ -91,12 +92,6 @@ class _FileToRead(argparse.Action):
         setattr(namespace, self.dest, name)
 
 
-_WAIT = "the longest wait for a default route or device (60)"
-_GATE = (
-    "gate this unit, too, such as kubelet.service; can be repeated; if the file has no gate.units, "
-    "systemd-nspawn@.service is gated as well"
-)
-_IGNORE = "a finding, by its name, that does not count; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
@@ -141,7 +136,12 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "print metrics, for the folder of Prometheus' node exporter",
     },
     "--dry-run": {"action": "store_true", "help": "show what would be removed; change nothing"},
-    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
+    "--wait": {
+        "metavar": "SECONDS",
+        "type": seconds,
+        "default": 60.0,
+        "help": "the longest wait for a default route or device (60)",
+    },
     "--fail-on": {
         "choices": ["warning"],
         "type": str.lower,
@@ -153,9 +153,15 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "action": "append",
         "type": str.lower,
         "default": [],
-        "help": _IGNORE,
+        "help": "a finding, by its name, that does not count; can be repeated",
     },
-    "--gate": {"metavar": "UNIT", "action": "append", "default": [], "help": _GATE},
+    "--gate": {
+        "metavar": "UNIT",
+        "action": "append",
+        "default": [],
+        "help": "gate this unit, too, such as kubelet.service; can be repeated; if the file has no "
+        "gate.units, systemd-nspawn@.service is gated as well",
+    },
     "--confirm": {
         "metavar": "SECONDS",
         "type": seconds,
@@ -180,8 +186,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 
 # With the width of the terminal, argparse would load shutil for each option.
 _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
-
-
 _COMMON: dict[str, Any] = {
     "epilog": EXIT_CODES.format_map(_CODES),
     "formatter_class": _Formatter,
@@ -221,7 +225,7 @@ def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.Arg
         settings = dict(_ARGUMENTS[argument])
         if argument in required:
             settings["required"] = True
-        if argument == "--ignore":
+        if argument == "--ignore":  # the names of findings take time to load
             settings["choices"] = import_module("hostrouting.finding").NAMES
         command.add_argument(argument, **settings)
     command.set_defaults(run=module.run)
@@ -243,7 +247,7 @@ def _description(summary: str, docstring: str) -> str:
 def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """End with a proposal if one of the words is nearly a command."""
     for at, word in enumerate(words):
-        near = nearest(word, COMMANDS) if word not in _ARGUMENTS else None
-        if near:
+        near = nearest(word, COMMANDS)
+        if near and word not in _ARGUMENTS:
             proposed = join([near, *words[:at], *words[at + 1 :]])
             parser.error(f"did you mean: hostrouting {proposed}")

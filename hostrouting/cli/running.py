@@ -51,12 +51,14 @@ def _indented(verb: str, things: Iterable[object]) -> Iterator[str]:
 
 
 class Run(NamedTuple):
-    """A finished run, and the files that it has written and removed."""
+    """A finished run with its effects."""
 
     report: phases.Step
     effects: Effects
     wrote: tuple[str, ...]
+    """The changed files that are there now."""
     removed: tuple[str, ...]
+    """Those that are gone."""
     undone: phases.Step | None = None
     """The step that took the changes back, if that was tried."""
 
@@ -79,22 +81,17 @@ class Run(NamedTuple):
         """The exit code; after a signal, 128 plus its number."""
         return exit_code(self.report)
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether anything was changed."""
-        return bool(self.effects.changes or self.effects.operations or self.wrote or self.removed)
-
     def lines(self, done: str = "", nothing: str = "") -> Iterator[str]:
         """How the run ended, and what it changed. If it is ok, the first line ends with `done`, or
         with `nothing` (the same, unless given) if it changed nothing.
         """
         if not self.report.ok:
             yield from self._failure_lines()
-        elif self.has_changed:
+        elif self.effects.changed:
             yield f"DONE: {done}"
         else:
             yield f"NOTHING TO DO: {nothing or done}"
-        if self.has_changed:
+        if self.effects.changed:
             yield from self._change_lines()
 
     def _failure_lines(self) -> Iterator[str]:
@@ -102,7 +99,7 @@ class Run(NamedTuple):
             yield from _error_lines(error)
         if not self.errors:
             yield f"STOPPED: {self.report.reason}; not everything was done"
-        if not self.has_changed:
+        if not self.effects.changed:
             yield "Nothing was changed."
 
     def _change_lines(self) -> Iterator[str]:
@@ -122,7 +119,7 @@ class Run(NamedTuple):
         """The same as plain values."""
         document: dict[str, Any] = {
             "ok": self.report.ok,
-            "changed": self.has_changed and not self.is_taken_back,
+            "changed": self.effects.changed and not self.is_taken_back,
             **self.effects.to_mapping(),
             "files": {"write": list(self.wrote), "remove": list(self.removed)},
             "failures": [error_document(error) for error in self.errors],

@@ -1,11 +1,11 @@
-"""From arguments to values: first the configuration that is known, from a file or from this host;
-then the one to check or to repair, with the CIDRs and devices that are typed. And what --fail-on
-makes of an exit code.
+"""What the arguments of a command mean: the configuration that is known, from a file or from this
+host; the one to check or to repair, with the CIDRs and devices that are typed; the options as a
+proposed command has them; the exit code with --fail-on.
 """
 
 import argparse
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
@@ -62,7 +62,12 @@ def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
     try:
         return config._replace(gate=GateConfig(tuple(units)))
     except ConfigError as error:
-        raise ConfigError([fault._replace(path="--gate") for fault in error.faults]) from error
+        raise ConfigError(_faults_of("--gate", error)) from error
+
+
+def _faults_of(option: str, error: ConfigError) -> list[Fault]:
+    """What is wrong with the values of this option."""
+    return [fault._replace(path=option) for fault in error.faults]
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -80,29 +85,29 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 
 def find_config_or_warn(
-    arguments: argparse.Namespace, host: Host
+    arguments: argparse.Namespace, host: Host, cidrs: Sequence[str] = ()
 ) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The same for a question that can be answered without, unless its CIDRs have to be the
-    configured ones: a warning says that the installed configuration is unusable.
+    """The same for a question that can be answered without, perhaps about these CIDRs: a warning
+    says that the installed configuration is unusable.
     """
-    needs_its_cidrs = getattr(arguments, "cidrs", None) == []  # explain has no CIDRs
     try:
         return find_config(arguments, host), ()
     except (ConfigError, HostError) as error:
-        if arguments.config is not None or needs_its_cidrs:
+        if arguments.config is not None:
             raise
-        return HostRoutingConfig(), (_not_used(error, arguments, host),)
+        return HostRoutingConfig(), (_not_used(error, cidrs, host),)
 
 
-def _not_used(error: ConfigError | HostError, arguments: argparse.Namespace, host: Host) -> Finding:
+def _not_used(error: ConfigError | HostError, cidrs: Sequence[str], host: Host) -> Finding:
     """The warning that the installed configuration was not used, because of this error."""
     from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
 
-    cidrs = getattr(arguments, "cidrs", [])
     [finding] = error.findings
     remedy = finding.remedy
-    if not is_denied(error) and (cidrs or remedy is None):  # else the sentence has it
-        remedy = remedy_without_config(host, f" {shlex.join(cidrs or ['CIDR'])}")
+    if cidrs and not is_denied(error):
+        remedy = remedy_without_config(host, f" {shlex.join(cidrs)}")
+    elif remedy is None and not is_denied(error):
+        remedy = remedy_without_config(host, " CIDR")
     sentence = f"the installed configuration was not used: {finding.sentence}"
     return finding._replace(severity="warning", sentence=sentence, remedy=remedy)
 
@@ -113,16 +118,16 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
     """
     section = known.route_overlap
     faults: list[Fault] = []
-    for option, setting, typed in (
-        ("CIDR", "expected_cidrs", arguments.cidrs),
-        ("--dev", "expected_devs", arguments.dev),
-    ):
-        if not typed:
-            continue
+    if arguments.cidrs:
         try:
-            section = section._replace(**{setting: typed})
+            section = section._replace(expected_cidrs=arguments.cidrs)
         except ConfigError as error:
-            faults += [fault._replace(path=option) for fault in error.faults]
+            faults += _faults_of("CIDR", error)
+    if arguments.dev:
+        try:
+            section = section._replace(expected_devs=arguments.dev)
+        except ConfigError as error:
+            faults += _faults_of("--dev", error)
     if faults:
         raise ConfigError(faults, "the command line" if len(faults) > 1 else "")
     if not section.cidrs:

@@ -73,8 +73,8 @@ def _what_to_type(status: Status) -> Iterator[str]:
 
 
 def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
-    """What apply would do, without what the headline says, which is this cause, and the routes that
-    its command keeps.
+    """What apply would do, for the lines of the page: without the cause, which the headline says,
+    and the routes that the command below it keeps.
     """
     routes = status.plan.routes
     said = [cause]

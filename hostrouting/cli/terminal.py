@@ -51,11 +51,12 @@ def print_page(
         if console.options.ascii_only:
             cells = _LETTERS
         strips = [*_strips(report, cells)]
-        hidden = len(strips) - _MOST_STRIPS
-        if hidden > 0:
-            strips[_MOST_STRIPS:] = [Text(f"  … and {counted(hidden, 'more CIDR')}")]
+        shown = strips[:_MOST_STRIPS]
+        if len(strips) > _MOST_STRIPS:
+            hidden = counted(len(strips) - _MOST_STRIPS, "more CIDR")
+            shown.append(Text(f"  … and {hidden}"))
         place = lines.index("") if "" in lines else len(lines)
-        page[place:place] = strips
+        page = [*page[:place], *shown, *page[place:]]
     for text in page:
         console.print(text)
 

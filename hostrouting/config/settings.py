@@ -16,8 +16,8 @@ from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import (
-    camel,
     json_value,
+    keys_of,
     load,
     matches,
     must,
@@ -37,8 +37,10 @@ starting.
 """
 
 MACHINES = "systemd-nspawn@.service"
+"""The template of the units of machines, which are the containers of systemd-nspawn."""
 
-_IN_AGENTS_FILE = "hostRouting"
+_OUR_KEY = "hostRouting"
+"""Where an agent's own file has the configuration, beside the settings of the agent."""
 _WRITE_JSON = (
     "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
 )
@@ -57,15 +59,15 @@ _OUR_UNITS = (
 )
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
-    *("systemd-", "udev.", "dbus", "messagebus."),
+    "systemd-", "udev.", "dbus", "messagebus.",
     # what gives this host its addresses and its default route
-    *("NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
-    *("wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6."),
-    *("openvswitch", "ovs-", "ovsdb-"),
+    "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient",
+    "wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.",
+    "openvswitch", "ovs-", "ovsdb-",
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
-    *("cloud-init", "openibd.", "rdma-"),
-    *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
-)
+    "cloud-init", "openibd.", "rdma-",
+    "nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent.",
+)  # fmt: skip
 """How the names of units begin that the network, or the gate itself, needs."""
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
@@ -76,9 +78,14 @@ _GATE_ANOTHER = "name the unit that must wait, such as kubelet.service"
 # The rules of single values.
 
 
-def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> Network:
-    """A network; its host bits are masked, or refused if it has to be exact. One address may do
-    without a length.
+# A network comes to `_network` as its text, also if a program gives an object of `ipaddress`.
+for _kind in (IPv4Network, IPv6Network):
+    register(_kind, text_as(str, "is not a string"))
+
+
+def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = True) -> Network:
+    """The network that the text means. Its host bits are masked, or refused if not. Without a
+    length, it is one address, or refused if it needs one.
     """
     host, slash, length = text.partition("/")
     try:
@@ -91,16 +98,12 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
         raise ValueError("has too long a prefix", f"the length is at most {address.max_prefixlen}")
     prefix = Prefix.around(address.version, int(address), bits)
     _require_no_ipv4(prefix.to_network())
-    if has_length and not slash:
+    if needs_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
-    if is_exact and prefix.ip != address:
+    if not masks_host_bits and prefix.ip != address:
         remedy = f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
         raise ValueError("has host bits set", remedy)
     return prefix.to_network()
-
-
-for _kind in (IPv4Network, IPv6Network):
-    register(_kind, text_as(str, "is not a string"))  # each setting has its own rules for a network
 
 
 def _require_no_ipv4(block: Network | IP) -> None:
@@ -116,13 +119,11 @@ def _router(ip: IP) -> IP:
     return ip
 
 
-def _is_awaited(unit: str) -> bool:
-    """Whether the gate waits for this unit, or is a part of it; machines begin as systemd's own
-    units do.
-    """
+def _precedes_gate(unit: str) -> bool:
+    """Whether the unit starts before the gate opens: it is one of ours, or the network needs it."""
     if unit in _OUR_UNITS:
         return True
-    is_machine = unit.partition("@")[0] == "systemd-nspawn"
+    is_machine = unit.partition("@")[0] == "systemd-nspawn"  # named as systemd's own units are
     return unit.startswith(_EARLY) and not is_machine
 
 
@@ -130,8 +131,12 @@ def _is_ordinary(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
+# In `Annotated`, the type is followed by the functions through which a value goes, in their order.
+# Each returns the value for the next one, or raises ValueError with a rule and a remedy. `must`
+# makes one of a condition: the value stays as it is.
+
 Masked: TypeAlias = Annotated[Network, _network]
-Exact: TypeAlias = Annotated[Network, partial(_network, has_length=False, is_exact=True)]
+Exact: TypeAlias = Annotated[Network, partial(_network, needs_length=False, masks_host_bits=False)]
 Pods: TypeAlias = Annotated[
     Exact,
     must(
@@ -154,7 +159,8 @@ DeviceName: TypeAlias = Annotated[
         "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'",
     ),
 ]
-# Only * and ?, which mean the same in Python and in the shell of the boot check.
+# Only * and ?, which mean the same in Python and in the shell of the boot check. Without its *, a
+# pattern has at most 15 characters, as the names that it allows.
 Pattern: TypeAlias = Annotated[
     str,
     must(
@@ -167,8 +173,8 @@ Pattern: TypeAlias = Annotated[
         "allows every device, so no overlap would ever be found",
     ),
 ]
-# At most 251 characters, because a file name has 255, and the folder of its drop-ins is named after
-# it.
+# At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
+# and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
     str,
     must(
@@ -177,7 +183,7 @@ Unit: TypeAlias = Annotated[
         'write one such as "kubelet.service"',
     ),
     must(
-        lambda unit: not _is_awaited(unit),
+        lambda unit: not _precedes_gate(unit),
         "is needed for the network, or by the gate itself, so this unit and the gate would "
         "wait for each other",
         "name the unit that needs the network, such as kubelet.service",
@@ -204,7 +210,7 @@ Selection: TypeAlias = Annotated[
 ]
 
 
-# The settings.
+# The settings. In `faults_between`, a value with a fault of its own is None.
 
 
 @section
@@ -213,7 +219,7 @@ class StaticRoute(NamedTuple):
 
     destination: Annotated[
         Network,
-        partial(_network, is_exact=True),
+        partial(_network, masks_host_bits=False),
         must(
             lambda network: network.prefixlen,
             "is the default route",
@@ -251,7 +257,7 @@ class StaticRoute(NamedTuple):
         return " ".join(words)
 
     def faults_between(self: Any) -> Iterator[Fault]:
-        """The gateway fits the destination, and has a device if it is link-local."""
+        """A gateway of the other family, or a link-local one without a device."""
         gateway = self.gateway
         if self.destination is None or gateway is None:
             return
@@ -272,7 +278,7 @@ class StaticRoutesConfig(NamedTuple):
     routes: tuple[StaticRoute, ...] = ()
 
     def faults_between(self: Any) -> Iterator[Fault]:
-        """Each route differs from the others for Linux, and all are enabled."""
+        """Routes that are the same one for Linux, and routes that are not enabled."""
         routes = self.routes or ()
         places: dict[RouteKey, int] = {}
         for place, route in enumerate(routes):
@@ -346,7 +352,7 @@ class ProbeRewriteConfig(NamedTuple):
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
     def faults_between(self: Any) -> Iterator[Fault]:
-        """What is enabled has an uplink, and a route has exactly one."""
+        """Interfaces without the rewrite, a rewrite without interfaces, or a route with several."""
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and enabled is False:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
@@ -414,7 +420,7 @@ class HostRoutingConfig(NamedTuple):
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     def faults_between(self: Any) -> Iterator[Fault]:
-        """A guard has something to guard."""
+        """A guard that has nothing to guard."""
         is_known = None not in (self.static_routes, self.route_overlap, self.probe_rewrite)
         if self.guard and self.guard.enabled and is_known and not self.has_step:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
@@ -450,22 +456,20 @@ class HostRoutingConfig(NamedTuple):
     ) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
-        ours = [*map(camel, cls.__annotations__)]
+        ours = keys_of(cls)
         if not isinstance(document, Mapping):
-            return read(cls, document)
+            return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault
         keys = [key for key, value in document.items() if value is not None]
-        if _IN_AGENTS_FILE in keys:
+        if _OUR_KEY in keys:
             if required:
                 _require_none_beside(document, ours)
-            return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
+            return read(cls, document[_OUR_KEY], key=_OUR_KEY)
         if not set(ours).isdisjoint(keys):
             return read(cls, document)
-        _require_none_misspelt(keys, [*ours, _IN_AGENTS_FILE])
+        _require_none_misspelt(keys, [*ours, _OUR_KEY])
         if keys and required:
             rule = f"has none of the keys {', '.join(ours)}"
-            remedy = (
-                f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
-            )
+            remedy = f"in an agent's larger file, put them in an object under the key {_OUR_KEY}"
             raise ConfigError([Fault("", "", rule, remedy)])
         return cls()
 
@@ -484,6 +488,7 @@ class HostRoutingConfig(NamedTuple):
         """The same configuration with one section (the name of its attribute) of the other one. A
         guard that would have nothing left to guard is turned off.
         """
+        # First without a guard: one that has nothing to guard would be refused.
         changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
         if not changed.has_step:
             return changed
@@ -496,9 +501,9 @@ _AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
 
 def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
     """Raise ConfigError if settings of ours are beside `hostRouting`, where nobody reads them."""
-    rule = f"is beside {_IN_AGENTS_FILE}, where it would be ignored"
-    remedy = f"move it into {_IN_AGENTS_FILE}"
-    is_copy = "writtenBy" in document  # of config.json, which has nothing of an agent
+    rule = f"is beside {_OUR_KEY}, where it would be ignored"
+    remedy = f"move it into {_OUR_KEY}"
+    is_copy = "writtenBy" in document  # a copy of config.json, in which no key is an agent's
     faults: list[Fault] = []
     for key, value in document.items():
         if key in ours and value is not None and (is_copy or _is_ours(key, value)):
@@ -532,7 +537,7 @@ def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     wait for.
     """
     if config.gate is not None:
-        return tuple(sorted({*config.gate.units}))
+        return tuple(sorted(set(config.gate.units)))
     if config.has_step:
         return (MACHINES,)
     return ()

@@ -391,6 +391,11 @@ class AppliedRule(NamedTuple):
         """Whether the rule selects the plain packet to this address."""
         return self.selection(address).has_plain
 
+    @property
+    def is_only_for_sent(self) -> bool:
+        """Whether the rule selects by `iif lo`, so that it leaves what arrives on a device."""
+        return self.rule.iif == "lo" and not self.rule.invert
+
     def effect_for(self, address: int) -> tuple[Effect, Route | None]:
         """What the rule does with packets to this address that it selects, and the route that its
         table has for them.
@@ -412,6 +417,26 @@ class AppliedRule(NamedTuple):
         if effect == "not-judged" or route is None:  # a rule that decides has a route
             return Decision(NOT_JUDGED, None, self.rule)
         return Decision(route.type, route, self.rule)
+
+
+def _outcomes_of_arriving(
+    rules: Iterable[AppliedRule], address: int, exhausted: set[Selection]
+) -> Iterator[Outcome]:
+    """The outcomes of packets that arrive on a device (`iif cni0`, `not iif lo`), by the rules that
+    follow one for all that this host sends.
+    """
+    for applied in rules:
+        selection = applied.selection(address)
+        if selection in exhausted:
+            continue
+        decision = applied.decision_for(address)
+        if decision is None:
+            continue
+        if selection == ALL and not applied.is_only_for_sent:
+            return
+        exhausted.add(selection)
+        if selection == FORWARDED or "iif" in dict(selection.met):
+            yield Outcome(applied.rule, decision, selection.met)
 
 
 # All rules.
@@ -518,7 +543,8 @@ class Fib:
         plain: Outcome | None = None
         # The decision for the packets that are left in the end.
         rest = NO_ROUTE
-        for applied in self.rules_for(address, packet):
+        rules = iter(self.rules_for(address, packet))
+        for applied in rules:
             selection = applied.selection(address)
             if selection in exhausted:
                 continue
@@ -527,6 +553,8 @@ class Fib:
                 continue
             if selection == ALL:
                 rest = decision
+                if packet.source is None and applied.is_only_for_sent:
+                    others += _outcomes_of_arriving(rules, address, exhausted)
                 break
             exhausted.add(selection)
             if plain is None and selection.has_plain:

@@ -72,7 +72,7 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """What both have changed; what else the other has is kept."""
+        """What both have changed, and what else the other has, such as the report of a check."""
         return attrs.evolve(
             other,
             changes=self.changes + other.changes,

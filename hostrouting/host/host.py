@@ -175,7 +175,7 @@ class Host:
             try:
                 release = wait.take(HostLayout.lock_path)
             finally:
-                end_turn()
+                end_turn()  # from now on, the next process waits for the lock itself
         try:
             yield
         finally:

@@ -110,31 +110,18 @@ def check_host(
         known = take_snapshot(host)  # the check has not read what else is expected
     managed = managed_here(host, to_repair, known)
     pipeline = _repair_command(repair_options, managed)
-    findings = [
-        *_findings_of(report, config, pipeline),
-        *_findings_here(host, config, report, managed, repair_options),
-    ]
-    typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
-    return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
-
-
-def _findings_here(
-    host: Host,
-    config: HostRoutingConfig,
-    report: CheckReport,
-    managed: Managed | None,
-    repair_options: str,
-) -> Iterator[Finding]:
-    """What undoes or hinders a repair on this host, and whose session the repair would move."""
+    findings = [*_findings_of(report, config, pipeline)]
     if config.static_routes.enabled or report.routes:
-        yield from find_networkd(config, host.files)
+        findings += find_networkd(config, host.files)
     if managed is None:
-        yield from find_typed(report.snapshot, repair_options)
+        findings += find_typed(report.snapshot, repair_options)
     else:
-        yield from managed.findings(config, report, _repair_command(repair_options, managed))
+        findings += managed.findings(config, report, pipeline)
     prefixes = [route.prefix for route in report.resolved]
     repaired = report.snapshot.with_routes(report.resolved)
-    yield from find_session_at_risk(host, prefixes, report.snapshot, after=repaired)
+    findings += find_session_at_risk(host, prefixes, report.snapshot, after=repaired)
+    typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
+    return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
 
 
 def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:

@@ -79,11 +79,11 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     except HostRoutingError as error:
         known = gated_units(config)
         gated = tuple(unit for unit in gateable_on_disk(host.files) if unit not in known)
-        return Managed(is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
+        return Managed(is_readable=is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None
     deleter = "apply would delete"
-    if config.static_routes == installed.static_routes:
+    if config.static_routes == installed.static_routes:  # what is in force deletes them, too
         deleter = _deleter(host, installed)
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(

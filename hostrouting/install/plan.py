@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -126,19 +126,29 @@ class Plan:
         return attrs.evolve(self.with_findings(findings), losses=losses)
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
-        """The same with the check of the host of this snapshot after the plan was carried out, and
-        a warning about routes that it deletes although addresses escape without them.
-
-        Nothing is added if nothing is expected, or if a route conflicts or waits.
-        """
-        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
+        """The same with the check of the host of this snapshot after the plan was carried out."""
+        report = self._check_afterwards(config, snapshot)
+        if report is None:
             return self
-        report = check_snapshot(self.routes.apply_to(snapshot), config)
-        checked = attrs.evolve(self, report=report, mode=config.route_overlap.mode)
-        unconfigured = find_unconfigured(
-            self.routes, snapshot, config, after=report, deleter="apply would delete"
-        )
-        return checked.with_findings(unconfigured)
+        return attrs.evolve(self, report=report, mode=config.route_overlap.mode)
+
+    def find_needed_routes(
+        self, config: HostRoutingConfig, snapshot: Snapshot
+    ) -> Iterator[Finding]:
+        """A warning about routes that the plan deletes although addresses escape without them."""
+        after = self._check_afterwards(config, snapshot)
+        if after is not None:
+            yield from find_unconfigured(
+                self.routes, snapshot, config, after=after, deleter="apply would delete"
+            )
+
+    def _check_afterwards(
+        self, config: HostRoutingConfig, snapshot: Snapshot
+    ) -> CheckReport | None:
+        """The check of the host as it would be; None as for `report`."""
+        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
+            return None
+        return check_snapshot(self.routes.apply_to(snapshot), config)
 
     def to_mapping(self) -> dict[str, object]:
         check = None

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import attrs
-
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
-def make_plan(
+def plan_run(
     host: Host,
     wanted: Wanted,
     parts: Sequence[SectionTask],
@@ -54,21 +52,16 @@ def make_plan(
     """
     read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
     plan = _find_changes(host, wanted, parts, read_snapshot)
-    keeps_needed_routes = False
     if not allow_removal:
         plan = plan.with_losses(_find_losses(host, wanted))
-        keeps_needed_routes = wanted.config.route_overlap.is_strict and bool(plan.deleted_routes)
     shows_check = is_dry_run and any(part.checks_the_result for part in parts)
-    if keeps_needed_routes and plan.routes.waiting:
-        return plan.with_findings(_find_undecided_routes(wanted, plan))
-    if not keeps_needed_routes and not shows_check:
-        return plan
-    # Only the check of the host afterwards can say which routes are needed.
-    plan = plan.with_check(wanted.config, read_snapshot())
-    if keeps_needed_routes:
-        plan = _refusing(plan, is_installed=wanted.is_installed)
-    if not shows_check:
-        plan = attrs.evolve(plan, report=None)
+    if plan.deleted_routes:
+        if wanted.config.route_overlap.is_strict and not allow_removal:
+            plan = plan.with_findings(_refuse_deletions(wanted, plan, read_snapshot()))
+        elif shows_check:
+            plan = plan.with_findings(plan.find_needed_routes(wanted.config, read_snapshot()))
+    if shows_check:
+        plan = plan.with_check(wanted.config, read_snapshot())
     return plan
 
 
@@ -114,26 +107,21 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     return tuple(dict.fromkeys(losses))
 
 
-def _refusing(plan: Plan, *, is_installed: bool) -> Plan:
-    """The plan in which it is an error to delete routes without which addresses escape."""
-    findings: list[Finding] = []
-    for finding in plan.findings:
-        if finding.name == "route-not-configured":
-            remedy = _to_keep(finding, is_installed=is_installed)
-            findings.append(finding._replace(severity="error", remedy=remedy))
-        else:
-            findings.append(finding)
-    return attrs.evolve(plan, findings=findings)
-
-
-def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
-    """How to configure routes that are only on the host, or to give them up."""
-    remedy = finding.remedy
-    if is_installed:
-        remedy = Remedy("to keep them", repair_pipeline())
-    if remedy is None:
-        return LET_THEM_GO
-    return remedy._replace(otherwise=LET_THEM_GO)
+def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
+    """Errors about the routes that the run must not delete: addresses escape without them, or may
+    escape.
+    """
+    if plan.routes.waiting:
+        yield from _find_undecided_routes(wanted, plan)
+        return
+    for finding in plan.find_needed_routes(wanted.config, snapshot):
+        to_keep = finding.remedy
+        if wanted.is_installed:
+            to_keep = Remedy("to keep them", repair_pipeline())
+        remedy = LET_THEM_GO
+        if to_keep is not None:
+            remedy = to_keep._replace(otherwise=LET_THEM_GO)
+        yield finding._replace(severity="error", remedy=remedy)
 
 
 def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:

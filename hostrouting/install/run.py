@@ -25,7 +25,7 @@ from hostrouting.boot.unit_gates import judge_gates
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.planning import make_plan, require_possible
+from hostrouting.install.planning import plan_run, require_possible
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.kernel.base import RouteRequest
@@ -33,7 +33,6 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
     from hostrouting.install.section import SectionTask
@@ -50,13 +49,8 @@ class Before:
 
     config: HostRoutingConfig | None
     """What was installed; None if it could not be read."""
-    first_verbs: dict[Route, str] = attrs.field(factory=dict)
-    """By route, as the run came to them: what it has done with it first, or is about to do."""
-
-    def keep(self, changes: Iterable[RouteRequest]) -> None:
-        """Keep what undo needs of these changes."""
-        for change in changes:
-            self.first_verbs.setdefault(change.route, change.verb)
+    changes: list[RouteRequest] = attrs.field(factory=list)
+    """What the run has done with routes, or is about to do, in order."""
 
     @property
     def deleted(self) -> list[Route]:
@@ -64,7 +58,10 @@ class Before:
 
         A rollback may have added such a route again: it counts, too, because undo would delete it.
         """
-        return [route for route, verb in self.first_verbs.items() if verb == "delete"]
+        first_verbs: dict[Route, str] = {}
+        for change in self.changes:
+            first_verbs.setdefault(change.route, change.verb)
+        return [route for route, verb in first_verbs.items() if verb == "delete"]
 
 
 @attrs.define
@@ -87,16 +84,18 @@ class TaskRun(Generic[R]):
         """
         self._look()
         if self.plan.is_empty and self.wanted.is_on_new_host:
-            return phases.Skip(self.task.nothing)
+            return phases.Skip(self.task.reason_to_skip)
         effects = self._install_files()
         guard = self._start_guard()
         effects += effects_of(guard)
         try:
             result = self.task.do_parts(self, effects)
         except BaseException as error:  # also Cancelled, beside which a failure has to be raised
-            raise_both(guard, error, self.ctx)
+            if isinstance(guard, phases.TaskFailed):
+                raise_both(guard, error, self.ctx)
             raise
-        raise_failure(guard, result, self.ctx)
+        if isinstance(guard, phases.TaskFailed):
+            raise_failure(guard, result, self.ctx)
         return result
 
     def make_plan(self, *, is_dry_run: bool) -> Plan:
@@ -104,8 +103,8 @@ class TaskRun(Generic[R]):
         self.wanted = self.read_wanted()
         parts: list[SectionTask] = []
         if self.task.host.backend is not None:  # an image has no kernel
-            parts = self.parts
-        return make_plan(
+            parts = self.chosen_parts
+        return plan_run(
             self.task.host,
             self.wanted,
             parts,
@@ -114,7 +113,7 @@ class TaskRun(Generic[R]):
         )
 
     @property
-    def parts(self) -> list[SectionTask]:
+    def chosen_parts(self) -> list[SectionTask]:
         """The parts that this run does not leave out. `only` and `skip` know each by its path, such
         as `configure-host-routing/check-route-overlap`.
         """
@@ -131,7 +130,9 @@ class TaskRun(Generic[R]):
             self._keep_changes(error)
             # If it is "busy", whoever holds the lock, or came first, goes on.
             if isinstance(error, HostRoutingError) and error.kind != "busy":
-                error.consequence = _consequence(self.task.host, part.step) or error.consequence
+                consequence = _consequence(self.task.host, part.step)
+                if consequence:
+                    error.consequence = consequence
             raise
         self._keep_changes(result)
         return result
@@ -166,7 +167,7 @@ class TaskRun(Generic[R]):
             # The run may fail before it deletes these routes. Its undo deletes them all the same,
             # because the former configuration does not have them either.
             deletions = [RouteRequest("delete", route) for route in self.plan.deleted_routes]
-            self._before.keep(deletions)
+            self._keep_for_undo(deletions)
 
     def _start_guard(self) -> object:
         """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
@@ -183,28 +184,27 @@ class TaskRun(Generic[R]):
         """
         changes = effects_of(outcome).changes
         if changes:
-            self._before.keep(changes)
+            self._keep_for_undo(changes)
 
-    @property
-    def _before(self) -> Before:
-        """What undo needs of this run, which may have several attempts."""
-        return self.task.before.setdefault(self.ctx.run_id, Before(self.wanted.former))
+    def _keep_for_undo(self, changes: Iterable[RouteRequest]) -> None:
+        """Keep what was installed before this run, which may have several attempts, and these
+        changes. From now on, there is something to undo.
+        """
+        before = self.task.before.setdefault(self.ctx.run_id, Before(self.wanted.former))
+        before.changes.extend(changes)
 
 
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        if finding.name == "unit-not-gated" or _is_for_later(finding):
+        # What an image lacks, it may get later; on a host, that is an error.
+        is_for_later = finding.severity == "warning" and finding.name in {"requirement", "file"}
+        if is_for_later or finding.name == "unit-not-gated":
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
             # Without the field, so that the command prints it now, and not only after the run: by
             # then, this session may have ended.
             ctx.log.warning("%s", finding)
-
-
-def _is_for_later(finding: Finding) -> bool:
-    """Whether an image lacks something that it may get later; on a host, a run must fail then."""
-    return finding.name in {"requirement", "file"} and finding.severity == "warning"
 
 
 def _consequence(host: Host, step: str) -> str:

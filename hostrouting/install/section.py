@@ -72,7 +72,7 @@ class SectionTask(InstallTask[Effects]):
     def do_parts(self, run: TaskRun[Effects], effects: Effects) -> Effects | phases.Skip:
         """See InstallTask. All parts do their work in the step of this task."""
         result: Effects | phases.Skip = effects
-        for part in run.parts:
+        for part in run.chosen_parts:
             with having_changed(effects.changes, effects.files, effects.operations):
                 result = run.do_part(part, run.ctx)
             effects += effects_of(result)

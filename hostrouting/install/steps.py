@@ -4,7 +4,7 @@ one fails, the tasks still do their work.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import phases
 from hostrouting.errors import HostRoutingError
@@ -30,26 +30,23 @@ def run_to_the_end(task: phases.Task[T], ctx: phases.Context) -> T | phases.Task
         return failure
 
 
-def raise_failure(outcome: object, result: object, ctx: phases.Context) -> None:
-    """Raise the failure of such a step, if that is its outcome, after the tasks have ended with
-    this result. The error and the report have what the tasks have changed all the same.
+def raise_failure(failure: phases.TaskFailed, result: object, ctx: phases.Context) -> NoReturn:
+    """Raise the failure of such a step after the tasks have ended with this result. The error and
+    the report have what the tasks have changed all the same.
     """
-    if isinstance(outcome, phases.TaskFailed):
-        effects = effects_of(result)
-        if ctx.step is not None:
-            ctx.step.result = effects
-        with having_changed(effects.changes, effects.files, effects.operations):
-            raise outcome
+    effects = effects_of(result)
+    if ctx.step is not None:
+        ctx.step.result = effects
+    with having_changed(effects.changes, effects.files, effects.operations):
+        raise failure
 
 
-def raise_both(outcome: object, error: BaseException, ctx: phases.Context) -> None:
-    """Raise the failure of such a step, if that is its outcome, together with the error of the
-    tasks; without a failure, do nothing.
+def raise_both(failure: phases.TaskFailed, error: BaseException, ctx: phases.Context) -> None:
+    """Raise the failure of such a step together with the error of the tasks.
 
     If the tasks have raised an error of hostrouting, such as RouteConflict, the caller gets that
     error alone. Then the report has the failure of the step.
     """
-    if isinstance(outcome, phases.TaskFailed):
-        if isinstance(error, HostRoutingError) and ctx.step is not None:
-            ctx.step.failures = (*outcome.failures, *ctx.step.failures)
-        raise_together([outcome, error])
+    if isinstance(error, HostRoutingError) and ctx.step is not None:
+        ctx.step.failures = (*failure.failures, *ctx.step.failures)
+    raise_together([failure, error])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.install.section import SectionTask
     from hostrouting.install.wanted import Wanted
 
-own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
+own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
 that class, and not the one from which it would inherit __init__.
 """
@@ -37,8 +37,8 @@ class InstallTask(ABC, Generic[R]):
     """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
-    nothing: ClassVar[str]
-    """The reason for a skip: nothing is configured, and nothing of ours is there."""
+    reason_to_skip: ClassVar[str]
+    """That nothing is configured, and nothing of ours is there."""
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
@@ -91,7 +91,7 @@ class InstallTask(ABC, Generic[R]):
         what was installed could not be read, or if another run has installed something else since.
         """
         undone = [*self.before]
-        if ctx.ran is not None and ctx.root is not None:  # phases undoes one run, and no other
+        if ctx.ran is not None and ctx.root is not None:  # the undo of a report: of its run only
             undone = [run for run in undone if run == ctx.root.run]
         if not undone:
             return phases.Skip(

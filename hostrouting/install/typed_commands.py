@@ -54,10 +54,12 @@ def with_typed_options(
 
 
 def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed | None) -> Remedy:
-    """The remedy with a command for the first device, and its other ways for the others."""
+    """The remedy, whose command names the first device, and whose other ways name one of the others
+    each.
+    """
     if not remedy.command:
         return remedy
-    dev, *others = devs or ("NAME",)
+    dev, *others = devs or ("NAME",)  # where no device is left, the operator writes one
     otherwise = remedy.otherwise
     if otherwise is not None:
         otherwise = _naming(others, otherwise, options, managed)

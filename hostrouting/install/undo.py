@@ -43,10 +43,7 @@ class Undo:
     before. Anything else is another run's, and stays.
     """
     typed_routes: tuple[Route, ...]
-    """The routes to add again: those without a gateway first, because one of them may reach the
-    gateway of another. Routes with one key count as one; of them, the one that was deleted last
-    comes first.
-    """
+    """The routes to add again, in this order."""
 
     @classmethod
     def of(cls, task: InstallTask[Any], runs: Sequence[Before]) -> Self:
@@ -72,10 +69,13 @@ class Undo:
         try:
             result = TaskRun(self.task, ctx, self.read_wanted).do()
         except BaseException as error:  # also Cancelled: the routes have to be added all the same
-            raise_both(self._restore_routes(ctx), error, ctx)
+            restored = self._restore_routes(ctx)
+            if isinstance(restored, phases.TaskFailed):
+                raise_both(restored, error, ctx)
             raise
         restored = self._restore_routes(ctx)
-        raise_failure(restored, result, ctx)
+        if isinstance(restored, phases.TaskFailed):
+            raise_failure(restored, result, ctx)
         effects = effects_of(restored) + effects_of(result)
         if effects.changed:
             return effects
@@ -124,7 +124,11 @@ class Undo:
 
 
 def _typed_routes(former: HostRoutingConfig, runs: Sequence[Before]) -> tuple[Route, ...]:
-    """See `Undo.typed_routes`. A route that is configured comes back with its configuration."""
+    """The routes to add again. One that is configured comes back with its configuration.
+
+    Those without a gateway come first, because one of them may reach the gateway of another. Routes
+    with one key count as one; of those of a run, the one that was deleted last comes first.
+    """
     typed: list[Route] = []
     for before in runs:
         configured = configured_keys(former) | configured_keys(before.config)

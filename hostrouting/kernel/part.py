@@ -8,7 +8,7 @@ early what is not `near`: see `Near`.
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
+from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import reached_tables
 from hostrouting.model.snapshot import Snapshot
@@ -22,20 +22,19 @@ def part_of(
     near: Collection[Prefix] | None = None,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
-    families = {IPV4, IPV6} if family is None else {family}
-    addresses = [address for address in snapshot.addresses if address.ip.version in families]
-    rules = [rule for rule in snapshot.rules if rule.family in families]
-    tables = reached_tables(rules) if reached else None  # None: any table
-    kept = Near(near)
-    routes: list[Route] = []
-    for route in snapshot.routes:
-        is_of_family = route.prefix.family in families
-        is_reached = tables is None or route.table in tables
-        if is_of_family and is_reached and kept.keeps(route):
-            routes.append(route)
-    return snapshot._replace(
-        family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(routes)
-    )
+    addresses = snapshot.addresses
+    rules = snapshot.rules
+    routes = snapshot.routes
+    if family is not None:
+        addresses = tuple(address for address in addresses if address.ip.version == family)
+        rules = tuple(rule for rule in rules if rule.family == family)
+        routes = tuple(route for route in routes if route.prefix.family == family)
+    tables = reached_tables(rules) if reached else None
+    if tables is not None:
+        routes = tuple(route for route in routes if route.table in tables)
+    if near is not None:
+        routes = tuple(filter(Near(near).keeps, routes))
+    return snapshot._replace(family=family, addresses=addresses, rules=rules, routes=routes)
 
 
 _EVERYWHERE = (0,)

@@ -214,11 +214,14 @@ class _Handle(Netlink):
                 raise
 
     def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """See Netlink; each part is one message."""
-        return self.dump(type_, body)
+        """See Netlink; all messages are one part."""
+        yield b"".join(self.dump(type_, body))
 
     def size_at(self, part: bytes, at: int) -> int:
-        return len(part) - at
+        if at == len(part):
+            return 0
+        size: int = HEADER.unpack_from(part, at)[0]
+        return size
 
     def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
         """The messages that answer a request, without the acknowledgement."""

@@ -36,6 +36,8 @@ def ip_at(family: int, number: int) -> IP:
 
 
 class _Block(NamedTuple):
+    """The fields of a Prefix, which has a `__new__` of its own: a NamedTuple cannot have one."""
+
     family: int
     first: int
     """The first address, as an integer."""
@@ -59,10 +61,10 @@ class Prefix(_Block):
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
 
-    def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  it is final
+    def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  no subclasses
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
-        width = _WIDTH.get(family, -1)
-        if 0 <= length <= width and first >> width == 0:
+        width = _WIDTH.get(family)
+        if width is not None and 0 <= length <= width and 0 <= first < 2**width:
             size = 1 << (width - length)
             if first % size == 0:
                 return tuple.__new__(cls, (family, first, length))
@@ -77,7 +79,9 @@ class Prefix(_Block):
 
     @classmethod
     def of(cls, value: IPv4Network | IPv6Network | IP) -> "Prefix":
-        """The same block, from an `ipaddress` network or a single address."""
+        """The same block, from an `ipaddress` network or a single address. A zone raises
+        ValueError, as in `as_ip`.
+        """
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
         return cls(value.version, int(as_ip(value.network_address)), value.prefixlen)
@@ -108,7 +112,7 @@ class Prefix(_Block):
         """The first address."""
         return ip_at(self.family, self.first)
 
-    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # of a block
+    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # see above
         """Whether this block contains the address, or every address of the prefix."""
         block = other if isinstance(other, Prefix) else Prefix.of(other)
         if block.family != self.family or block.length < self.length:
@@ -158,7 +162,9 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
 
 
 def borders_of(blocks: Iterable[Prefix]) -> list[int]:
-    """The first address of each block, and the address after its last one, in order, each once."""
+    """The first address of each block of one family, and the address after its last one, in order,
+    each once.
+    """
     borders: set[int] = set()
     for block in blocks:
         borders.add(block.first)
@@ -166,34 +172,41 @@ def borders_of(blocks: Iterable[Prefix]) -> list[int]:
     return sorted(borders)
 
 
-LINK_LOCAL = IPv6Network("fe80::/10")
+LINK_LOCAL = Prefix.parse("fe80::/10")
 """Each link has its own addresses in this range: one of them means nothing without a device."""
 
-MULTICAST = IPv6Network("ff00::/8")
+MULTICAST = Prefix.parse("ff00::/8")
 
-_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
+_IPV4_MAPPED = Prefix.parse("::ffff:0:0/96")
 
 
 def as_ipv4(block: Prefix) -> Prefix | None:
     """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`); None for every other
     block.
     """
-    if block not in Prefix.of(_IPV4_MAPPED):
+    if block not in _IPV4_MAPPED:
         return None
-    return Prefix.around(IPV4, block.first & 0xFFFFFFFF, block.length - _IPV4_MAPPED.prefixlen)
+    return Prefix.around(IPV4, block.first & 0xFFFFFFFF, block.length - _IPV4_MAPPED.length)
 
 
-_RANGES = "0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0.0.0.0/96 fe80::/10 ff00::/8"
-RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
-"""The blocks of which no address can have a static route or be a router's address."""
+RESERVED = (
+    Prefix.parse("0.0.0.0/8"),
+    Prefix.parse("127.0.0.0/8"),
+    Prefix.parse("224.0.0.0/3"),  # multicast, and what is reserved after it
+    Prefix.parse("::/127"),  # "::" and the loopback address
+    _IPV4_MAPPED,
+    LINK_LOCAL,
+    MULTICAST,
+)
+"""No static route can lead to these addresses, and of the routers only link-local ones have one."""
 
 
 def is_reserved(block: Prefix) -> bool:
-    """Whether the block lies in a reserved one."""
+    """Whether the whole block lies in a reserved one; a wider block is not reserved."""
     return any(block in reserved for reserved in RESERVED)
 
 
-# How they are read from JSON.
+# How prefixes and addresses are read from JSON.
 
 register(Prefix, text_as(Prefix.parse, "is not a network without host bits"))
 for _kind in (IPv4Address, IPv6Address):

@@ -36,7 +36,7 @@ class Refused(NamedTuple):
     errno: int
     """The error of a lookup."""
     words: str
-    """How `ip` reports it, in the language of the boot scripts."""
+    """How `ip` reports that error if its messages are in English, as in the boot scripts."""
     fate: str
     """What happens to the packets, for an operator."""
 
@@ -48,10 +48,14 @@ REFUSED: dict[Refusing, Refused] = {
 }
 
 ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
-"""The errors with which Linux answers if a rule refuses packets, where a route has another one."""
+"""What Linux answers to a lookup that a rule of this type ends, where that is not the answer of a
+route: an `unreachable` rule answers as if there were no route (ENETUNREACH).
+"""
 
 PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
-"""Types without a next hop; `throw` ends the lookup in its table only."""
+"""Types without a next hop; `throw` ends the lookup in its table only. For those of IPv6, Linux
+lists the loopback device.
+"""
 
 # The preference of a router among IPv6 routes with the same prefix and metric, in ascending order.
 Preference: TypeAlias = Literal["low", "medium", "high"]
@@ -133,7 +137,7 @@ class NextHop(NamedTuple):
 
     dev: str | None = None
     gateway: IP | None = None
-    weight: Annotated[int, range(257)] = 1
+    weight: Annotated[int, range(1, 257)] = 1
     onlink: bool = False
     linkdown: bool = False
     dead: bool = False
@@ -191,10 +195,9 @@ class Route(NamedTuple):
     advmss: int | None = None
     nexthop_id: int | None = None
     source: Prefix | None = None
+    """In IPv6, the route is only for packets from these addresses (`from`)."""
     preference: Preference = "medium"
-    """IPv6 only: `source` limits the route to packets from these addresses (`from`), and
-    `preference` is `pref`.
-    """
+    """In IPv6, `pref`."""
     expired: bool | None = None
     """Whether the lifetime is over: Linux still lists the route for a while. None if it has no
     lifetime.
@@ -240,7 +243,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # IPv6 lists these with a device
+        if self.type in REFUSING:  # also if a device is listed
             return ()
         devs: dict[str, None] = {}
         for hop in self.next_hops:
@@ -251,7 +254,7 @@ class Route(NamedTuple):
     @property
     def is_passed_over(self) -> bool:
         """Whether Linux lists the route and does not use it: it has expired, or all its next hops
-        are dead; one that is not is enough.
+        are dead. A route without next hops is used.
         """
         if self.expired:
             return True
@@ -312,7 +315,7 @@ class Route(NamedTuple):
         return " ".join(words)
 
     def _attributes(self) -> list[str]:
-        """The attributes that few routes have, in the words and the order of `ip route`."""
+        """The attributes that few routes have, in the words of `ip route`."""
         attributes = {
             "src": self.prefsrc,
             "metric": self.metric or None,
@@ -343,9 +346,8 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops.
-
-    IPv6 next hops are separate entries without an order.
+    """The route without the state of its next hops. Those of IPv6 are sorted: they are separate
+    entries, whose order says nothing.
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
@@ -367,16 +369,16 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, like
-    the first of them.
+    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, with
+    the other fields of the first of them.
 
-    Entries between the first and the last of them are not listed.
+    Linux goes on behind the last of them, so it does not list other entries between the two.
     """
-    joined = [place for place, entry in enumerate(entries) if _is_joined(entry)]
+    joined = [position for position, entry in enumerate(entries) if _is_joined(entry)]
     if not joined:
         return tuple(entries)
     first, last = joined[0], joined[-1]
-    hops = tuple(entries[place].next_hops[0] for place in joined)
+    hops = tuple(entries[position].next_hops[0] for position in joined)
     if len(hops) == 1:
         hops = (hops[0]._replace(weight=1),)
     return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
@@ -387,14 +389,18 @@ def _is_joined(entry: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """The command that deletes the first route of its key that is like this one.
+    """The command that deletes this route.
 
-    Linux does not find a route with a nexthop object by its device. A request cannot say that there
-    is no gateway and, in IPv4, that the metric is 0: so it deletes the first route with the rest,
-    and a second time, it could delete another one.
+    Linux does not find a route with a nexthop object by its device. A command cannot say that there
+    is no gateway or, in IPv4, that the metric is 0. Without them, any gateway or metric fits, so
+    typed a second time, the command could delete another route.
     """
     family = route.prefix.family
     words = ["ip" if family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.source is not None:
+        words.append(f"from {route.source}")
+    if route.tos:
+        words.append(f"tos {route.tos:#x}")
     if route.nexthop_id is not None:
         words.append(f"nhid {route.nexthop_id}")
     elif route.type == "unicast" and len(route.next_hops) == 1:

@@ -5,7 +5,6 @@ The JSON form follows from the fields, so that no field can be forgotten. `kerne
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from os import PathLike
 from typing import Annotated, Any, NamedTuple
 
@@ -124,27 +123,31 @@ class Snapshot(NamedTuple):
         """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises
         ConfigError, which names it.
         """
-        return load(path, partial(cls.from_json, is_whole=True))
+        return load(path, cls._whole_from_json)
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, is_whole: bool = False) -> "Snapshot":
-        """Read the output of `to_json`; if `is_whole`, it must have both families. A ConfigError
-        lists every fault.
+    def _whole_from_json(cls, text: bytes) -> "Snapshot":
+        """As `from_json`, but a snapshot of one family is a fault: a plan or a repair would take
+        the routes of the other one for missing.
         """
-        try:
-            document = parse(text, SAVE, "is not JSON, or was not copied whole")
-            _require_schema(document)
-            snapshot = read(cls, document)
-        except ConfigError as error:
-            raise ConfigError(error.faults, "the snapshot") from error
-        if is_whole and snapshot.family is not None:
-            # Whoever plans or repairs by it would take our routes of the other family for gone.
+        snapshot = cls.from_json(text)
+        if snapshot.family is not None:
             raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)])
         return snapshot
 
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Snapshot":
+        """Read the output of `to_json`. A ConfigError lists every fault."""
+        try:
+            document = parse(text, SAVE, "is not JSON, or was not copied whole")
+            _take_out_schema(document)
+            return read(cls, document)
+        except ConfigError as error:
+            raise ConfigError(error.faults, "the snapshot") from error
 
-def _require_schema(document: Any) -> None:
-    """Take the name of the schema out of the document; raise ConfigError if it is another one."""
+
+def _take_out_schema(document: Any) -> None:
+    """Remove the schema's name, which is not a field; raise ConfigError if it is another one."""
     schema = document.pop("schema", "") if isinstance(document, dict) else ""
     if schema == SCHEMA:
         return

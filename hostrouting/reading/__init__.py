@@ -8,9 +8,9 @@ once.
 """
 
 from hostrouting.reading.documents import load, parse
-from hostrouting.reading.sections import camel, json_value, read, section
+from hostrouting.reading.sections import json_value, keys_of, read, section
 from hostrouting.reading.types import matches, must, path_of, register, text_as
 
 __all__ = ["load", "parse"]  # documents
-__all__ += ["read", "json_value", "section", "camel"]  # objects
+__all__ += ["read", "json_value", "section", "keys_of"]  # objects
 __all__ += ["must", "matches", "text_as", "register", "path_of"]  # the rules of types

@@ -17,31 +17,34 @@ def section(cls: type[T]) -> type[T]:
 
     The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
     None stands for the default. If the class has a method `faults_between`, this returns what is
-    wrong with several values together; a value that has a fault of its own is None there.
+    wrong with several values together; a value that has a fault of its own is None there, and so is
+    such an item of a list.
     """
     section_class: Any = cls
-    keys = [camel(attribute) for attribute in section_class._fields]
-    plain_new = section_class.__new__  # puts arguments into their order, and defaults into the gaps
+    section_class.json_keys = tuple(map(_camel, section_class._fields))  # `Form` reads by these
+    plain_new = section_class.__new__
 
     def __new__(subclass: Any, *values: Any, **settings: Any) -> Any:  # noqa: N807
+        # The arguments in their order, with the defaults of those that are left out.
         given = plain_new(subclass, *values, **settings)
         # `Form.read` makes the value with `tuple.__new__`: this function is not called again.
-        return read(subclass, dict(zip(keys, given, strict=True)))
-
-    def make(subclass: Any, values: Any) -> Any:
-        return subclass(*values)
+        return read(subclass, dict(zip(subclass.json_keys, given, strict=True)))
 
     # help() shows these: the types without the rules in `Annotated`.
     plain_new.__annotations__ = get_type_hints(cls)
     # Since Python 3.13, `inspect` looks for the arguments there.
     section_class.__new__ = update_wrapper(__new__, plain_new)
-    section_class._make = classmethod(make)  # `_replace` calls it
-    section_class.key_of = staticmethod(camel)  # `Form` calls it
+    # `_replace` makes its value with `_make`.
+    section_class._make = classmethod(lambda subclass, values: subclass(*values))
     return cls
 
 
-def camel(attribute: str) -> str:
-    """The JSON key of a section's attribute."""
+def keys_of(cls: type[Any]) -> tuple[str, ...]:
+    """The keys that a JSON object of this class can have."""
+    return tuple(form_of(cls).readers)
+
+
+def _camel(attribute: str) -> str:
     first, *words = attribute.split("_")
     return first + "".join(map(str.capitalize, words))
 

@@ -96,7 +96,8 @@ READERS: dict[Any, Reader] = {
     # a surrogate pair, which only JSON can express, cannot be written out again. The longest names
     # are those of units.
     str: text_as(
-        must(matches(r"[^\ud800-\udfff]{0,255}"), ""), "is not a string of up to 255 characters"
+        must(matches(r"[^\ud800-\udfff]{0,255}"), rule=""),  # `text_as` says the rule
+        "is not a string of up to 255 characters",
     ),
 }
 """By type: the reader that it was registered with."""
@@ -113,7 +114,7 @@ def reader_of(kind: Any) -> Reader:
         return READERS[kind]
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _annotated(kind.__origin__, kind.__metadata__)
+        return _annotated(*parts)
     if origin in {Union, UnionType}:
         return reader_of(parts[0])
     if origin is Literal:
@@ -123,7 +124,7 @@ def reader_of(kind: Any) -> Reader:
     return form_of(kind).read
 
 
-def _annotated(kind: Any, rules: tuple[Any, ...]) -> Reader:
+def _annotated(kind: Any, *rules: Any) -> Reader:
     """A value of this kind that passes the rules; or an integer, if its numbers stand there."""
     if not callable(rules[0]):
         return _integer_in(rules[0])
@@ -142,13 +143,15 @@ def _annotated(kind: Any, rules: tuple[Any, ...]) -> Reader:
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list; and what is left for rules about several values: a list
-    with None in the place of each faulty item.
-    """
+    """The faults of an object or a list."""
 
     def __init__(self, faults: list[Fault], left: Any = None) -> None:
         super().__init__(faults, left)
-        self.faults, self.left = faults, left
+        self.faults = faults
+        self.left = left
+        """What `faults_between` has in its place: for a list, the list with None for each faulty
+        item.
+        """
 
 
 def read_member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
@@ -212,9 +215,8 @@ class Form:
         self._required: list[str] = []
         self._may_be_empty: set[str] = set()
         """The keys whose default is None or a word; every setting that is a word has one."""
-        key_of = getattr(cls, "key_of", str)
-        for name, kind in cls.__annotations__.items():
-            key = key_of(name)
+        keys = getattr(cls, "json_keys", cls._fields)  # a section has other keys than attributes
+        for key, (name, kind) in zip(keys, cls.__annotations__.items(), strict=True):
             self.readers[key] = reader_of(kind)
             self.defaults[key] = cls._field_defaults.get(name)
             if name not in cls._field_defaults:

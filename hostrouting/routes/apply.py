@@ -65,24 +65,32 @@ def apply_plan(
     plan.require_possible()
     if plan.waiting:
         raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
-    transaction = _Transaction(plan, backend, before)
+    transaction = _Transaction(plan, backend, before, check)
     with having_changed(transaction.done):
         try:
-            problems = transaction.carry_out(plan, check)
-            after = transaction.undo() if problems else ""
+            problems = transaction.carry_out()
+            if not problems:
+                return Applied(plan, tuple(transaction.done))
+            after = transaction.undo()
         except BaseException as stopped:  # even during a rollback, which then begins again
             what_is_true_now = transaction.undo()
             _add_note(stopped, what_is_true_now)
             raise
-        if problems:
-            can_retry = all(problem.can_retry for problem in problems)
-            raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
-    return Applied(plan, tuple(transaction.done))
+        can_retry = all(problem.can_retry for problem in problems)
+        raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
 
 class _Transaction:
-    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot) -> None:
+    def __init__(
+        self,
+        plan: RoutePlan,
+        backend: RouteBackend,
+        before: Snapshot,
+        check: Callable[[], object],
+    ) -> None:
+        self._plan = plan
         self._backend = backend
+        self._check = check
         self._wanted: dict[RouteKey, list[Route]] = {}
         """The entries of the wanted route, by key; none if our routes are deleted."""
         for step in plan.steps:
@@ -90,64 +98,59 @@ class _Transaction:
             if step.action != "delete":
                 entries.append(step.route)
         self._before = self._with_wanted_keys(before)
-        self._sent: list[RouteRequest] = []
-        """What may have been done, in order."""
+        self._accepted: list[RouteRequest] = []
+        """What was done until the rollback, in order."""
+        self._unanswered: Sequence[RouteRequest] = ()
+        """The last requests if there was no answer: each of them may have been done."""
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
-    def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> list[BackendError]:
+    def carry_out(self) -> list[BackendError]:
         """Delete what is in the way, add, verify, delete the rest, verify; returns the errors."""
-        added = [step.route for step in plan.changes if step.action == "add"]
-        deleted = [step.route for step in plan.changes if step.action == "delete"]
+        added = [step.route for step in self._plan.changes if step.action == "add"]
+        deleted = [step.route for step in self._plan.changes if step.action == "delete"]
         occupied = {key for key, routes in self._before.items() if routes}
         additions = [_addition(route, occupied) for route in added]
         in_the_way, stale = _deletions(deleted, added)
         try:
-            problems = self._send(in_the_way, check)
+            problems = self._send(in_the_way)
             if not problems:
-                problems = self._send_and_verify(additions, check, tolerated={"keep", "delete"})
+                problems = self._send_and_verify(additions, tolerated={"keep", "delete"})
             if not problems:
-                problems = self._send_and_verify(stale, check, tolerated={"keep"})
+                problems = self._send_and_verify(stale, tolerated={"keep"})
         except BackendError as error:
             return [error]
         return problems
 
     def _send_and_verify(
-        self,
-        requests: Sequence[RouteRequest],
-        check: Callable[[], object],
-        *,
-        tolerated: Container[Action],
+        self, requests: Sequence[RouteRequest], *, tolerated: Container[Action]
     ) -> list[BackendError]:
         """Make the changes, and read back; afterwards, only these actions may be left to do."""
         if not requests:
             return []
-        refusals = self._send(requests, check)
+        refusals = self._send(requests)
         if refusals:
             return refusals
-        return self._differences(tolerated=tolerated)
+        return self._differences(tolerated)
 
-    def _send(
-        self, requests: Sequence[RouteRequest], check: Callable[[], object]
-    ) -> list[BackendError]:
+    def _send(self, requests: Sequence[RouteRequest]) -> list[BackendError]:
         """Make the changes. All of them are tried, so that the failure names every route that the
         kernel refuses.
         """
         if not requests:
             return []
-        check()
-        count = len(self._sent)
-        self._sent += requests  # without an answer, any of them may have been done
+        self._check()
+        self._unanswered = requests
         outcomes = self._request(requests)
-        del self._sent[count:]
+        self._unanswered = ()
         refusals: list[BackendError] = []
         for outcome in outcomes:
             if outcome.error is None:
-                self._sent.append(outcome.change)
+                self._accepted.append(outcome.change)
             elif not outcome.is_done:
                 refusals.append(outcome.error)
         if not refusals:
-            check()
+            self._check()
         return refusals
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -155,7 +158,7 @@ class _Transaction:
         self.done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
-    def _differences(self, *, tolerated: Container[Action]) -> list[BackendError]:
+    def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
         """Read back; the keys for which a plan has more to do than these actions."""
         now = self._read()
         differences: list[BackendError] = []
@@ -191,13 +194,13 @@ class _Transaction:
 
     def _reversed_requests(self) -> list[RouteRequest]:
         """What takes back each request, the last one first."""
-        # When a deleted route is added again, its successor is still there.
+        # Where a deleted route is added again, its successor or another program's route is there.
         occupied: set[RouteKey] = set()
         for key, routes in self._before.items():
             if self._wanted[key] or any(route.protocol != OURS for route in routes):
                 occupied.add(key)
         requests: list[RouteRequest] = []
-        for request in reversed(self._sent):
+        for request in reversed([*self._accepted, *self._unanswered]):
             if request.verb == "delete":
                 requests.append(_addition(request.route, occupied))
             else:

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.finding import Remedy
+from hostrouting.model.link_kinds import LINES, is_card, is_tap, is_tunnel, leads_out
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -44,39 +45,13 @@ from hostrouting.model.route import (
     bare_hop,
     devs_of,
 )
-from hostrouting.model.snapshot import (
-    ARPHRD_ETHERNET,
-    ARPHRD_INFINIBAND,
-    Link,
-    Snapshot,
-)
 from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.model.snapshot import Link, Snapshot
 
 _HopsOrNeed: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
-
-DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
-"""Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own
-table.
-"""
-TAP = "tun"
-"""The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
-LIKE_ETHERNET = frozenset(
-    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
-)
-"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
-geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
-"""
-NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
-"""Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""
-HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
-"""Link types that are not tunnels'. The loopback device has no kind."""
-BRIDGE = "bridge"
-"""The kind of a device that may lead only to guests or pods of this host."""
-OF_GUESTS = frozenset({"veth", TAP})
-"""Kinds of ports by which a bridge leads to containers and virtual machines."""
-LINES = frozenset({"ppp"})
-"""Kinds of tunnels that are also a provider's line, and may have the only default route."""
 
 NEEDS = {
     "default": "an IPv{family} default route",
@@ -115,54 +90,12 @@ class Need(NamedTuple):
         return self.phrase
 
 
-# What a device is
-
-
-def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device can lead out of the host: so can each tunnel
-    (`is_tunnel`). An InfiniBand device has to be named.
-    """
-    if link is None or link.loopback:
-        return False
-    return link.type != ARPHRD_INFINIBAND and link.kind not in DEAD_ENDS
-
-
-def is_tunnel(link: Link | None) -> bool:
-    """Whether the packets of the device go to another device again."""
-    if link is None or link.kind in NO_TUNNELS:
-        return False
-    return link.type not in HARDWARE or link.kind in LIKE_ETHERNET
-
-
-def is_tap(link: Link | None) -> bool:
-    """Whether the device is a program's end of a cable.
-
-    The program is a VPN, a virtual machine, or Open vSwitch in user space.
-    """
-    return link is not None and link.kind == TAP and link.type == ARPHRD_ETHERNET
-
-
-def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
-    """Whether the device can lead to the network of the host, and is not a tunnel.
-
-    A bridge can if it has another port than those of containers and virtual machines.
-    """
-    if link is None or is_tunnel(link) or not leads_out(link):
-        return False
-    if link.kind != BRIDGE:
-        return True
-    ports = [port for port in links.values() if port.master == link.name]
-    return any(port.kind not in OF_GUESTS for port in ports)
+# Which default route is in doubt
 
 
 def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     """Whether one of the devices is a tunnel."""
     return any(is_tunnel(links.get(dev)) for dev in devs)
-
-
-def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
-    """Whether all of these devices are lines of a provider."""
-    return all(links[dev].kind in LINES for dev in devs)
 
 
 def are_taps_without_a_card(
@@ -176,9 +109,6 @@ def are_taps_without_a_card(
     if not all(is_tap(links.get(dev)) for dev in devs):
         return False
     return not any(is_card(links.get(dev), links) for dev in with_address)
-
-
-# Which default route is in doubt
 
 
 def doubtful_by_equal_routes(defaults: Sequence[Route], counting: frozenset[str]) -> frozenset[str]:
@@ -219,17 +149,18 @@ def doubtful_by_a_tunnel(
     are_only_taps: bool,
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, and those of the
-    default route that it hides. Lines and taps may be the only way out.
+    default route that it hides. A provider's lines and taps may be the only way out.
     """
     if hidden:
         return devs | hidden
-    if are_only_taps or is_line(devs, links) or not has_tunnel(devs, links):
+    are_lines = all(links[dev].kind in LINES for dev in devs)
+    if are_only_taps or are_lines or not has_tunnel(devs, links):
         return frozenset()
     return devs
 
 
 class Uplink:
-    """The default routes and devices of one host, which complete the routes of one family."""
+    """One host, by whose default routes the routes of one family are completed."""
 
     def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted.
@@ -292,8 +223,7 @@ class Uplink:
         completed.
 
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
-        that are wanted. Without a wanted device, each of its devices is one that can have the
-        default route, and no tunnel: an earlier release may have moved it into a VPN.
+        that are wanted.
         """
         if route.type != "unicast" or not route.next_hops:
             return False
@@ -305,9 +235,12 @@ class Uplink:
         """Whether a route of ours may keep this next hop.
 
         If no device is wanted, that of the next hop has to be one that a default route could give:
-        the only expected device, or one that leads out and is not a VPN's.
+        the only expected device, or one that leads out and is not a VPN's, because an earlier
+        release may have moved the route into a VPN.
         """
-        if self._missing_for_hop(hop) or self._is_own_address(hop.gateway):
+        if self._missing_for_hop(hop):
+            return False
+        if self._is_own_address(hop.gateway):  # also a link-local one
             return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
@@ -316,7 +249,7 @@ class Uplink:
             return dev == wanted_dev
         if not leads_out(self._links.get(dev)):
             return False
-        return dev == self._only_expected_dev or not self._doubtful_by_a_tunnel([dev])
+        return dev == self._only_expected_dev or not self._devs_in_doubt_with([dev])
 
     # Finding the next hops of a route
 
@@ -340,8 +273,10 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
-        near = [hop.dev for hop in hops if self._is_near(gateway, hop.dev)]
-        return (NextHop(near[0] if near else hops[0].dev, gateway),)
+        for hop in hops:
+            if self._is_near(gateway, hop.dev):
+                return (NextHop(hop.dev, gateway),)
+        return (NextHop(hops[0].dev, gateway),)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
@@ -389,7 +324,7 @@ class Uplink:
         if not self._defaults_of_main:
             return None
         used = self._defaults_of_main[0]
-        by_tunnel = self._doubtful_by_a_tunnel(used.devs)
+        by_tunnel = self._devs_in_doubt_with(used.devs)
         by_equal_routes = doubtful_by_equal_routes(
             self._defaults_of_main, devs_of(self._defaults_of_main)
         )
@@ -399,8 +334,8 @@ class Uplink:
             return self._choice("equal", used, by_equal_routes)
         return None
 
-    def _doubtful_by_a_tunnel(self, devs: Iterable[str]) -> frozenset[str]:
-        """The devices that are in doubt if the default route leads through these."""
+    def _devs_in_doubt_with(self, devs: Iterable[str]) -> frozenset[str]:
+        """The devices that are in doubt by a tunnel if the default route leads through these."""
         used = frozenset(devs)
         hidden = devs_hidden_by_a_tunnel(used, self._defaults_of_main, self._links)
         are_only_taps = are_taps_without_a_card(used, self._devs_with_address(), self._links)
@@ -428,9 +363,8 @@ class Uplink:
 
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
-        link_local = Prefix.of(LINK_LOCAL)
         for route in self._routes_to_own:
-            if route.prefix not in link_local:
+            if route.prefix not in LINK_LOCAL:
                 yield from route.devs
 
     # What is missing for a next hop
@@ -471,9 +405,9 @@ class Uplink:
         return best is not None and not best.has_gateway
 
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
-        """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
-        because a route that is not a default route leads to it by another device. Linux takes every
-        route that begins with :: for a default route.
+        """Whether Linux refuses the gateway although the route says that it is on the link
+        (`onlink`): in IPv6, if a route leads to it by another device. A route that refuses packets
+        does not count, nor does a default route, as Linux sees every route that begins with ::.
         """
         if self._family == IPV4:
             return False

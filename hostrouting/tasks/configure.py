@@ -47,7 +47,7 @@ class Configure(InstallTask[CheckResult]):
     """
 
     name = "configure-host-routing"
-    nothing: ClassVar[str] = "nothing is configured, and nothing is installed"
+    reason_to_skip: ClassVar[str] = "nothing is configured, and nothing is installed"
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:

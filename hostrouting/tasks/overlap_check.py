@@ -93,7 +93,9 @@ class CheckRouteOverlap(SectionTask):
     section: ClassVar[str] = "route_overlap"
     step: ClassVar[str] = HostLayout.check_step
     checks_the_result: ClassVar[bool] = True
-    nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
+    reason_to_skip: ClassVar[str] = (
+        "no expected CIDRs are configured, and the check is not installed"
+    )
 
     def planned(self, _wanted: Wanted, _read_snapshot: Callable[[], Snapshot]) -> Plan:
         return Plan()  # a check changes nothing
@@ -101,7 +103,7 @@ class CheckRouteOverlap(SectionTask):
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> CheckResult | phases.Skip:
         settings = wanted.config.route_overlap
         if not settings.cidrs:
-            return phases.Skip(self.nothing)
+            return phases.Skip(self.reason_to_skip)
         if self.host.backend is None:
             return CheckResult()
         began = ctx.clock.now()

@@ -47,7 +47,9 @@ class RewriteProbeSource(SectionTask):
     name = "rewrite-probe-source"
     section: ClassVar[str] = "probe_rewrite"
     step: ClassVar[str] = HostLayout.probe_step
-    nothing: ClassVar[str] = "the rewrite of probes is not enabled, and its table is not loaded"
+    reason_to_skip: ClassVar[str] = (
+        "the rewrite of probes is not enabled, and its table is not loaded"
+    )
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
@@ -89,7 +91,7 @@ class RewriteProbeSource(SectionTask):
     def _unchanged(self, wanted: Wanted) -> phases.Skip:
         """The result where there is nothing to do."""
         if not wanted.config.probe_rewrite.enabled:
-            return phases.Skip(self.nothing)
+            return phases.Skip(self.reason_to_skip)
         if self.host.backend is None:
             return phases.Skip("an image has no table; it is loaded when it boots")
         return phases.Skip("the table is as it should be")

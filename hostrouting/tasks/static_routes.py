@@ -39,7 +39,7 @@ class ConfigureStaticRoutes(SectionTask):
     name = "configure-static-routes"
     section: ClassVar[str] = "static_routes"
     step: ClassVar[str] = HostLayout.routes_step
-    nothing: ClassVar[str] = "no static routes are configured, and none are installed"
+    reason_to_skip: ClassVar[str] = "no static routes are configured, and none are installed"
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         routes = plan_static_routes(wanted.config, read_snapshot())
@@ -53,7 +53,7 @@ class ConfigureStaticRoutes(SectionTask):
         for finding in applied.plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
-            return phases.Skip(self.nothing)
+            return phases.Skip(self.reason_to_skip)
         if not applied.changes:
             return phases.Skip("the routes are as they should be")
         return Effects(applied.changes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
+from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import refusal
 from phases.arguments import must_be, must_be_count
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Exception)
 Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
-"""What can fail. Each route of a change counts, even if many are passed at once."""
+"""The calls that can fail. For `change`, each route counts, even if many are passed at once."""
 
 
 class Faulty(Generic[E]):
@@ -31,8 +32,11 @@ class Faulty(Generic[E]):
         self.fault: E | None = None
         """The error that every call raises; None for no error."""
         self._calls = 0
-        self._errors: dict[int, tuple[E, bool]] = {}
+        # By the number of the call.
+        self._errors: dict[int, E] = {}
         self._happenings: dict[int, list[Callable[[], object]]] = {}
+        self._done_with_error: set[int] = set()
+        """The calls that do their work and then raise their error."""
 
     @property
     def waiting(self) -> int:
@@ -40,41 +44,35 @@ class Faulty(Generic[E]):
         return len(self._errors) + sum(map(len, self._happenings.values()))
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this error: before its work, or after it if that is
-        `done` all the same, as in a timeout. ValueError if that call has an error already.
+        """Make the nth call from now raise this error before its work or, if that is `done`, after
+        it, as in a timeout. ValueError if that call has an error already.
         """
         call = self._call_after(nth)
         if call in self._errors:
             raise ValueError(f"nth is {nth}, and that call has an error already")
-        self._errors[call] = (error, done)
+        self._errors[call] = error
+        if done:
+            self._done_with_error.add(call)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
         must_be(Callable, happening, "happening", "a function")
         self._happenings.setdefault(self._call_after(nth), []).append(happening)
 
-    def next_call(self) -> tuple[E | None, bool]:
-        """Count this call, and run the functions for it. Returns its error, and whether its work is
-        done all the same.
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Count a call that does its work in the block; run the functions for it, and raise its
+        error before or after the block.
         """
         self._calls += 1
         call = self._calls
         for happening in self._happenings.pop(call, ()):
             happening()
-        return self._errors.pop(call, (self.fault, False))
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Count a call that does its work in the block, and raise its error before or after the
-        block.
-        """
-        error, is_done = self.next_call()
-        if not isinstance(error, Exception):  # no error, or an errno, which only a change can have
+        error = self._errors.pop(call, self.fault)
+        if error is None or call in self._done_with_error:
             yield
-            return
-        if is_done:
-            yield
-        raise error
+        if error is not None:
+            raise error
 
     def _call_after(self, nth: int) -> int:
         """The number of the nth call from now."""
@@ -98,25 +96,30 @@ class FaultyBackend(RouteBackend):
         self.inner = inner
         self.is_restless = False
         """Set it, and every snapshot says that the tables changed while they were read."""
-        self._moments: dict[str, Faulty[BackendError | int]] = {
+        self._moments: dict[str, Faulty[BackendError | KernelError]] = {
             moment: Faulty() for moment in get_args(Moment)
         }
 
     def fail(
         self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
-        """Fail with this error; nothing is changed, unless it is `done` all the same, as in a
-        timeout.
+        """Make this call fail before it changes anything or, if its work is `done`, after that, as
+        in a timeout.
 
         An errno, or an error with a route, is the outcome of one route of a change, as if the
         kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
-        kinds = (BackendError, int)
-        must_be(kinds, error, "error", "a BackendError or an errno, such as errno.ENOBUFS")
+        rule = "a BackendError or an errno, such as errno.ENOBUFS"
+        must_be((BackendError, int), error, "error", rule)
         faults = self._faults_at(moment)
-        if moment != "change" and isinstance(error, int):
-            error = BackendError(f"the kernel refused a {moment}", errno=error)
-        faults.fail(error, nth=nth, done=done)
+        fault: BackendError | KernelError
+        if isinstance(error, BackendError):
+            fault = error
+        elif moment == "change":
+            fault = KernelError(error)
+        else:
+            fault = BackendError(f"the kernel refused a {moment}", errno=error)
+        faults.fail(fault, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to
@@ -156,24 +159,20 @@ class FaultyBackend(RouteBackend):
     def close(self) -> None:
         self.inner.close()
 
-    def _faults_at(self, moment: Moment) -> Faulty[BackendError | int]:
+    def _faults_at(self, moment: Moment) -> Faulty[BackendError | KernelError]:
         if moment not in self._moments:
             moments = ", ".join(self._moments)
             raise ValueError(f"moment is {moment!r:.80}; it must be one of {moments}")
         return self._moments[moment]
 
     def _change(self, request: RouteRequest) -> Outcome:
-        error, is_done = self._moments["change"].next_call()
-        if error is None:
-            return self._passed_on(request)
-        if is_done:
-            self._passed_on(request)
-        if isinstance(error, int):
-            return Outcome(request, refusal(request, error))
-        if not error.route:
-            raise error
-        return Outcome(request, error)
-
-    def _passed_on(self, request: RouteRequest) -> Outcome:
-        [outcome] = self.inner.change([request])
+        try:
+            with self._moments["change"].call():
+                [outcome] = self.inner.change([request])
+        except KernelError as error:
+            return Outcome(request, refusal(request, error.number))
+        except BackendError as error:
+            if not error.route:
+                raise
+            return Outcome(request, error)
         return outcome

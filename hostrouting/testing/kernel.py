@@ -12,7 +12,7 @@ The rest is left out, as follows; a test that relies on it is not warned:
   device in the same network is refused, because what Linux does when the first is deleted depends
   on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
-  IPv6 is disabled on no device, and no router advertises anything;
+  Linux has IPv6, which is disabled on no device, and no router advertises anything;
 - types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor
   used; a scope is used where Linux looks for a gateway or a device that is up, and is not checked;
 - a route never expires, and a route that refuses packets has no next hop;
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
-_NOWHERE = (NextHop(_LOOPBACK),)  # where a route without next hops leads to, for Linux
+_NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -626,10 +626,9 @@ def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
         return False
     if not route.next_hops:
         return True
-    hops = present.next_hops or _NOWHERE
-    if len(hops) > len(route.next_hops):
+    if not 0 < len(present.next_hops) <= len(route.next_hops):
         return False
-    for wanted, hop in zip(route.next_hops, hops, strict=False):
+    for wanted, hop in zip(route.next_hops, present.next_hops, strict=False):
         if wanted.dev not in {None, hop.dev} or wanted.gateway not in {None, hop.gateway}:
             return False
     return True

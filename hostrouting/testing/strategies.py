@@ -8,7 +8,7 @@ Code that renders a configuration into another program's file can be tested with
 `static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts
 of a configuration.
 
-`blocks().flatmap(snapshots)` makes hosts whose routes and rules often overlap. All prefixes are in
+`snapshots(small_block())` makes hosts whose routes and rules often overlap. All prefixes are in
 one small block, so they nest, halve and repeat each other, and a scan of every address is cheap.
 The parts of such a host are `prefixes(block)`, `routes(block)`, `rules(block)` and
 `next_hop(family)`.
@@ -58,6 +58,24 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 # IPv6 addresses, as numbers.
 _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
 _GLOBAL_UNICAST = st.integers(0x2000 << 112, (0x4000 << 112) - 1)
+
+
+# Hypothesis checks a new strategy for longer than it draws from it, so each is made once.
+
+
+@cache
+def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
+    """Prefixes in the block; if `wider`, also some that contain the block."""
+    family = within.family
+    addresses = st.integers(within.first, within.last)
+    lengths = st.integers(within.length, width_of(family))
+    inside = st.builds(partial(Prefix.around, family), addresses, lengths)
+    if not wider:
+        return inside
+    # Many are default routes, because Linux has special rules for choosing among default routes.
+    lengths_around = st.just(0) | st.integers(0, within.length)
+    return inside | lengths_around.map(partial(Prefix.around, family, within.first))
+
 
 # Configurations
 
@@ -109,53 +127,7 @@ def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
     return by_default_gateway | by_gateway
 
 
-@st.composite
-def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
-    """Any configuration."""
-    route_overlap = draw(_route_overlaps())
-    has_something_to_guard = bool(route_overlap.expected_cidrs)
-    is_guarded = draw(st.booleans()) and has_something_to_guard
-    return config.HostRoutingConfig(
-        static_routes=draw(_static_routes_sections()),
-        route_overlap=route_overlap,
-        probe_rewrite=draw(_probe_rewrites()),
-        azure_vnet_cleanup=draw(_cleanups()),
-        guard=config.GuardConfig(enabled=is_guarded),
-        gate=draw(_gates()),
-        manage_foreign=draw(st.sampled_from(["leave", "keep"])),
-    )
-
-
-# Hypothesis checks a new strategy for longer than it draws from it, so each is made once.
-
-
-@cache
-def _static_routes_sections() -> SearchStrategy[config.StaticRoutesConfig]:
-    routes = st.lists(
-        static_routes(),
-        max_size=4,
-        unique_by=lambda route: (route.destination, route.metric or 1024),
-    )
-    disabled = st.just(config.StaticRoutesConfig())
-    return disabled | st.builds(
-        config.StaticRoutesConfig, enabled=st.just(value=True), routes=routes
-    )
-
-
-@cache
-def _route_overlaps() -> SearchStrategy[config.RouteOverlapConfig]:
-    patterns = st.builds(_pattern, device_names(), st.sampled_from(["", "*", "?"]))
-    selections = st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"])
-    return st.builds(
-        config.RouteOverlapConfig,
-        expected_cidrs=st.lists(networks(), max_size=4),
-        mode=st.sampled_from(["WARN", "STRICT"]),
-        expected_devs=st.lists(device_names(), max_size=3),
-        allowed_devs=st.lists(patterns, max_size=3),
-        pod_cidrs=st.lists(networks(), max_size=3),
-        service_cidrs=st.lists(networks(), max_size=2),
-        intended_rules=st.lists(selections, max_size=2),
-    )
+# The sections.
 
 
 def _pattern(name: str, end: str) -> str:
@@ -163,6 +135,41 @@ def _pattern(name: str, end: str) -> str:
     return name[:14] + end
 
 
+_STATIC_ROUTES = st.just(config.StaticRoutesConfig()) | st.builds(
+    config.StaticRoutesConfig,
+    enabled=st.just(value=True),
+    routes=st.lists(
+        static_routes(),
+        max_size=4,
+        unique_by=lambda route: (route.destination, route.metric or 1024),
+    ),
+)
+_PATTERNS = st.builds(_pattern, device_names(), st.sampled_from(["", "*", "?"]))
+_SELECTIONS = st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"])
+_ROUTE_OVERLAPS = st.builds(
+    config.RouteOverlapConfig,
+    expected_cidrs=st.lists(networks(), max_size=4),
+    mode=st.sampled_from(["WARN", "STRICT"]),
+    expected_devs=st.lists(device_names(), max_size=3),
+    allowed_devs=st.lists(_PATTERNS, max_size=3),
+    pod_cidrs=st.lists(networks(), max_size=3),
+    service_cidrs=st.lists(networks(), max_size=2),
+    intended_rules=st.lists(_SELECTIONS, max_size=2),
+)
+_SHORTEST_POD_NETWORK = {4: 8, 6: 32}
+_POD_NETWORKS = networks().filter(
+    lambda network: network.prefixlen >= _SHORTEST_POD_NETWORK[network.version]
+)
+_CLEANUPS = st.none() | st.builds(
+    config.AzureVnetCleanupConfig,
+    managed=st.lists(_POD_NETWORKS, min_size=1, max_size=3),
+    protect=st.lists(networks(), max_size=2),
+    uplinks=st.lists(device_names(), max_size=2),
+    dry_run=st.booleans(),
+)
+_GATES = st.none() | st.builds(
+    config.GateConfig, units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
+)
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 
 
@@ -179,24 +186,21 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
     )
 
 
-@cache
-def _cleanups() -> SearchStrategy[config.AzureVnetCleanupConfig | None]:
-    shortest = {4: 8, 6: 32}
-    pods = networks().filter(lambda network: network.prefixlen >= shortest[network.version])
-    cleanups = st.builds(
-        config.AzureVnetCleanupConfig,
-        managed=st.lists(pods, min_size=1, max_size=3),
-        protect=st.lists(networks(), max_size=2),
-        uplinks=st.lists(device_names(), max_size=2),
-        dry_run=st.booleans(),
+@st.composite
+def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
+    """Any configuration."""
+    route_overlap = draw(_ROUTE_OVERLAPS)
+    has_something_to_guard = bool(route_overlap.expected_cidrs)
+    is_guarded = draw(st.booleans()) and has_something_to_guard
+    return config.HostRoutingConfig(
+        static_routes=draw(_STATIC_ROUTES),
+        route_overlap=route_overlap,
+        probe_rewrite=draw(_probe_rewrites()),
+        azure_vnet_cleanup=draw(_CLEANUPS),
+        guard=config.GuardConfig(enabled=is_guarded),
+        gate=draw(_GATES),
+        manage_foreign=draw(st.sampled_from(["leave", "keep"])),
     )
-    return st.none() | cleanups
-
-
-@cache
-def _gates() -> SearchStrategy[config.GateConfig | None]:
-    units = st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
-    return st.none() | st.builds(config.GateConfig, units=units)
 
 
 # Hosts
@@ -229,24 +233,10 @@ def _seldom(strategy: SearchStrategy[Any], usual: Any = None) -> SearchStrategy[
     return is_usual.flatmap(lambda usually: st.just(usual) if usually else strategy)
 
 
-def blocks(family: int = 4) -> SearchStrategy[Prefix]:
-    """The block of sixteen addresses that contains all prefixes."""
+def small_block(family: int = 4) -> Prefix:
+    """A block of sixteen addresses."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
-    return st.just(Prefix(family, int(base), width_of(family) - 4))
-
-
-@cache  # hypothesis checks a new strategy for longer than it draws from it
-def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
-    """Prefixes in the block; if `wider`, also some that contain the block."""
-    family = within.family
-    addresses = st.integers(within.first, within.last)
-    lengths = st.integers(within.length, width_of(family))
-    inside = st.builds(partial(Prefix.around, family), addresses, lengths)
-    if not wider:
-        return inside
-    # Many are default routes, because Linux has special rules for choosing among default routes.
-    lengths_around = st.just(0) | st.integers(0, within.length)
-    return inside | lengths_around.map(partial(Prefix.around, family, within.first))
+    return Prefix(family, int(base), width_of(family) - 4)
 
 
 def _with_fields(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:

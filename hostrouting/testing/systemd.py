@@ -144,8 +144,9 @@ class FakeManager:
 
     def _properties_of(self, unit: str) -> dict[str, str]:
         on_disk = self._units_on_disk()
-        is_loaded = "@" not in unit or unit in self.states or unit in self.properties
-        read = self.read if is_loaded else on_disk  # systemd reads an instance when it is asked for
+        read = self.read
+        if "@" in unit and unit not in self.states and unit not in self.properties:
+            read = on_disk  # it is not loaded: systemd reads it now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read

@@ -4,9 +4,9 @@ with its goal.
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
 ROW is one of check, pyz, gate, boot, h200, install, read, cidrs, fleet and suite; without one, all
-are measured. All of it happens in a private network namespace, the boot scripts with a /run of their
-own. Methods that are compared take turns (A B A B …), so that a machine that slows down slows all
-of them down; a ratio is the median of the rounds' ratios.
+are measured. All of it happens in a private network namespace, the boot scripts with a /run of
+their own. Methods that are compared take turns (A B A B …), so that a machine that slows down slows
+all of them down; a ratio is the median of the rounds' ratios.
 """
 
 import argparse

@@ -20,8 +20,8 @@ def test_it_starts_the_machine() -> None:
 
 
 def test_a_bootstrap_without_the_repair() -> None:
-    """Without the repair, the bootstrap fails, its log names the repair once, and the machine is not
-    started.
+    """Without the repair, the bootstrap fails, its log names the repair once, and the machine is
+    not started.
     """
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1
@@ -39,7 +39,8 @@ def test_plan() -> None:
     )
     assert "write /etc/systemd/system/static-routes.service" in done.stdout
     assert "would start the machine kube1" in done.stdout
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
+    assert done.returncode == 0
 
 
 def test_plan_of_a_run_that_would_fail() -> None:
@@ -47,7 +48,8 @@ def test_plan_of_a_run_that_would_fail() -> None:
     and exits with 1.
     """
     done = example("bootstrap.py", "--plan", "--broken")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stderr == ""
+    assert done.returncode == 1
     assert "WouldFail: 172.16.0.0/16 leaves through ib0" in done.stdout
     assert "write /etc/systemd/system/check-route-overlap.service" in done.stdout
 

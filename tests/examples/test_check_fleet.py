@@ -16,7 +16,8 @@ def test_by_itself() -> None:
     and the repair.
     """
     done = example("check_fleet.py")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
+    assert done.returncode == 0
     assert done.stdout.splitlines() == [
         "6 overlap: 172.16.0.0/16 leaves through ibN",
         '  {"destination": "172.16.0.0/17"}',

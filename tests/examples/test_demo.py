@@ -29,7 +29,9 @@ def demo(tmp_path: Path, *before: str, after: str = "--", **environment: str) ->
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     done = completed([*before, *DEMO, after], env={**fixed, **environment})
-    assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, "", [])
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []
     assert sorted(os.listdir("/sys/class/net")) == devices
     lines = done.stdout.splitlines()
     places = [

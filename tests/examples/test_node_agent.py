@@ -61,7 +61,8 @@ def test_a_node(tmp_path: Path) -> None:
     assert (tmp_path / "kubelet").read_text() == (tmp_path / "other").read_text() == "a program"
     ended = statuses(json.loads(done.stdout))
     assert ended["configure-host-routing/check-route-overlap"] == "ok"
-    assert (ended["start-kubelet"], ended["wait-until-it-runs"]) == ("ok", "ok")
+    assert ended["start-kubelet"] == "ok"
+    assert ended["wait-until-it-runs"] == "ok"
 
 
 CONFIG = HostRoutingConfig.from_mapping(
@@ -97,7 +98,8 @@ def test_a_kubelet_that_runs() -> None:
     assert calls[-1] == "start kubelet.service"
     assert phases.run(made("agent")({}, CONFIG, host), observers=[]).ok
     run_and_fail(host)
-    assert (manager_of(host).calls, host.files.texts) == (calls, files)
+    assert manager_of(host).calls == calls
+    assert host.files.texts == files
 
 
 def test_a_kubelet_that_gets_another_address() -> None:
@@ -109,11 +111,13 @@ def test_a_kubelet_that_gets_another_address() -> None:
     manager = manager_of(host)
     manager.states[KUBELET] = "active"
     run_and_fail(host)
-    assert (host.files.texts[DROP_IN], manager.states[KUBELET]) == (former, "active")
+    assert host.files.texts[DROP_IN] == former
+    assert manager.states[KUBELET] == "active"
     assert manager.calls.count(f"start {KUBELET}") == 2
     new = FakeHost(kernel=h200())
     run_and_fail(new)
-    assert (new.files.texts, manager_of(new).states[KUBELET]) == ({}, "inactive")
+    assert new.files.texts == {}
+    assert manager_of(new).states[KUBELET] == "inactive"
 
 
 def test_a_drop_in_that_cannot_be_read() -> None:
@@ -146,7 +150,8 @@ def test_a_dry_run(tmp_path: Path) -> None:
     """Each task says what it would do, and does not."""
     file = configured(tmp_path, *ROUTES, kubelet="https://a.example/kubelet")
     done = example("node_agent.py", file, "--plan")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
+    assert done.returncode == 0
     assert "would download https://a.example/kubelet" in done.stdout
     assert "would start kubelet.service with this drop-in" in done.stdout
     assert "--node-ip=10.0.0.4" in done.stdout
@@ -191,7 +196,8 @@ def test_an_agent_that_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(program())
     assert host.files.texts == {}
     report = json.loads(capsys.readouterr().out)
-    assert (report["status"], report["reason"]) == ("cancelled", "the agent was cancelled")
+    assert report["status"] == "cancelled"
+    assert report["reason"] == "the agent was cancelled"
 
 
 def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
@@ -201,7 +207,8 @@ def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
     done = example("node_agent.py", configured(tmp_path, kubelet=url))
     assert done.returncode == 1
     ended = statuses(json.loads(done.stdout))
-    assert (ended["bootstrap"], ended["start-kubelet"]) == ("failed", "skipped")
+    assert ended["bootstrap"] == "failed"
+    assert ended["start-kubelet"] == "skipped"
     assert ended["configure-host-routing (undo)"] == "ok"
     assert ended["downloads/download-kubelet (undo)"] == "ok"
     assert {path.name for path in tmp_path.iterdir()} == {"source", "agent.json"}
@@ -229,7 +236,9 @@ def send_forever(server: socket.socket) -> None:
 
 
 def test_a_node_that_is_stopped(tmp_path: Path) -> None:
-    """SIGTERM cancels the download, and nothing is left of it; the report is written all the same."""
+    """SIGTERM cancels the download, and nothing is left of it;
+    the report is written all the same.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = threading.Thread(target=send_forever, args=(server,))
         sender.start()
@@ -245,6 +254,7 @@ def test_a_node_that_is_stopped(tmp_path: Path) -> None:
         sender.join()
     assert agent.returncode == 143, err
     report = json.loads(out)
-    assert (report["status"], report["reason"]) == ("cancelled", "SIGTERM")
+    assert report["status"] == "cancelled"
+    assert report["reason"] == "SIGTERM"
     assert report["signal"] == signal.SIGTERM
     assert {path.name for path in tmp_path.iterdir()} == {"agent.json"}

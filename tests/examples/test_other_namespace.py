@@ -35,7 +35,8 @@ def test_another_namespace(tmp_path: Path) -> None:
                 tmp_path,
             ]
             first, second = completed(words, cwd="/"), completed(words, cwd="/")
-        assert (first.returncode, first.stderr) == (0, "")
+        assert first.stderr == ""
+        assert first.returncode == 0
         assert "configure-static-routes  ok" in first.stdout
         assert "configure-static-routes  skipped" in second.stdout
         assert "172.16.0.0/16 via 10.0.0.1" in other.ip("route").stdout

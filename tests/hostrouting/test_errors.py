@@ -11,17 +11,17 @@ from hostrouting.host.effects import having_changed
 
 MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = errors.Fault("dev", "", "missing")
-FINDINGS = [
-    Finding("no-default-route", "error", "there is none", "IPv4 default route", can_retry=True),
-    Finding("action", "warning", "add it", facts={"routes": [{"destination": "10.0.0.0/8"}]}),
-]
+NO_DEFAULT = Finding(
+    "no-default-route", "error", "there is none", "IPv4 default route", can_retry=True
+)
+REPAIR = Finding("action", "warning", "add it", facts={"routes": [{"destination": "10.0.0.0/8"}]})
 EVERY = [
     errors.HostRoutingError("wrong"),
     errors.ConfigError([MODE, DEV], "/etc/agent.json"),
-    errors.RequirementError(findings=[Finding("requirement", "error", "one"), FINDINGS[0]]),
-    errors.RouteConflict(findings=[Finding("route-conflict", "error", "one"), FINDINGS[1]]),
+    errors.RequirementError(findings=[Finding("requirement", "error", "one"), NO_DEFAULT]),
+    errors.RouteConflict(findings=[Finding("route-conflict", "error", "one"), REPAIR]),
     errors.ApplyError("no", "never", after="nothing was changed"),
-    errors.RouteOverlapError("it escapes", report=("a", "report"), findings=FINDINGS),
+    errors.RouteOverlapError("it escapes", report=("a", "report"), findings=[NO_DEFAULT, REPAIR]),
     errors.NotReady("no default route"),
     errors.NotReady("process 7 has the lock", kind="busy"),
     errors.HostError("cannot be read", what="file", target="/etc/x", errno=28),
@@ -35,15 +35,23 @@ EVERY = [
 @pytest.mark.parametrize(
     ("faults", "source", "message"),
     [
-        ([MODE], "", 'mode: "LOUD" is not a mode; write WARN'),
-        ([DEV], "/etc/agent.json", "/etc/agent.json: dev: missing"),
-        ([errors.Fault("", "", "is empty")], "", "the configuration is empty"),
-        ([MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}"),
-        ([MODE, DEV], "a.json", f"a.json has 2 faults:\n  {MODE}\n  {DEV}"),
+        pytest.param([MODE], "", 'mode: "LOUD" is not a mode; write WARN', id="one"),
+        pytest.param([DEV], "/etc/agent.json", "/etc/agent.json: dev: missing", id="one in a file"),
+        pytest.param(
+            [errors.Fault("", "", "is empty")], "", "the configuration is empty", id="of the whole"
+        ),
+        pytest.param(
+            [MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}", id="two"
+        ),
+        pytest.param(
+            [MODE, DEV], "a.json", f"a.json has 2 faults:\n  {MODE}\n  {DEV}", id="two in a file"
+        ),
     ],
 )
 def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: str) -> None:
-    """One fault is the message; several are counted and listed, one a line; the file is named once."""
+    """One fault is the message; several are counted and listed, one a line;
+    the file is named once.
+    """
     assert str(errors.ConfigError(faults, source)) == message
 
 
@@ -51,17 +59,15 @@ def test_the_tree_is_drawn_as_it_is() -> None:
     """The docstring of the module draws every class, and there are eight below the root, which all
     catch.
     """
-    classes = {
-        cls.__name__
-        for cls in vars(errors).values()
-        if isinstance(cls, type) and issubclass(cls, Exception)
-    }
-    assert classes == {word for word in (errors.__doc__ or "").split() if word in classes}
-    assert {cls.__name__ for cls in errors.HostRoutingError.__subclasses__()} == classes - {
-        "HostRoutingError"
-    }
-    assert len(classes) == 9
-    assert {type(error).__name__ for error in EVERY} == classes
+    values = vars(errors).values()
+    classes = {cls for cls in values if isinstance(cls, type) and issubclass(cls, Exception)}
+    below_the_root = set(errors.HostRoutingError.__subclasses__())
+    assert len(below_the_root) == 8
+    assert classes == {errors.HostRoutingError, *below_the_root}
+    assert {type(error) for error in EVERY} == classes
+    assert errors.__doc__ is not None
+    for cls in classes:
+        assert cls.__name__ in errors.__doc__.split()
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: f"{type(error).__name__}-{error.kind}")
@@ -71,16 +77,21 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     """
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert type(copied) is type(error)
-    assert (str(copied), vars(copied)) == (str(error), vars(error))
+    assert str(copied) == str(error)
+    assert vars(copied) == vars(error)
+
     document = json.loads(json.dumps(error.to_mapping()))
-    assert (document["error"], document["canRetry"]) == (type(error).__name__, error.can_retry)
+    assert document["error"] == type(error).__name__
+    assert document["canRetry"] == error.can_retry
     plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int)}
     assert plain - {"can_retry"} <= set(document)
     assert document["findings"] == [finding.to_mapping() for finding in error.findings]
 
 
 def test_facts_that_are_not_plain() -> None:
-    """Faults are mappings; earlier changes are included; what is as large as a table is left out."""
+    """Faults are mappings; earlier changes are included;
+    what is as large as a table is left out.
+    """
     faults = errors.ConfigError([DEV]).to_mapping()["faults"]
     assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
@@ -97,48 +108,59 @@ def test_facts_that_are_not_plain() -> None:
 
 
 def test_an_error_as_a_finding() -> None:
-    """An error of the host or the kernel is a finding by itself, about its file, unit or program."""
-    file = errors.HostError("cannot be read", what="file", target="/etc/x")
-    assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
-    late = Finding("requirement", "error", "late", can_retry=True)
-    assert errors.BackendError("late", kind="timeout").findings == (late,)
-    assert "no; after" in errors.ApplyError("no", after="after").findings[0].sentence
-    refused = errors.HostError("no", what="nft", output="it cannot").findings[0]
-    assert (refused.name, refused.sentence, refused.target) == (
-        "requirement",
-        "no (nft: it cannot)",
-        "nft",
-    )
-    assert str(errors.BackendError("no", kernel="File exists")) == "no (kernel: File exists)"
-    assert errors.NotReady("held", kind="busy").findings[0].name == "lock"
+    """An error of the host or the kernel is a finding
+    by itself, about its file, unit or program.
+    """
+    of_a_file = errors.HostError("cannot be read", what="file", target="/etc/x")
+    of_a_program = errors.HostError("no", what="nft", output="it cannot")
+    late = errors.BackendError("late", kind="timeout")
+    assert of_a_file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
+    assert of_a_program.findings == (Finding("requirement", "error", "no (nft: it cannot)", "nft"),)
+    assert late.findings == (Finding("requirement", "error", "late", can_retry=True),)
+
+    [failed] = errors.ApplyError("no", after="after").findings
+    [busy] = errors.NotReady("held", kind="busy").findings
+    assert "no; after" in failed.sentence
+    assert busy.name == "lock"
     assert errors.ConfigError([MODE]).findings == ()
 
 
-def test_findings_say_whether_to_try_again() -> None:
-    """The error can be retried if all findings that are errors can; the findings have the routes of
-    the repair.
-    """
-    cls = errors.RouteOverlapError
-    late, lost = (
-        cls("late", findings=FINDINGS),
-        cls("lost", findings=[*FINDINGS, Finding("overlap", "error", "x")]),
-    )
-    assert (late.can_retry, lost.can_retry, cls("x", findings=FINDINGS[1:]).can_retry) == (
-        True,
-        False,
-        False,
-    )
-    assert late.repair == ({"destination": "10.0.0.0/8"},)
-    assert cls("none").repair == ()
+def test_what_the_kernel_has_said() -> None:
+    """It stands behind the sentence."""
+    error = errors.BackendError("no", kernel="File exists")
+    assert str(error) == "no (kernel: File exists)"
+
+
+@pytest.mark.parametrize(
+    ("findings", "can_retry"),
+    [
+        pytest.param([NO_DEFAULT, REPAIR], True, id="the only error can"),
+        pytest.param(
+            [NO_DEFAULT, REPAIR, Finding("overlap", "error", "x")], False, id="one error cannot"
+        ),
+        pytest.param([REPAIR], False, id="no error"),
+    ],
+)
+def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry: bool) -> None:
+    """The error can be retried if all findings that are errors can."""
+    error = errors.RouteOverlapError("it escapes", findings=findings)
+    assert error.can_retry is can_retry
+
+
+def test_findings_have_the_routes_of_the_repair() -> None:
+    """The error has them, too, for a configuration."""
+    repairable = errors.RouteOverlapError("it escapes", findings=[NO_DEFAULT, REPAIR])
+    lost = errors.RouteOverlapError("it escapes")
+    assert repairable.repair == ({"destination": "10.0.0.0/8"},)
+    assert lost.repair == ()
 
 
 def test_many_reasons() -> None:
     """The first ten reasons are in the sentence, with the number of the others; each is also on its
     own.
     """
-    error = errors.ApplyError(
-        *(f"route {number}" for number in range(12)), after="nothing was changed"
-    )
+    reasons = [f"route {number}" for number in range(12)]
+    error = errors.ApplyError(*reasons, after="nothing was changed")
     assert "route 8; route 9; and 2 more; nothing was changed" in str(error)
     assert len(error.reasons) == 12
 

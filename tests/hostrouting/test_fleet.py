@@ -191,7 +191,9 @@ def configured(routes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_each_is_as_check_says(nodes: Path) -> None:
-    """The verdict and the repair are those of `check --snapshot`; a repair of a part is left out."""
+    """The verdict and the repair are those of `check --snapshot`;
+    a repair of a part is left out.
+    """
     for result in results_of(nodes):
         alone = say("check", CIDR, "--snapshot", result.path, "--json").json
         assert result.verdict == alone.get("verdict", "no verdict")
@@ -203,8 +205,8 @@ def test_each_is_as_check_says(nodes: Path) -> None:
 
 
 def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
-    """With its routes in the configuration, a plan for each node ends with OK, and no repair is asked
-    for again.
+    """With its routes in the configuration, a plan for each node ends with OK, and no repair is
+    asked for again.
     """
     group = groups_of(nodes)[0]
     repaired = configured([route.to_mapping() for route in group.repair])
@@ -229,7 +231,8 @@ class TestTheCommand:
     def test_the_page(self, nodes: Path) -> None:
         """It has the numbers, then each problem with its nodes and the repair."""
         said = say("check", "--snapshots", str(nodes), CIDR)
-        assert (said.code, said.err) == (1, "")
+        assert said.err == ""
+        assert said.code == 1
         assert said.lines[:7] == [
             "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
             "",
@@ -315,7 +318,9 @@ def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
     }
     with in_this_process():
         said = say("check", CIDR, "--snapshots", str(tmp_path))
-    assert (said.code, said.err, said.lines[0]) == (2, "", "9 nodes: 8 no verdict, 1 ok")
+    assert said.err == ""
+    assert said.code == 2
+    assert said.lines[0] == "9 nodes: 8 no verdict, 1 ok"
     for name in ("cut", "dangling", "endless", "fifo", "folder", "full", "loop"):
         assert re.search(rf"\b{name}\b", said.out)
 
@@ -327,7 +332,9 @@ def test_a_check_without_cidrs_has_no_rows(nodes: Path) -> None:
 
 
 def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot that cannot be judged because of a bug does not keep the others from being judged."""
+    """A snapshot that cannot be judged because of a bug does not keep the others
+    from being judged.
+    """
 
     def judge(node: Snapshot, config: HostRoutingConfig) -> CheckReport:
         if len(node.links) < 6:
@@ -389,5 +396,6 @@ def test_processes_of_its_own(nodes: Path) -> None:
     done = completed(
         [sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshots", str(nodes), "--json"]
     )
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stderr == ""
+    assert done.returncode == 1
     assert json.loads(done.stdout)["groups"] == [group.to_mapping() for group in groups_of(nodes)]

@@ -4,6 +4,7 @@ file.
 
 import ast
 import importlib
+import inspect
 import pathlib
 import subprocess
 import sys
@@ -41,6 +42,18 @@ def test_type_checkers_see_the_same_names() -> None:
     for statement in imports:
         seen |= {alias.asname: statement.module for alias in statement.names}
     assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}
+
+
+def test_a_task_is_made_from_its_configuration_and_keywords() -> None:
+    """So a call says what each further argument is, and one can be added anywhere."""
+    tasks = [value for value in map(hostrouting.__getattr__, NAMES) if hasattr(value, "do")]
+    assert len(tasks) == 6
+    for task in tasks:
+        parameters = inspect.signature(task).parameters
+        positional = {
+            name for name, value in parameters.items() if value.kind is not value.KEYWORD_ONLY
+        }
+        assert positional <= {"config"}
 
 
 @pytest.mark.parametrize(
@@ -93,4 +106,5 @@ print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hos
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
-    assert (done.stdout.split(), done.stderr) == ([str(len(hostrouting.__all__)), "True"], "")
+    assert done.stdout.split() == [str(len(hostrouting.__all__)), "True"]
+    assert done.stderr == ""

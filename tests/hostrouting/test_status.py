@@ -1,5 +1,5 @@
-"""hostrouting.status: how a host compares with what is installed on it; tests/hostrouting/cli has its
-pages, and carries out the commands that it proposes.
+"""hostrouting.status: how a host compares with what is installed on it; tests/hostrouting/cli has
+its pages, and carries out the commands that it proposes.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,8 @@ def test_each_state_and_what_to_type(state: State) -> None:
     """There is one host for each state; where one command makes it right, it is that."""
     make, command = HOSTS[state]
     status = find_status(make())
-    assert (status.state, status.command) == (state, command)
+    assert status.state == state
+    assert status.command == command
     may_apply = state not in {"broken", "conflict", "not-configured", "failing", "escaping"}
     assert may_apply or all(finding.remedy != AGAIN for finding in status.findings)
 
@@ -78,6 +79,12 @@ def test_exit_codes(host: Callable[[], FakeHost], code: int) -> None:
     assert find_status(host()).code == code
 
 
+def test_an_image_on_which_nothing_is_installed() -> None:
+    """It has no kernel, which is not asked."""
+    status = find_status(FakeHost.image())
+    assert (status.state, status.unanswered, status.findings) == ("nothing", (), ())
+
+
 def test_one_part_hides_no_other() -> None:
     """Without a plan, the check and systemd's answers are there; of a broken file, what the disk
     and systemd show.
@@ -85,7 +92,8 @@ def test_one_part_hides_no_other() -> None:
     host = applied()()
     host.faults.fail("snapshot", BackendError("no answer", kind="timeout"))
     status = find_status(host)
-    assert (status.check is None, status.guard) == (False, "is not enabled")
+    assert status.check is not None
+    assert status.guard == "is not enabled"
     [error] = status.unanswered
     assert status.findings[0] == error.findings[0]
     status = find_status(applied(change=broken)())
@@ -109,6 +117,7 @@ def test_what_the_last_check_has_found() -> None:
     with_ours(host)
     status = find_status(host)
     assert status.check is not None
-    assert (status.check.report.verdict, status.last_check.partition(":")[0]) == ("ok", "OVERLAP")
+    assert status.check.report.verdict == "ok"
+    assert status.last_check.partition(":")[0] == "OVERLAP"
     assert find_status(applied()()).last_check == "ok"
     assert find_status(of(h200)()).last_check == ""

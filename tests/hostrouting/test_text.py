@@ -1,9 +1,11 @@
-"""hostrouting.text: how many of several things are named, and how the others are counted."""
+"""hostrouting.text: how many of several things are named, how the others are counted, and how much
+of a value is shown.
+"""
 
 import pytest
 
 from hostrouting.cli.output import capped
-from hostrouting.text import agreeing, counted, first_of, spoken
+from hostrouting.text import agreeing, counted, first_of, show, spoken
 
 
 @pytest.mark.parametrize(
@@ -68,3 +70,17 @@ def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
     """Its verb is plural."""
     assert agreeing(of_one, 1) == of_one
     assert agreeing(of_one, 2) == of_several
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a" * 60, f'"{"a" * 60}"'),
+        ("a" * 61, f'"{"a" * 60}"... (61 characters)'),
+        (2**180 - 1, str(2**180 - 1)),
+        (2**180, "an integer of 181 bits"),
+    ],
+)
+def test_a_long_value(value: object, shown: str) -> None:
+    """Sixty characters are shown; what is longer is cut, or described."""
+    assert show(value) == shown

@@ -10,18 +10,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
+from typing import Any
 
 import pytest
 
 import phases
 from phases import Context
 from phases.testing import FakeClock, Recorder, StubTask
-
-
-def recorded() -> tuple[Context, Recorder]:
-    """A context on a fake clock, and its recorder."""
-    seen = Recorder()
-    return Context(clock=FakeClock(), observers=[seen]), seen
 
 
 def deaf(ctx: Context) -> None:
@@ -35,17 +30,23 @@ def test_one_error_has_all_failures() -> None:
     """Every failure is in the one TaskFailed, in the order in which they happened, each with its
     error.
     """
-    early = phases.serial(
-        StubTask("early", seconds=1, errors=repeat(OSError("early"))), name="nested"
-    )
+    fails_early = StubTask("early", seconds=1, errors=repeat(OSError("early")))
+    fails_late = phases.task("late")(deaf)
+    early = phases.serial(fails_early, name="nested")
+    group = phases.parallel(fails_late, early, name="prepare")
+    ctx = Context(clock=FakeClock(), observers=[])
+
     with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(
-            phases.parallel(phases.task("late")(deaf), early, name="prepare"), recorded()[0]
-        )
-    assert [type(step.error) for step in caught.value.failures] == [OSError, ValueError]
-    assert caught.value.error is caught.value.__cause__ is caught.value.failures[0].error
+        phases.execute(group, ctx)
+
+    first, second = caught.value.failures
+    assert isinstance(first.error, OSError)
+    assert isinstance(second.error, ValueError)
+    assert caught.value.error is first.error
+    assert caught.value.__cause__ is first.error
     assert str(caught.value) == (
-        "early failed: OSError: early (in prepare/nested/early); also late failed: ValueError: late (in prepare/late)"
+        "early failed: OSError: early (in prepare/nested/early); "
+        "also late failed: ValueError: late (in prepare/late)"
     )
 
 
@@ -88,17 +89,18 @@ def test_a_task_that_passes_on_the_error_of_another(
             raise failed.error from None  # type: ignore[misc]  # mypy: it is None only for a step without an error
 
     with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(outer, recorded()[0])
-    assert [step.path for step in caught.value.failures] == [("outer", "group", "inner")]
+        phases.execute(outer, Context(clock=FakeClock(), observers=[]))
+    [failure] = caught.value.failures
+    assert failure.path == ("outer", "group", "inner")
     assert isinstance(caught.value.__cause__, RefusedError)
-    report = phases.run(
-        phases.parallel(phases.task("late")(deaf), outer, StubTask("stopped", seconds=60)),
-        clock=FakeClock(),
-        observers=[],
-    )
+
+    late = phases.task("late")(deaf)
+    beside_others = phases.parallel(late, outer, StubTask("stopped", seconds=60))
+    report = phases.run(beside_others, clock=FakeClock(), observers=[])
     assert [step.name for step in report.failures] == ["inner", "late"]
     assert report.find("stopped").reason == "inner failed"
-    assert str(report).count("no disk") == report.to_json().count('"RefusedError: no disk"') == 1
+    assert str(report).count("no disk") == 1
+    assert report.to_json().count('"RefusedError: no disk"') == 1
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -117,12 +119,16 @@ def test_no_thread_to_be_had(threads: int) -> None:
             return super().start(target, name=name)
 
     seen = Recorder()
-    group = phases.parallel(*[StubTask(f"t{number}", seconds=60) for number in range(5)])
+    group = phases.parallel(*[StubTask(name, seconds=60) for name in "abcde"])
     with pytest.raises(phases.TaskFailed, match="can't start new thread"):
         phases.execute(group, Context(clock=Poor(), observers=[seen]))
     assert sorted(seen.ends) == [
         ("parallel", "failed"),
-        *((f"parallel/t{number}", "cancelled") for number in range(5)),
+        ("parallel/a", "cancelled"),
+        ("parallel/b", "cancelled"),
+        ("parallel/c", "cancelled"),
+        ("parallel/d", "cancelled"),
+        ("parallel/e", "cancelled"),
     ]
 
 
@@ -138,14 +144,15 @@ def test_threads_are_joined() -> None:
                 target()
                 time.sleep(0.05)
 
-            threads.append(super().start(linger, name=name))
-            return threads[-1]
+            thread = super().start(linger, name=name)
+            threads.append(thread)
+            return thread
 
-    phases.execute(
-        phases.parallel(StubTask("a"), StubTask("b")), Context(clock=Slow(), observers=[])
-    )
+    group = phases.parallel(StubTask("a"), StubTask("b"))
+    phases.execute(group, Context(clock=Slow(), observers=[]))
     assert threads
-    assert not [thread for thread in threads if thread.is_alive()]
+    for thread in threads:
+        assert not thread.is_alive()
 
 
 def test_context_variables_in_threads() -> None:
@@ -161,16 +168,15 @@ def test_context_variables_in_threads() -> None:
         variable.set("changed")
         return seen
 
-    assert (
-        phases.execute(phases.parallel(look, look, look), Context(observers=[]))
-        == ("caller's",) * 3
-    )
+    seen = phases.execute(phases.parallel(look, look, look), Context(observers=[]))
+    assert seen == ("caller's", "caller's", "caller's")
     assert variable.get() == "caller's"
 
 
 def test_waits_between_attempts() -> None:
     """The wait grows up to its maximum, minus at most the jitter."""
-    clock, moments = FakeClock(), list[float]()
+    clock = FakeClock()
+    moments: list[float] = []
 
     @phases.task("a")
     def fails(_ctx: Context) -> None:
@@ -179,9 +185,11 @@ def test_waits_between_attempts() -> None:
 
     task = phases.retry(fails, attempts=3000, delay=1, factor=2, longest=10, jitter=0.5)
     report = phases.run(task, clock=clock, observers=[])
+
+    assert report.attempts == 3000
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    assert (report.attempts, len(moments)) == (3000, 3000)
-    for wait, full in zip(waits, [1, 2, 4, 8, *[10] * 3000], strict=False):
+    full_waits = [1, 2, 4, 8, *[10] * 2995]
+    for wait, full in zip(waits, full_waits, strict=True):
         assert full / 2 - 1e-6 <= wait <= full + 1e-6
     assert len(set(waits)) > 100
 
@@ -192,13 +200,20 @@ def test_the_first_wait_is_not_above_the_longest() -> None:
     assert phases.run(again, clock=FakeClock(), observers=[]).seconds == 10
 
 
+def test_a_retry_outside_a_run() -> None:
+    """A test may call `do` with a context of its own, in which there is no report."""
+    again = phases.retry(StubTask("a", "done", errors=[OSError()]))
+    assert again.do(Context(clock=FakeClock())) == "done"
+
+
 def moments_of_attempts(
     seconds: float, *, each: float = 0, **options: float
 ) -> tuple[list[float], phases.Step]:
     """When a task is tried that takes this long and always fails, with this deadline; and the
     report.
     """
-    clock, moments = FakeClock(), list[float]()
+    clock = FakeClock()
+    moments: list[float] = []
 
     @phases.task("a")
     def fails(ctx: Context) -> None:
@@ -213,10 +228,10 @@ def moments_of_attempts(
 @pytest.mark.parametrize(
     ("seconds", "each", "moments"),
     [
-        (60, 0, [0, 1, 3, 7, 15, 31, 59]),
-        (60, 3, [0, 4, 9, 16, 27, 46, 56]),
-        (2, 0, [0, 1]),
-        (1, 0, [0]),
+        pytest.param(60, 0, [0, 1, 3, 7, 15, 31, 59], id="at once"),
+        pytest.param(60, 3, [0, 4, 9, 16, 27, 46, 56], id="after 3 s"),
+        pytest.param(2, 0, [0, 1], id="two attempts"),
+        pytest.param(1, 0, [0], id="one attempt"),
     ],
 )
 def test_a_last_attempt_before_the_deadline(
@@ -226,14 +241,16 @@ def test_a_last_attempt_before_the_deadline(
     before it took, and a second more. The task fails with the error of that attempt.
     """
     tried, report = moments_of_attempts(seconds, each=each, jitter=0)
-    assert (tried, report.attempts) == (moments, len(moments))
+    assert tried == moments
+    assert report.attempts == len(moments)
     assert isinstance(report.error, OSError)
 
 
 def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is the wait that would be made, after the jitter was taken off."""
     monkeypatch.setattr(random, "random", lambda: 1.0)
-    assert moments_of_attempts(5.5, delay=10, jitter=0.5)[0] == [0, 5]
+    moments, _ = moments_of_attempts(5.5, delay=10, jitter=0.5)
+    assert moments == [0, 5]
 
 
 def test_no_wait_between_attempts() -> None:
@@ -246,7 +263,8 @@ def test_no_wait_between_attempts() -> None:
 def test_the_time_for_another_attempt_is_what_is_left() -> None:
     """If the last attempt ends early, there may be time for another one."""
     lengths = iter([20, 0, 0])
-    clock, moments = FakeClock(), list[float]()
+    clock = FakeClock()
+    moments: list[float] = []
 
     @phases.task("a")
     def fails(ctx: Context) -> None:
@@ -255,32 +273,41 @@ def test_the_time_for_another_attempt_is_what_is_left() -> None:
         raise OSError("busy")
 
     again = phases.retry(fails, attempts=None, delay=100, longest=100, jitter=0)
-    assert not phases.run(phases.deadline(again, 60), clock=clock, observers=[]).ok
+    report = phases.run(phases.deadline(again, 60), clock=clock, observers=[])
+    assert not report.ok
     assert moments == [0, 39, 59]
+
+
+def tried_for_4_seconds(task: StubTask) -> phases.Task[object]:
+    """The task, which is tried three times if it fails at once."""
+    return phases.deadline(phases.retry(task, attempts=None, jitter=0), 4)
 
 
 def test_what_is_said_where_the_deadline_ends_the_attempts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The log, the report and the error say that there was no time for another attempt; but not
-    of a task that was tried again after that.
-    """
-    words = "the deadline left no time for another attempt"
+    """The log, the report and the error say that there was no time for another attempt."""
+    always = tried_for_4_seconds(StubTask("a", errors=repeat(OSError("busy"))))
 
-    def limited(task: StubTask) -> phases.Task[object]:
-        return phases.deadline(phases.retry(task, attempts=None, jitter=0), 4)
-
-    always = limited(StubTask("a", errors=repeat(OSError("busy"))))
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(always, Context(clock=FakeClock()))
+
+    words = "the deadline left no time for another attempt"
     [step] = caught.value.failures
-    assert (step.attempts, step.reason) == (3, words)
-    assert str(caught.value) == f"a failed: OSError: busy; {words} (in a)"
+    assert step.attempts == 3
+    assert step.reason == words
     assert str(step).endswith(f"3 attempts, OSError: busy, {words}")
+    assert str(caught.value) == f"a failed: OSError: busy; {words} (in a)"
     assert f"a failed after 3.00 s: OSError: busy; {words}" in caplog.text
-    again = phases.retry(limited(StubTask("a", errors=[OSError("busy")] * 4)))
-    report = phases.run(again, clock=FakeClock(), observers=[])
-    assert (report.ok, report.reason) == (True, "")
+
+
+def test_what_is_said_of_a_task_that_was_tried_again_after_its_deadline() -> None:
+    """Nothing about the deadline of an earlier attempt."""
+    limited = tried_for_4_seconds(StubTask("a", errors=[OSError("busy")] * 4))
+    report = phases.run(phases.retry(limited), clock=FakeClock(), observers=[])
+    assert report.ok
+    assert report.attempts == 5
+    assert report.reason == ""
 
 
 def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
@@ -290,19 +317,27 @@ def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     task = StubTask("a", errors=repeat(OSError("busy")), seconds=1)
     again = phases.deadline(phases.retry(task, attempts=None, delay=1, factor=1, jitter=0), 100)
     report = phases.run(again, clock=FakeClock(), observers=[])
-    assert (report.attempts, report.seconds) == (50, 99)
+    assert report.attempts == 50
+    assert report.seconds == 99
     assert isinstance(report.error, OSError)
     assert "a: attempt 1 failed: OSError: busy; again in 1.00 s" in caplog.text
 
 
-def test_the_time_is_up_during_an_attempt() -> None:
-    """An attempt that fails late fails with its own error; one that is cut short has none."""
-    deafly = phases.retry(phases.task("a")(deaf), attempts=None)
-    report = phases.run(phases.deadline(deafly, 5), clock=FakeClock(), observers=[])
+def test_an_attempt_that_fails_after_its_deadline() -> None:
+    """It fails with its own error."""
+    fails_late = phases.retry(phases.task("a")(deaf), attempts=None)
+    report = phases.run(phases.deadline(fails_late, 5), clock=FakeClock(), observers=[])
+    assert report.seconds == 9
     assert isinstance(report.error, ValueError)
-    cut = phases.retry(StubTask("a", errors=repeat(OSError("busy")), seconds=4), attempts=None)
-    report = phases.run(phases.deadline(cut, 6), clock=FakeClock(), observers=[])
-    assert (report.attempts, report.seconds) == (2, 6)
+
+
+def test_an_attempt_that_the_deadline_cuts_short() -> None:
+    """It has no error of its own."""
+    busy = StubTask("a", errors=repeat(OSError("busy")), seconds=4)
+    again = phases.retry(busy, attempts=None)
+    report = phases.run(phases.deadline(again, 6), clock=FakeClock(), observers=[])
+    assert report.attempts == 2
+    assert report.seconds == 6
     assert isinstance(report.error, phases.DeadlineExceeded)
 
 
@@ -318,8 +353,9 @@ def test_two_deadlines_at_one_moment() -> None:
 def test_which_errors_are_retried(on: type[Exception]) -> None:
     """Only errors of the given type are retried; of a group, all failures must be."""
     task = StubTask("a", errors=[OSError("busy"), ValueError("wrong")])
+    again = phases.retry(phases.parallel(task), attempts=9, on=on)
     with pytest.raises(phases.TaskFailed, match="ValueError: wrong"):
-        phases.execute(phases.retry(phases.parallel(task), attempts=9, on=on), recorded()[0])
+        phases.execute(again, Context(clock=FakeClock(), observers=[]))
     assert task.calls == 2
 
 
@@ -328,7 +364,7 @@ def test_a_group_with_one_failure_that_is_not_retried() -> None:
     busy = StubTask("busy", seconds=1, errors=repeat(OSError("busy")))
     group = phases.parallel(busy, phases.task("late")(deaf))
     with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(phases.retry(group, on=OSError), recorded()[0])
+        phases.execute(phases.retry(group, on=OSError), Context(clock=FakeClock(), observers=[]))
     assert [step.name for step in caught.value.failures] == ["busy", "late"]
     assert busy.calls == 1
 
@@ -344,44 +380,51 @@ def test_what_is_said_where_a_cancellation_ends_the_attempts() -> None:
         raise OSError("busy")
 
     report = phases.run(phases.retry(fails), clock=FakeClock(), observers=[])
-    assert (report.attempts, report.why) == (1, "OSError: busy")
+    assert report.attempts == 1
+    assert report.why == "OSError: busy"
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("settings", "words"),
     [
-        (
-            lambda task: phases.retry(task, attempts=0),
-            "retry: attempts is 0; it must be a whole number, 1 or more",
-        ),
-        (
-            lambda task: phases.retry(task, attempts=2.5),  # type: ignore[arg-type]
-            "attempts is 2.5; it must be a whole number",
-        ),
-        (lambda task: phases.retry(task, delay=-1), "delay is -1; it must be a number, 0 or more"),
-        (lambda task: phases.retry(task, longest=float("nan")), "longest is nan"),
-        (
-            lambda task: phases.retry(task, jitter=2),
-            "jitter is 2; it must be a number, from 0 to 1",
-        ),
-        (lambda task: phases.deadline(task, -1), "deadline: seconds is -1"),
-        (
-            lambda task: phases.deadline(task, "60"),  # type: ignore[arg-type]
-            "seconds is '60'; it must be a number, 0 or more",
-        ),
-        (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
-        (
-            lambda _: phases.parallel(at_once=0),
-            "parallel: at_once is 0; it must be a whole number, 1 or more",
-        ),
-        (
-            lambda _: Context().within(float("nan")).__enter__(),
-            "a time limit is nan; it must be a number, 0 or more",
-        ),
-        (lambda _: Context().shielded(grace=-5).__enter__(), "a time limit is -5"),
+        ({"attempts": 0}, "retry: attempts is 0; it must be a whole number, 1 or more"),
+        ({"attempts": 2.5}, "attempts is 2.5; it must be a whole number"),
+        ({"delay": -1}, "delay is -1; it must be a number, 0 or more"),
+        ({"longest": float("nan")}, "longest is nan"),
+        ({"jitter": 2}, "jitter is 2; it must be a number, from 0 to 1"),
     ],
 )
-def test_settings_that_are_refused(build: Callable[[phases.AnyTask], object], words: str) -> None:
+def test_settings_of_retry_that_are_refused(settings: dict[str, Any], words: str) -> None:
     """An invalid setting is refused immediately, and the message states the rule."""
     with pytest.raises(ValueError, match=words):
-        build(StubTask("a"))
+        phases.retry(StubTask("a"), **settings)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "deadline: seconds is -1"),
+        ("60", "seconds is '60'; it must be a number, 0 or more"),
+        (float("inf"), "seconds is inf"),
+    ],
+)
+def test_deadlines_that_are_refused(seconds: Any, words: str) -> None:
+    """An invalid number of seconds is refused immediately."""
+    with pytest.raises(ValueError, match=words):
+        phases.deadline(StubTask("a"), seconds)
+
+
+def test_how_many_at_once_is_refused() -> None:
+    """A group that runs nothing at once would never end."""
+    words = "parallel: at_once is 0; it must be a whole number, 1 or more"
+    with pytest.raises(ValueError, match=words):
+        phases.parallel(at_once=0)
+
+
+def test_time_limits_that_are_refused() -> None:
+    """An invalid limit is refused where the block begins."""
+    words = "a time limit is nan; it must be a number, 0 or more"
+    with pytest.raises(ValueError, match=words), Context().within(float("nan")):
+        pass
+    with pytest.raises(ValueError, match="a time limit is -5"), Context().shielded(grace=-5):
+        pass

@@ -54,7 +54,8 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
         "attempts": 1,
         "attempt": 1,
     } | {name: facts[name] for name in ("run", "start")}
-    assert (started.message, ended.message) == ("download started", "download ok after 1.50 s")
+    assert started.message == "download started"
+    assert ended.message == "download ok after 1.50 s"
     assert vars(ended)["phases"] == {**facts, "status": "ok", "seconds": 1.5, "routes": 3}
 
 
@@ -285,8 +286,8 @@ def test_the_name_of_a_logger(
 
 @pytest.mark.linux
 def test_a_configuration_of_the_program_silences_nothing() -> None:
-    """A dictConfig disables the loggers that exist, if it is not told otherwise. Ours does not exist
-    before the first run.
+    """A dictConfig disables the loggers that exist, if it is not told otherwise. Ours does not
+    exist before the first run.
     """
     program = """
 import logging.config, phases

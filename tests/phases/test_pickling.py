@@ -76,10 +76,9 @@ class LockedExit(SystemExit):
 
 def failed(error: Exception, *, result: object = None) -> Step:
     """The report of two tasks: the first has this result, and the second fails with this error."""
-    pipeline = phases.serial(
-        StubTask("first", result), StubTask("second", errors=[error]), name="all"
-    )
-    return phases.run(pipeline, clock=FakeClock(), observers=[])
+    first = StubTask("first", result)
+    second = StubTask("second", errors=[error])
+    return phases.run(phases.serial(first, second, name="all"), clock=FakeClock(), observers=[])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -99,12 +98,14 @@ def test_a_failed_report(way: Callable[[Step], Step]) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_the_error_of_a_run(way: Callable[[TaskFailed], TaskFailed]) -> None:
     """It has the same message, notes and steps; its cause is the first error."""
-    caught = TaskFailed(failed(OSError(28, "disk full")).failures)
-    vars(caught).setdefault("__notes__", []).append("on node 7")
-    copied = way(caught)
-    assert str(copied) == str(caught)
+    report = failed(OSError(28, "disk full"))
+    error = TaskFailed(report.failures)
+    vars(error)["__notes__"] = ["on node 7"]
+    copied = way(error)
+    assert str(copied) == str(error)
     assert vars(copied)["__notes__"] == ["on node 7"]
-    assert [step.path for step in copied.failures] == [("all", "second")]
+    [failure] = copied.failures
+    assert failure.path == ("all", "second")
     assert isinstance(copied.error, OSError)
     assert copied.__cause__ is copied.error
 
@@ -116,18 +117,20 @@ UNPICKLABLE = [NeedsTwoError("x", code=3), RewordedError("x"), LockedError()]
 def test_an_error_that_cannot_be_pickled(error: Exception) -> None:
     """In its place stands a PhasesError that describes it, and says why."""
     report = failed(error)
-    [failure] = through_pickle(report).failures
+    copied = through_pickle(report)
+    copied_error = through_pickle(TaskFailed(report.failures))
+    [failure] = copied.failures
     assert type(failure.error) is phases.PhasesError
-    said = str(failure.error)
-    assert said.startswith(f"{type(error).__name__}: {error} (this error could not be pickled: ")
-    copied = through_pickle(TaskFailed(report.failures))
-    assert str(copied.error) == said
+    sentence = str(failure.error)
+    described = f"{type(error).__name__}: {error}"
+    assert sentence.startswith(f"{described} (this error could not be pickled: ")
+    assert str(copied_error.error) == sentence
 
 
 def test_an_error_that_a_group_passes_on() -> None:
     """It is still the error of the step that raised it, and of no other."""
-    tree = phases.serial(StubTask("x", errors=[LockedExit()]), name="all")
-    report = phases.run(phases.serial(tree, name="top"), observers=[])
+    group = phases.serial(StubTask("x", errors=[LockedExit()]), name="all")
+    report = phases.run(phases.serial(group, name="top"), observers=[])
     copied = through_pickle(report)
     [failure] = copied.failures
     assert failure.path == ("top", "all", "x")
@@ -138,9 +141,10 @@ def test_a_result_that_cannot_be_pickled() -> None:
     """In its place stands its JSON value, so the report as JSON stays the same."""
     report = failed(OSError("x"), result=Connection())
     copied = through_pickle(report)
-    assert copied.find("first").result == {"peer": "10.0.0.1"}
-    document, former = copied.find("first").to_mapping(), report.find("first").to_mapping()
-    assert document["result"] == former["result"]
+    first = report.find("first")
+    copied_first = copied.find("first")
+    assert copied_first.result == {"peer": "10.0.0.1"}
+    assert copied_first.to_mapping()["result"] == first.to_mapping()["result"]
     assert copied.find("second").status is Status.FAILED
 
 
@@ -150,6 +154,7 @@ def test_a_result_of_a_group_that_cannot_be_pickled() -> None:
     report = phases.run(tree, observers=[])
     copied = through_pickle(report)
     assert copied.result == ({"peer": "10.0.0.1"}, 2)
+    assert report.to_mapping()["result"] is None
     assert copied.to_mapping()["result"] is None
 
 
@@ -184,16 +189,22 @@ def report_of_a_worker(error: Exception) -> Step:
 
 @pytest.mark.linux
 def test_a_pool_of_processes() -> None:
-    """It raises the error of a run, returns reports, and survives an error that cannot be pickled."""
+    """It raises the error of a run, returns reports,
+    and survives an error that cannot be pickled.
+    """
+    full = OSError(28, "full")
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-        raised = pool.submit(raise_in_a_worker, OSError(28, "full")).exception()
+        raised = pool.submit(raise_in_a_worker, full).exception()
         described = pool.submit(raise_reworded_in_a_worker).exception()
-        report = pool.submit(report_of_a_worker, OSError(28, "full")).result()
+        report = pool.submit(report_of_a_worker, full).result()
+
     assert isinstance(raised, TaskFailed)
-    assert re.search(r"work failed: OSError: .* full \(in work\)", str(raised))
     assert isinstance(raised.error, OSError)
+    assert re.search(r"work failed: OSError: .* full \(in work\)", str(raised))
+
     assert isinstance(described, TaskFailed)
     assert "work failed: PhasesError: RewordedError: x failed" in str(described)
+
     assert report.exit_code == 1
     [failure] = report.failures
     assert isinstance(failure.error, OSError)

@@ -38,10 +38,8 @@ def test_failures_of_other_steps() -> None:
         phases.execute(StubTask("elsewhere", errors=repeat(OSError("full"))), Context(observers=[]))
 
     report = phases.run(phases.serial(catches, passes), observers=[])
-    assert (report.find("catches").result, report.find("first").status) == (
-        "went on after first",
-        Status.FAILED,
-    )
+    assert report.find("catches").result == "went on after first"
+    assert report.find("first").status is Status.FAILED
     [failure] = report.failures
     assert failure.path == ("serial", "passes")
     assert isinstance(failure.error, phases.TaskFailed)
@@ -327,7 +325,9 @@ def test_the_class_skip() -> None:
 
 
 def test_mistakes_are_not_tried_again() -> None:
-    """A name that no step has, and a task that is none, are not there at the next attempt either."""
+    """A name that no step has, and what is not a task,
+    are not there at the next attempt either.
+    """
     no_task: Any = 5
     for mistake in (lambda ctx: ctx.find("typo"), lambda ctx: phases.execute(no_task, ctx)):
         task = phases.retry(phases.task("a")(mistake))
@@ -393,14 +393,17 @@ def test_observers_are_called_one_at_a_time() -> None:
 def test_a_task_that_raises_no_exception(
     stop: BaseException, group: Callable[..., phases.Task[object]]
 ) -> None:
-    """What is not an Exception fails its task: execute raises it unchanged, run reports it, once."""
+    """What is not an Exception fails its task:
+    execute raises it unchanged, run reports it, once.
+    """
     seen, tree = Recorder(), group(StubTask("a", seconds=1, errors=repeat(stop)))
     with pytest.raises(type(stop)) as caught:
         phases.execute(tree, Context(clock=FakeClock(), observers=[seen]))
     assert caught.value is stop
     assert [status for _, status in seen.ends] == [Status.FAILED, Status.FAILED]
     report = phases.run(tree, clock=FakeClock(), observers=[])
-    assert (report.status, report.exit_code) == (Status.FAILED, 1)
+    assert report.status is Status.FAILED
+    assert report.exit_code == 1
     assert [(failure.name, failure.error) for failure in report.failures] == [("a", stop)]
 
 
@@ -424,7 +427,9 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
 
     clock = Broken()
     report = phases.run(StubTask("a"), clock=clock, observers=[], undo_on_failure=undo_on_failure)
-    assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
+    assert report.status is Status.FAILED
+    assert report.exit_code == 1
+    assert [*report.failures] == [report]
     assert isinstance(report.error, OSError)
     with pytest.raises(ValueError, match="no such file"):
         phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure)
@@ -437,7 +442,9 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
 def test_a_property_that_raises_when_its_task_is_called(
     attribute: str, use: Callable[..., Step]
 ) -> None:
-    """The step of the task has failed with that error: it has a start and an end, like any other."""
+    """The step of the task has failed with that error:
+    it has a start and an end, like any other.
+    """
     is_broken: list[object] = []
 
     def read(_task: object) -> object:
@@ -484,9 +491,11 @@ def test_a_run_is_cancelled_from_outside() -> None:
     thread.start()
     report = phases.run(phases.serial(download, StubTask("start")), ctx=ctx)
     thread.join()
-    assert (report.status, report.run) == (Status.CANCELLED, ctx.run_id)
+    assert report.status is Status.CANCELLED
+    assert report.run == ctx.run_id
     assert report.find("download").reason == "the agent is shutting down"
-    assert (report.exit_code, seen.ends[-1]) == (1, ("serial", Status.CANCELLED))
+    assert report.exit_code == 1
+    assert seen.ends[-1] == ("serial", Status.CANCELLED)
     for other in ({"observers": [seen]}, {"clock": FakeClock()}, {"logger": "agent"}):
         with pytest.raises(TypeError, match="run: give observers, clock and logger to the context"):
             phases.run(download, ctx=ctx, **other)
@@ -516,8 +525,10 @@ def test_a_run_is_cancelled_because_of_a_signal(
         ctx.cancel(reason)
     report = phases.run(phases.serial(stop, StubTask("next"), name="all"), ctx=ctx)
     ctx.cancel(signal.SIGHUP)  # too late to be the reason
-    assert (report.status, report.reason) == (Status.CANCELLED, words)
-    assert (report.signal, report.exit_code) == (number, code)
+    assert report.status is Status.CANCELLED
+    assert report.reason == words
+    assert report.signal == number
+    assert report.exit_code == code
     assert signals[-1] == ("all", number)
     assert [step.signal for step in report.children] == [None] * len(report.children)
     assert json.loads(report.to_json())["reason"] == words

@@ -166,7 +166,8 @@ def test_execute_handles_no_signal() -> None:
             print(threading.active_count())
     """
     code_, out, err = Program(code, ready=2).end(signal.SIGINT)
-    assert (code_, out) == (0, "1\n")
+    assert code_ == 0
+    assert out == "1\n"
     for words in ("both/wait cancelled", "both/deaf ok", "serial/both failed", "serial failed"):
         assert words in err
     assert "next ok" not in err
@@ -218,7 +219,8 @@ def test_a_handler_of_a_signal_without_a_name() -> None:
             print(threading.active_count())
     """
     code_, out, err = Program(code).end(signal.SIGRTMIN + 1)
-    assert (code_, out) == (0, "1\n")
+    assert code_ == 0
+    assert out == "1\n"
     assert f"signal {signal.SIGRTMIN + 1}: stopping, waiting for wait" in err
     assert "wait cancelled after" in err
 

@@ -118,7 +118,8 @@ def test_what_an_undo_runs(caplog: pytest.LogCaptureFixture) -> None:
     )
     assert "all/routes/install-files (undo) started" in caplog.messages
     inner = report.find("install-files")
-    assert (inner.action, inner.path) == ("undo", ("all", "routes", "install-files"))
+    assert inner.action == "undo"
+    assert inner.path == ("all", "routes", "install-files")
 
 
 def test_the_keys_of_a_report() -> None:
@@ -139,12 +140,16 @@ def test_a_report_as_json() -> None:
     document = json.loads(report().to_json())
     assert [document[key] for key in ("task", "status", "seconds")] == ["bootstrap", "failed", 8]
     download, prepare, start = document["children"]
-    assert (download["attempts"], download["fields"]) == (2, {"routes": 3, "changed": True})
+    assert download["attempts"] == 2
+    assert download["fields"] == {"routes": 3, "changed": True}
     assert datetime.fromisoformat(download["start"]).utcoffset() == timedelta()
-    assert (prepare["error"], prepare["traceback"]) == (None, None)
+    assert prepare["error"] is None
+    assert prepare["traceback"] is None
     assert prepare["children"][0]["error"] == "OSError: disk full"
     assert "disk full" in prepare["children"][0]["traceback"]
-    assert (start["status"], start["start"], start["seconds"]) == ("skipped", None, None)
+    assert start["status"] == "skipped"
+    assert start["start"] is None
+    assert start["seconds"] is None
 
 
 class DiskError(Exception):
@@ -171,7 +176,8 @@ def test_results_and_errors_are_data_and_stand_once() -> None:
     ] * 4
     results = [child["result"] for child in inner["children"]]
     assert results == [DATA, {"routes": 3, "changed": True}, "image.raw", [1, "b"]]
-    assert (failed["error"], failed["details"]) == ("DiskError", DATA)
+    assert failed["error"] == "DiskError"
+    assert failed["details"] == DATA
 
 
 class Machine(NamedTuple):
@@ -222,10 +228,8 @@ def test_odd_results_and_errors() -> None:
     assert first["result"][2] == [inside, {"again": inside}]
     assert first["result"][3:5] == ["<Shy that cannot be described: RuntimeError: half>", "\ud800"]
     assert first["result"][5].startswith("<int that cannot be described: OverflowError")
-    assert (second["status"], second["fields"]) == (
-        "ok",
-        {"log_fields_error": "RuntimeError: half"},
-    )
+    assert second["status"] == "ok"
+    assert second["fields"] == {"log_fields_error": "RuntimeError: half"}
     assert "\\x1b[2J\\ud800" in str(step)
 
 

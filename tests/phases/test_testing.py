@@ -51,7 +51,9 @@ def test_a_wait_goes_on_after_a_wake_that_is_not_for_it(clock: Clock) -> None:
 
 
 def test_a_thread_that_ends_lets_time_pass() -> None:
-    """The clock does not wait for a thread that has ended, also if it ends while all others wait."""
+    """The clock does not wait for a thread that has ended,
+    also if it ends while all others wait.
+    """
     clock, waits = FakeClock(), threading.Event()
 
     def has_begun_to_wait() -> bool:
@@ -83,7 +85,9 @@ def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_many_waits_at_once() -> None:
-    """Two thousand tasks that sleep side by side cost seconds, not minutes, and the time is exact."""
+    """Two thousand tasks that sleep side by side cost seconds, not minutes,
+    and the time is exact.
+    """
     tasks = [StubTask(f"t{number}", seconds=number + 1) for number in range(2000)]
     report = phases.run(phases.parallel(*tasks), clock=FakeClock(), observers=[])
     assert report.seconds == 2000

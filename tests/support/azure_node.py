@@ -80,7 +80,9 @@ class AzureNode:
         add_rules(self.node, [*NODE_RULES, *pod_rules(_NODE[0], NODE_MAC)[:1]])
 
     def leave(self, mac: str, *ips: str, times: int = 1) -> None:
-        """Add what azure-vnet adds in bridge mode for a pod with these addresses, except the veth."""
+        """Add what azure-vnet adds in bridge mode for a pod
+        with these addresses, except the veth.
+        """
         for ip in ips:
             add_rules(self.node, pod_rules(ip, mac) * times)
         self.node.batch(

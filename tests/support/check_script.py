@@ -191,7 +191,9 @@ class EnginesCheck:
         return [f"the script answers {checked.verdict}, and the check {self.verdict}"]
 
     def objections(self, checked: Checked) -> list[str]:
-        """The laws that are broken; and where the ranges of the script differ, if it has no doubts."""
+        """The laws that are broken; and where the ranges of the script differ,
+        if it has no doubts.
+        """
         objections = self.broken_laws(checked)
         both_overlap = checked.verdict == self.verdict == "overlap"
         if both_overlap and self.is_certain and "UNDECIDED" not in checked.said:

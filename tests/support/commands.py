@@ -30,7 +30,9 @@ def rule_command(rule: Rule) -> str:
 
 
 def route_command(route: Route, onlink: str = " onlink") -> str:
-    """The command that appends the route behind those with the same key; every gateway is on-link."""
+    """The command that appends the route behind those with the same key;
+    every gateway is on-link.
+    """
     words = f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"
     if route.tos:
         words += f" tos {route.tos:#x}"

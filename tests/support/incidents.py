@@ -1,5 +1,5 @@
-"""Incidents: a fake node on which hostrouting gates kubelet, and what operators and other programs do
-to it.
+"""Incidents: a fake node on which hostrouting gates kubelet, and what operators and other programs
+do to it.
 """
 
 import json
@@ -39,7 +39,9 @@ def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> F
 
 
 def escaping_node() -> FakeHost:
-    """A node whose configuration has no route, and on which addresses escape since it was applied."""
+    """A node whose configuration has no route,
+    and on which addresses escape since it was applied.
+    """
     host = node(config(), plain_vm)
     add_ib0(host)
     return host

@@ -74,7 +74,9 @@ def _imported() -> ForkServerContext:
 
 
 class CommandLines:
-    """Carries out command lines of hostrouting in the namespaces of a process, one after the other."""
+    """Carries out command lines of hostrouting in the namespaces
+    of a process, one after the other.
+    """
 
     def __init__(self, leader: int) -> None:
         """Use the namespaces of this process; they are entered when the first command comes."""

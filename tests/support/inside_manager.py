@@ -1,5 +1,5 @@
-"""The systemd of a booted system, as the product asks it: through `systemctl` and `journalctl`, which
-run inside.
+"""The systemd of a booted system, as the product asks it: through `systemctl` and `journalctl`,
+which run inside.
 """
 
 from hostrouting.host.systemd import SystemdManager

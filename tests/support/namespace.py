@@ -137,8 +137,8 @@ class Namespace:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until the kernel uses new carriers and IPv6 addresses. A device also gets its carrier
-        when another namespace sets the other end up.
+        """Wait until the kernel uses new carriers and IPv6 addresses. A device also gets its
+        carrier when another namespace sets the other end up.
         """
         wait_for("the kernel to use new carriers and IPv6 addresses", self._is_settled)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hostrouting.model.prefix import IPV4, Prefix, ip_at, width_of
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
@@ -34,13 +34,16 @@ _OTHERS = [
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
 _UNBOUND = {
-    family: [Prefix(family, 0, width_of(family)), Prefix(family, 0, 8)] for family in (4, 6)
+    4: [Prefix(4, 0, 32), Prefix(4, 0, 8)],
+    6: [Prefix(6, 0, 128), Prefix(6, 0, 8)],
 }
 """By family: sources around the address that IPv4 compares while a packet has no source."""
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6
 _LED: list[RouteType] = [*_USUAL, "local", "multicast", "anycast", "broadcast"]
-_ONE_IN_THREE, _ONE_IN_TEN = st.integers(0, 2), st.integers(0, 9)
+_ONE_IN_THREE = st.integers(0, 2)
+_ONE_IN_TEN = st.integers(0, 9)
+"""Where one of the numbers counts: 0."""
 _TABLES = st.sampled_from([TABLE_MAIN] * 4 + [100])
 _METRICS = st.sampled_from([0, 0, 100, 100, 200, 1024])
 _UNREAD = st.sampled_from([()] * 12 + [("encap ip6",), ("encap seg6",)])
@@ -64,11 +67,16 @@ def prefixes(draw: st.DrawFn, family: int) -> Prefix:
 def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
     """A default route, which is often equal to another one, and may have no gateway."""
     gateway = None if draw(_ONE_IN_THREE) == 0 else _GATEWAY[family]
-    way = (NextHop(dev, gateway=gateway),)
-    metric, table, protocol = draw(_METRICS), draw(_TABLES), draw(st.sampled_from([3, 9, 16]))
-    routes = [Route(Prefix(family, 0, 0), way, metric=metric, table=table, protocol=protocol)]
+    default = Route(
+        Prefix(family, 0, 0),
+        (NextHop(dev, gateway=gateway),),
+        metric=draw(_METRICS),
+        table=draw(_TABLES),
+        protocol=draw(st.sampled_from([3, 9, 16])),
+    )
+    routes = [default]
     if draw(_ONE_IN_TEN) == 0:
-        halves = Prefix(family, 0, 0).halves()
+        halves = default.prefix.halves()
         routes += [Route(half, (NextHop(dev),), protocol=3) for half in halves]
     return routes
 
@@ -76,20 +84,15 @@ def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
 @st.composite
 def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Route]]:
     """An address with the routes that Linux adds for it."""
-    network, width = draw(prefixes(family)), width_of(family)
-    ip = ip_at(family, network.first + (network.length < width))
-    routes = [Route(Prefix.of(ip), (NextHop(dev),), table=TABLE_LOCAL, type="local", protocol=2)]
-    if network.length < width:
-        source = ip if family == 4 else None
-        routes.append(
-            Route(
-                network,
-                (NextHop(dev),),
-                protocol=2,
-                metric=0 if family == 4 else 256,
-                prefsrc=source,
-            )
-        )
+    network = draw(prefixes(family))
+    has_others = network.length < width_of(family)
+    ip = ip_at(family, network.first + 1) if has_others else network.ip
+    hops = (NextHop(dev),)
+    routes = [Route(Prefix.of(ip), hops, table=TABLE_LOCAL, type="local", protocol=2)]
+    if has_others and family == IPV4:
+        routes.append(Route(network, hops, protocol=2, prefsrc=ip))
+    if has_others and family == IPV6:
+        routes.append(Route(network, hops, protocol=2, metric=256))
     return Address(ip=ip, length=network.length, dev=dev), routes
 
 
@@ -102,19 +105,19 @@ def _next_hops(draw: st.DrawFn, family: int, devs: list[str]) -> NextHop:
 @st.composite
 def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
     kind = draw(st.sampled_from([*_LED, *_PATHLESS]))
+    route = Route(
+        draw(prefixes(family)), type=kind, metric=draw(_METRICS), protocol=draw(_PROTOCOLS)
+    )
+    table = TABLE_LOCAL if kind == "local" else draw(_TABLES)
+    route = route._replace(table=table)
+    if family == IPV6 and draw(_ONE_IN_TEN) == 0:
+        route = route._replace(source=draw(prefixes(family)))
+    if kind in _PATHLESS:
+        return route
     hops = [draw(_next_hops(family, devs))]
     if kind == "unicast" and draw(_ONE_IN_TEN) == 0:
         hops.append(draw(_next_hops(family, devs)))
-    return Route(
-        draw(prefixes(family)),
-        () if kind in _PATHLESS else tuple(hops),
-        type=kind,
-        table=TABLE_LOCAL if kind == "local" else draw(_TABLES),
-        metric=draw(_METRICS),
-        protocol=draw(_PROTOCOLS),
-        source=draw(prefixes(family)) if family == 6 and draw(_ONE_IN_TEN) == 0 else None,
-        unread=() if kind in _PATHLESS else draw(_UNREAD),
-    )
+    return route._replace(next_hops=tuple(hops), unread=draw(_UNREAD))
 
 
 @st.composite
@@ -142,18 +145,17 @@ def _selectors(draw: st.DrawFn, family: int, devs: list[str]) -> dict[str, Any]:
 @st.composite
 def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
     selectors = draw(_selectors(family, devs))
-    is_jump = draw(_ONE_IN_TEN) == 0
-    return Rule(
+    rule = Rule(
         family=family,
         priority=draw(st.integers(1, 39_999)),
-        action="goto" if is_jump else "to_table",
-        target=40_000 if is_jump else None,
-        table=0 if is_jump else draw(st.sampled_from([100, TABLE_MAIN])),
         invert=bool(selectors) and draw(_ONE_IN_THREE) == 0,
         suppress_prefixlength=draw(st.sampled_from([None, None, None, 0, width_of(family) - 4])),
         suppress_ifgroup=draw(st.sampled_from([None] * 9 + [7])),
         **selectors,
     )
+    if draw(_ONE_IN_TEN) == 0:
+        return rule._replace(action="goto", target=40_000)
+    return rule._replace(table=draw(st.sampled_from([100, TABLE_MAIN])))
 
 
 @st.composite
@@ -165,7 +167,8 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
     routes: list[Route] = []
     addresses: list[Address] = []
     for dev in devs:
-        if draw(_ONE_IN_TEN) > (0 if dev == "eth0" else 7):
+        most = 0 if dev == "eth0" else 7  # nine of ten hosts have the default route by eth0
+        if draw(_ONE_IN_TEN) > most:
             routes += draw(_defaults(family, dev))
         if draw(_ONE_IN_THREE) == 0:
             address, own = draw(_addresses(family, dev))
@@ -186,5 +189,7 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
 
 def _with_scope(route: Route) -> Route:
     """The route with the scope that Linux gives to one in IPv4 without a gateway."""
-    is_on_link = route.prefix.family == IPV4 and route.next_hops and not route.has_gateway
-    return route._replace(scope=SCOPE_LINK) if is_on_link else route
+    is_on_link = bool(route.next_hops) and not route.has_gateway
+    if route.prefix.family == IPV4 and is_on_link:
+        return route._replace(scope=SCOPE_LINK)
+    return route

@@ -9,7 +9,7 @@ import phases
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
 
@@ -84,6 +84,12 @@ def failure_of(
     return caught.value.error
 
 
+def left_to_do(task: Configure | Remove) -> str:
+    """What a plan of the task says that it would still do; empty if there is nothing to do."""
+    plan = task.plan()
+    return "" if plan.is_empty else str(plan)
+
+
 def manager_of(host: FakeHost) -> FakeManager:
     """The manager of a host that is not an image."""
     assert host.manager is not None
@@ -91,7 +97,9 @@ def manager_of(host: FakeHost) -> FakeManager:
 
 
 def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> None:
-    """Add these routes as somebody does who types the commands of `check`, whose protocol is ours."""
+    """Add these routes as somebody does who types the commands
+    of `check`, whose protocol is ours.
+    """
     for destination in destinations:
         typed = Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=protocol)
         host.kernel.ip_route("add", typed)

@@ -112,7 +112,9 @@ def causes(report: CheckReport) -> list[str]:
 
 
 def marked_vm() -> FakeKernel:
-    """A plain VM that sends packets with a mark by eth1: nobody can know which packets these are."""
+    """A plain VM that sends packets with a mark by eth1:
+    nobody can know which packets these are.
+    """
     kernel = topologies.plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))

@@ -121,7 +121,9 @@ def test_a_guard_without_its_unit() -> None:
 
 
 def test_a_guard_that_does_not_start() -> None:
-    """The routes are set, and the machine starts; apply fails, and says why the guard does not run."""
+    """The routes are set, and the machine starts;
+    apply fails, and says why the guard does not run.
+    """
     with gate.host() as system:
         system.lay(f"{UNITS}/{GUARD}.d/50.conf", "[Service]\nExecStartPre=/bin/false\n")
         page = gate.apply(system, GUARDED, code=1)

@@ -121,7 +121,9 @@ def test_commands_that_vanish() -> None:
 
 
 def test_signals() -> None:
-    """A gate that a signal ends refuses at once, though the unit counts that signal as a success."""
+    """A gate that a signal ends refuses at once, though the unit counts that signal
+    as a success.
+    """
     with system_with("statuses", steps={"10-a": SLOW}) as system:
         for name in ("TERM", "HUP", "INT", "QUIT", "USR1"):
             let_count_as_success(system, f"SIG{name}")

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 pytestmark = gate_tests
 
 UNIT, ROUTE = "hostrouting-guard.service", "10.99.0.0/16"
-ROUTES = f"echo routes >>/run/hostrouting/passes\n[[ $(ip route show {ROUTE}) ]] || {{ ip route add {ROUTE} via 10.0.0.1 proto 213; echo changed; }}\nexit 0\n"
+ROUTES = f"echo routes >>/run/hostrouting/passes\n[[ $(ip route show {ROUTE}) ]] || {{ ip route add {ROUTE} via 10.0.0.1 proto 213; echo changed by $$; }}\nexit 0\n"
 CHECK = "echo check >>/run/hostrouting/passes\n[[ -e /run/good ]] && exit 0\necho an address escapes\nexit 1\n"
 FOREIGN = (
     "route add 172.20.0.0/16 via 10.0.0.9 proto static",
@@ -122,14 +122,15 @@ def test_when_the_guard_looks() -> None:
     with guarded(every=3) as system:
         # It would be awake after 3 s at most.
         await_rest(system, seconds=4)
-        count = len(passes(system))
         checks = passes(system).count("check")
         system.must("ip", "route", "del", ROUTE)
-        wait_for("the routes", lambda: len(passes(system)) > count)
+        wait_for("the routes", lambda: system.journal(UNIT).count("changed") == 2)
         await_checks(system, checks + 1)
-        # Of what the steps log, each line is logged when it is new.
+        # Each line is logged when it is new. The line of a change always is, so it does not matter
+        # whether a pass of all steps has come since the first one: on a busy machine, the guard may
+        # have paused for longer than it was seen at rest.
         lines = re.findall("changed|an address escapes|20-check failed", system.journal(UNIT))
-        assert lines[-4:] == ["changed", "an address escapes", "20-check failed", "changed"], lines
+        assert lines == ["changed", "an address escapes", "20-check failed", "changed"]
 
 
 def test_a_long_silence() -> None:
@@ -161,15 +162,16 @@ FLOOD = f"{CHANGES} | ip -batch -"
 @pytest.mark.parametrize(
     ("attack", "then"),
     [
-        (f"systemctl kill --signal=KILL {UNIT}", ""),
+        # systemd refuses a sixth start in ten seconds, unless a unit says otherwise.
+        (f"for _ in 1 2 3 4 5 6; do systemctl restart {UNIT}; done; systemctl kill {UNIT}", ""),
         (f"pkill -KILL {MONITOR}", ""),
         (f"pkill -STOP {MONITOR}; {FLOOD}", f"pkill -CONT {MONITOR}"),
     ],
-    ids=["guard killed", "monitor killed", "monitor out of buffer"],
+    ids=["guard ended", "monitor killed", "monitor out of buffer"],
 )
 def test_an_attack_on_the_guard(attack: str, then: str) -> None:
-    """Killed, or with its monitor killed or out of buffer, it goes on, also beside what a step
-    leaves behind.
+    """Ended by anybody but systemd, or with its monitor killed or out of buffer, it goes on, also
+    beside what a step leaves behind.
     """
     with guarded(check="setsid sleep 999 &\n") as system:
         wait_for("the monitor", lambda: system.run("sh", "-c", f"pgrep {MONITOR}").returncode == 0)

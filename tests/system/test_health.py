@@ -33,8 +33,8 @@ def host_of(system: System) -> Host:
 
 
 def open_gates(system: System) -> list[str]:
-    """The units whose gate is open, as health says; it says nothing else but that there is a foreign
-    step.
+    """The units whose gate is open, as health says; it says nothing else but that there is a
+    foreign step.
     """
     units: list[str] = []
     for fault in find_faults(host_of(system), CONFIG):

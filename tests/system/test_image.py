@@ -37,8 +37,8 @@ PRESET = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
 
 
 def test_it_boots_gated() -> None:
-    """Without Python, routes and table are set, and the gate and the guard work; `apply` has nothing
-    to write. All of it is one boot.
+    """Without Python, routes and table are set, and the gate and the guard work; `apply` has
+    nothing to write. All of it is one boot.
     """
     with host(CONFIG, more=PRESET, finish=remove_python) as system:
         assert system.run("sh", "-c", "PATH=/usr/sbin:/usr/bin; command -v python3").stdout == ""

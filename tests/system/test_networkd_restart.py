@@ -58,14 +58,39 @@ def lose_routes(system: System) -> None:
 
 def test_what_it_takes_away() -> None:
     """By default systemd-networkd deletes our routes; the guard brings them back; with the drop-in,
-    they stay.
+    they stay. A networkd that manages no device takes nothing away.
     """
-    with host(more={LINK_PATH: LINK}, machines=()) as system:
+    with host(machines=()) as system:
+        it_takes_nothing_away_while_it_manages_nothing(system)
+        system.lay(LINK_PATH, LINK)
         restart(system)
+        assert is_noted(system)
         apply(system, ROUTES)
+        assert len(ours(system)) == len(HALVES)
         lose_routes(system)
         guard_brings_them_back(system)
         drop_in_keeps_them(system)
+
+
+def it_takes_nothing_away_while_it_manages_nothing(system: System) -> None:
+    """No check names a networkd that does not run, or that manages no device."""
+    system.must("systemctl", "stop", "systemd-networkd.service", "systemd-networkd.socket")
+    assert not is_noted(system)
+    apply(system, ROUTES)
+    system.must("systemctl", "restart", "systemd-networkd")
+    wait_for(
+        "every device to be seen",
+        lambda: "unmanaged" in system.must("networkctl", "list", "eth0"),
+    )
+    assert not is_noted(system)
+    system.must("systemctl", "restart", "systemd-networkd")
+    assert len(ours(system)) == len(HALVES)
+
+
+def is_noted(system: System) -> bool:
+    """Whether a check of the host has the note that networkd can delete routes."""
+    document = json.loads(hostrouting(system, "check", CIDR, "--json").stdout)
+    return "systemd-networkd.service" in [finding["target"] for finding in document["findings"]]
 
 
 def guard_brings_them_back(system: System) -> None:
@@ -85,28 +110,3 @@ def drop_in_keeps_them(system: System) -> None:
         assert len(ours(system)) == len(HALVES)
     remove(system)
     assert system.read(LAYOUT.networkd_path) is None
-
-
-def is_noted(system: System) -> bool:
-    """Whether a check of the host has the note that networkd can delete routes."""
-    document = json.loads(hostrouting(system, "check", CIDR, "--json").stdout)
-    return "systemd-networkd.service" in [finding["target"] for finding in document["findings"]]
-
-
-def test_a_networkd_that_manages_nothing() -> None:
-    """A networkd that does not run, or manages no device, takes nothing away: no check names it."""
-    with host(machines=()) as system:
-        system.must("systemctl", "stop", "systemd-networkd.service", "systemd-networkd.socket")
-        assert not is_noted(system)
-        apply(system, ROUTES)
-        system.must("systemctl", "restart", "systemd-networkd")
-        wait_for(
-            "every device to be seen",
-            lambda: "unmanaged" in system.must("networkctl", "list", "eth0"),
-        )
-        assert not is_noted(system)
-        system.must("systemctl", "restart", "systemd-networkd")
-        assert len(ours(system)) == len(HALVES)
-        system.lay(LINK_PATH, LINK)
-        restart(system)
-        assert is_noted(system)

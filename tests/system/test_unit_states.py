@@ -113,8 +113,8 @@ STARTS = {
 
 
 def a_refusal_that_systemd_forgets(system: System) -> None:
-    """At each daemon-reload, systemd forgets how the gate has ended: a refused machine is still told
-    from one whose main process, or a command before that, has failed.
+    """At each daemon-reload, systemd forgets how the gate has ended: a refused machine is still
+    told from one whose main process, or a command before that, has failed.
     """
     for name, start in STARTS.items():
         lay_step(system, f"exit {start.step}\n")

@@ -13,6 +13,13 @@ from tests.support.gate import HALVES, config, gate_tests, host
 pytestmark = gate_tests
 
 _PROBE = "/usr/local/lib/probe.py"
+_TRIED_AGAIN = {
+    HostLayout.guard_unit: ("always", "1s"),
+    HostLayout.routes_unit: ("on-failure", "1min"),
+    HostLayout.check_unit: ("no", "100ms"),
+    HostLayout.probe_unit: ("on-failure", "10s"),
+}
+"""When systemd starts a unit again, and after how long."""
 ALL = config(*HALVES, mode="WARN")._replace(
     guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ("eth0",))
 )
@@ -46,7 +53,9 @@ def test_the_sandbox() -> None:
     with host(ALL, machines=()) as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("mkdir", "-p", HostLayout.state_directory)
+        system.must("chown", "nobody", HostLayout.state_directory)  # it is an agent's
         system.lay("/root/file", "")
+        system.lay("/run/hostrouting/gate.open", "a reason\n")
         system.lay(_PROBE, probe.read_text())
         system.must("systemd-run", "--unit=other", "sleep", "1000")
         other = system.show("other.service", "MainPID")
@@ -54,6 +63,8 @@ def test_the_sandbox() -> None:
         outside = probed(system.must("/usr/bin/env", "python3", _PROBE, other))
         assert sum(not error for error in outside.values()) > len(outside) / 2
         for unit in UNITS:
+            tried = tuple(system.show(unit, name) for name in ("Restart", "RestartUSec"))
+            assert tried == _TRIED_AGAIN[unit], unit
             command = f"ExecStart=\nExecStart=/usr/bin/env python3 {_PROBE} {other}"
             drop_in = f"[Service]\n{command}\nType=oneshot\nRestart=no\n"
             system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
@@ -64,3 +75,4 @@ def test_the_sandbox() -> None:
             succeeded = {name for name, error in inside.items() if not error}
             assert succeeded - {"firewall"} == allowed(unit), unit
         assert system.show("other.service", "ActiveState") == "active"
+        assert system.read("/run/hostrouting/gate.open"), "what is there outlives each unit"

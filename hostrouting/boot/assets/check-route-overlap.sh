@@ -12,7 +12,7 @@
 #   REFUSED           a route or a rule refuses them: blackhole, unreachable or prohibit
 #   NO-ROUTE          no route is for them
 #   OWN-RANGE         a route of the type local keeps them on this host
-#   NO-DEFAULT-ROUTE  there is no default route, and routeOverlap.expectedDevs is empty
+#   NO-DEFAULT-ROUTE  there is no default route, and routeOverlap.expectedDevs is empty; or no IPv6
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   no verdict        a program that this check needs has failed
 #   ACTION            what to type next
@@ -76,6 +76,8 @@
 #   mode STRICT                          or WARN
 #   state /run/aks-flex-node             the folder of the marker
 #   families 4 6                         those of the expected CIDRs
+#   no-ipv6 Linux has no IPv6 rules, as after a boot with ipv6.disable=1
+#                                        what is said if it refuses to list them
 #   cidr 10.0.0.0/8 10.0.0.0 10.255.255.255
 #                                        an expected CIDR, and its ends
 #   service 10.96.0.0/12 10.96.0.0 10.111.255.255
@@ -128,7 +130,7 @@ set -f # a line that is split into words names no files
 shopt -s lastpipe # the last command of a pipeline runs in the shell that has the pipeline
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-declare -A setting # by its first word: mode, state and families
+declare -A setting # by its first word: mode, state, families and no-ipv6
 cidrs=()           # the settings about expected CIDRs
 prints_steps=${3-}
 
@@ -138,7 +140,7 @@ main() {
   began=$now
   for line in "${configuration[@]}"; do
     case $line in
-      mode\ * | state\ * | families\ *) setting[${line%% *}]=${line#* } ;;
+      mode\ * | state\ * | families\ * | no-ipv6\ *) setting[${line%% *}]=${line#* } ;;
       cidr\ *) cidrs+=("$line") ;;
       names\ *) break ;; # what follows is for awk alone
     esac
@@ -192,7 +194,14 @@ look() {
 examine() {
   local before places answers
   for _ in 1 2 3; do
-    run list 'rule show' 'route show table all' || return
+    if ! run list 'rule show' 'route show table all'; then
+      if [[ $family == 6 && $failure == *'Address family not supported by protocol' ]]; then
+        failure=''
+        lacking+=("NO-DEFAULT-ROUTE: ${setting[no-ipv6]}")
+        return 0
+      fi
+      return 1
+    fi
     before=$output
     run find_places "$before" || return
     places=$output
@@ -683,7 +692,7 @@ function note_changes(   line) {
 function prefix_of(line,   word) {
   split(line, word, " ")
   if (line ~ /^[0-9]+ /) return word[2] # a route
-  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  if (match(line, / to [^ ]+/) && line !~ /:\tnot /) return substr(line, RSTART + 4, RLENGTH - 4)
   return "default" # a rule for all destinations, or a line that is not known
 }
 '
@@ -784,7 +793,7 @@ function are_plain_packets_met(   word) {
 }
 # These have no mark, no source yet, user 0, and no device. IPv4 compares the source 0.0.0.0.
 function is_met_by_plain_packets(word, value) {
-  if (word == "from") return family == 4 && value ~ /^0[.]0[.]0[.]0/
+  if (word == "from") return value ~ /^0[.]0[.]0[.]0/
   if (word == "iif") return value == "lo"
   if (word == "fwmark") return !needs_a_mark(value)
   if (word == "uidrange") return value ~ /^0-/
@@ -1436,7 +1445,7 @@ function judge_other_packets(   n) {
 }
 # Whether no packet with these selectors goes on to the next rule.
 function is_last_for_its_packets() {
-  if (prefix != "default" || is_inverted) return 0
+  if (prefix != "default") return 0
   return action in is_refusing || (action == "lookup" && table in is_whole)
 }
 # Says for which expected CIDRs the rule, for destinations from low to high, does not lead its

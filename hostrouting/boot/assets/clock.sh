@@ -10,5 +10,4 @@ read_clock() {
   # is word 22, in 1/100 s; and the process of $() begins now. It is not the first choice because
   # five such processes would cost each start of a unit 3 ms.
   now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  now=${now:-0}
 }

@@ -152,7 +152,7 @@ log() { # LEVEL LINE
 exit_on_signal() { # SIGNAL
   local reason="$1 ended the gate"
   signal=$1
-  trap '' HUP INT QUIT TERM ALRM USR1 USR2
+  trap '' HUP INT QUIT TERM USR1 USR2
   if [[ $activity ]]; then
     reason+=" while $activity"
     kill %% 2>/dev/null
@@ -170,7 +170,6 @@ trap 'exit_on_signal SIGHUP' HUP
 trap 'exit_on_signal SIGINT' INT
 trap 'exit_on_signal SIGQUIT' QUIT
 trap 'exit_on_signal SIGTERM' TERM
-trap 'exit_on_signal SIGALRM' ALRM
 trap 'exit_on_signal SIGUSR1' USR1
 trap 'exit_on_signal SIGUSR2' USR2
 trap '' PIPE # a lost log ends nothing

@@ -939,7 +939,7 @@ function missing_for_hop(r, h,   gateway, family) {
   words_for["gateway"] = gateway
   if (is_own_address(gateway, family)) return in_words("own") # Linux would lose the packets
   if (hop[r, h, "onlink"]) {
-    if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
+    if (!is_elsewhere(gateway, hop[r, h, "dev"])) return ""
   } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
   return in_words("near")
 }

@@ -80,6 +80,6 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
     with controlling_terminal() as terminal:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
-        if outcome.undone is not None and outcome.has_changed:
+        if outcome.undone is not None and outcome.effects.changed:
             terminal.log(outcome.lines())
         return outcome

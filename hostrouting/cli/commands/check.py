@@ -16,6 +16,7 @@ from hostrouting.cli.source import (
     code_with,
     config_to_check,
     config_to_repair,
+    find_config,
     find_config_or_warn,
     require_typed_devs,
     typed_name,
@@ -32,7 +33,10 @@ ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    known, unusable = find_config_or_warn(arguments, host)
+    if arguments.cidrs:
+        known, unusable = find_config_or_warn(arguments, host, arguments.cidrs)
+    else:  # its CIDRs are checked
+        known, unusable = find_config(arguments, host), ()
     config = config_to_check(known, arguments)
     if arguments.snapshots is not None:
         return _check_nodes(arguments, config)

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     explained = explain_packet(snapshot, address, config)
     doubts = explained.report.doubts
     options = typed_file(arguments)
-    if doubts and options:  # of a device that is to be named: with the CIDRs of the same file
+    if doubts and options:  # the commands that name a device are typed with the same file
         cidr = "" if config.route_overlap.cidrs else " CIDR"
         managed = None
         if arguments.snapshot is None:

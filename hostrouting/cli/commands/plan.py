@@ -136,11 +136,9 @@ def _judge(
     passed_over = (*arguments.ignore, *_AWAITED)
     failures = [finding for finding in plan.failures if finding.name not in passed_over]
     if failures:
-        cause = _cause(failures)
-        return _Judged("would fail", PROBLEM, _failure(plan, cause), cause)
+        return _failing(plan, failures)
     if _would_wait(arguments, plan, check):
-        cause = next(iter(plan.routes.route_waits), None)
-        return _Judged("not ready", CANNOT_DECIDE, _delay(plan, cause), cause)
+        return _not_ready(plan)
     if not plan.is_empty:
         return _Judged("to do", PROBLEM, _what_to_type(arguments))
     match = _match(arguments)
@@ -157,18 +155,6 @@ def _would_wait(arguments: argparse.Namespace, plan: Plan, check: HostCheck | No
     if check is None or check.report.verdict != "no-default-route":
         return False
     return check.code(arguments.ignore) != FINE
-
-
-def _cause(failures: Iterable[Finding]) -> Finding | None:
-    """Why apply would refuse to begin; none if addresses escape, or if routes are in the way, which
-    the lines of the routes say.
-    """
-    for failure in failures:
-        if failure.name == "route-conflict":
-            return None
-        if failure.name not in ESCAPES:
-            return failure
-    return None
 
 
 def _match(arguments: argparse.Namespace) -> str:
@@ -188,34 +174,38 @@ def _what_to_type(arguments: argparse.Namespace) -> str:
     return f"{who}: {_apply_command(arguments)}"
 
 
-def _failure(plan: Plan, cause: Finding | None) -> str:
+def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
     """Why apply would fail, and whether it would have changed something then."""
-    if cause is not None:
-        return f"apply would change nothing, because {cause.sentence}"
-    if plan.routes.conflicts:
-        return f"{IN_THE_WAY}: {SEE_CONFLICTS}"
+    for failure in failures:
+        if failure.name == "route-conflict":
+            return _Judged("would fail", PROBLEM, f"{IN_THE_WAY}: {SEE_CONFLICTS}")
+        if failure.name not in ESCAPES:
+            reason = f"apply would change nothing, because {failure.sentence}"
+            return _Judged("would fail", PROBLEM, reason, failure)
     reason = "addresses escape, and the mode is STRICT"
-    if plan.is_empty:
-        return reason
-    return f"{reason}, so apply would make the changes below, and then fail"
+    if not plan.is_empty:
+        reason += ", so apply would make the changes below, and then fail"
+    return _Judged("would fail", PROBLEM, reason)
 
 
-def _delay(plan: Plan, cause: Finding | None) -> str:
+def _not_ready(plan: Plan) -> _Judged:
     """What apply would wait for, and how that would end."""
-    if cause is not None:
+    if plan.routes.waiting:
+        cause = plan.routes.route_waits[0]
         is_in_vain = any(route.missing.devs for route in plan.routes.waiting)
         end = ", and then fail" if is_in_vain else ""
-        return f"apply would wait{end}: {cause.sentence}"
-    sentence = ""
+        reason = f"apply would wait{end}: {cause.sentence}"
+        return _Judged("not ready", CANNOT_DECIDE, reason, cause)
+    reason = ""
     if plan.report is not None:
-        sentence = spoken(plan.report.missing_defaults)
-    sentence += ", so apply would "
+        reason = spoken(plan.report.missing_defaults)
+    reason += ", so apply would "
     if not plan.is_empty:
-        sentence += "make the changes below, "
-    sentence += "wait for one"
+        reason += "make the changes below, "
+    reason += "wait for one"
     if plan.mode == "STRICT":
-        sentence += ", and then fail"
-    return sentence
+        reason += ", and then fail"
+    return _Judged("not ready", CANNOT_DECIDE, reason)
 
 
 def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Plan:
@@ -224,7 +214,8 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
         return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
     snapshot = take_snapshot(host, arguments.snapshot)
     routes = plan_static_routes(config, snapshot)
-    return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
+    plan = Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
+    return plan.with_findings(plan.find_needed_routes(config, snapshot))
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> str:

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document = {"schema": "hostrouting/remove/4", **outcome.document()}
         if not outcome.report.ok:
             lines.append("To see what is left: hostrouting status")
-        elif outcome.has_changed:
+        elif outcome.effects.changed:
             report = _judge(former, host, RoutePlan())
             lines += _verdict_lines("The verdict now:", report)
             if report is not None and report.escapes:
@@ -58,9 +58,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 def _former(host: Host) -> HostRoutingConfig:
     """What is installed; what the scripts do, if config.json cannot be used."""
     former = installed_or_none(host)
+    if former is not None:
+        return former
     with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
-        former = former or read_enforced(host.files)
-    return former or HostRoutingConfig()
+        return read_enforced(host.files)
+    return HostRoutingConfig()
 
 
 def _show(former: HostRoutingConfig, host: Host) -> Answer:

@@ -40,8 +40,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> Answer:
     files = files_of(config)
     archive = tar_of(files)
-    document = {"schema": "hostrouting/render/2", "tar": arguments.tar, "ok": True}
-    document["files"] = {"write": [file.path for file in files], "remove": []}
+    document = {
+        "schema": "hostrouting/render/2",
+        "tar": arguments.tar,
+        "ok": True,
+        "files": {"write": [file.path for file in files], "remove": []},
+    }
     if arguments.tar == "-":
         if arguments.json:
             raise bad_input("--json", "standard output is the archive", "leave one of them out")

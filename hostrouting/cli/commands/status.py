@@ -13,6 +13,7 @@ answer. With --metrics, which prints the text format of Prometheus, it is 0: the
 
 import argparse
 
+from hostrouting.boot.unit_names import with_type
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
@@ -29,8 +30,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.metrics and arguments.json:
         raise bad_input("--metrics", "cannot be used with --json", "leave one of them out")
     unit = arguments.unit
-    if unit is not None and "." not in unit:  # as systemctl reads it
-        unit = f"{unit}.service"
+    if unit is not None:
+        unit = with_type(unit)
     status = find_status(host, unit)
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))

@@ -7,7 +7,9 @@ facts:
 1. Most routes of a list differ only in the destination. The kernel writes the table first, then
    the destination, so its bytes are at the same place in most messages. The other bytes of a
    message say everything else about the route: they are its template. One message of each template
-   is decoded. For the others, its route is copied, and gets the destination at this place.
+   is decoded. For the others, its route is copied, and gets the destination at this place. The
+   header, which says the size of the message, belongs to the template. So one message is read in
+   the plain way, and then those behind it, while their templates are known. Then again one.
 2. Whether a route of a template was asked for depends on its first address alone. So for each
    template it is worked out once where the wanted addresses begin and end: these are its borders.
 
@@ -19,10 +21,10 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
-from hostrouting.kernel.netlink.numbers import FAMILY_OF, RTM_GETROUTE
+from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import (
     ROUTE_ATTRIBUTES_AT,
     RTA_DST,
@@ -32,7 +34,6 @@ from hostrouting.kernel.netlink.routes import (
 )
 from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
-    HEADER,
     NUMBER,
     KernelError,
     Netlink,
@@ -92,31 +93,34 @@ class RouteReader:
         routes: list[Route] = []
         at = 0
         while size := size_at(part, at):
-            # Messages with the same header have the same size, so `size_at` is asked once for all
-            # that follow each other.
-            header = part[at : at + HEADER.size]
-            for before, destination, after in _split(part, at, size):
+            message = part[at : at + size]
+            route = decode(message, self._names)
+            if self._near.keeps(route):
+                routes.append(route)
+            layout = _layout(size, width_of(route.prefix.family) // 8)
+            before, _, after = layout.unpack(message)
+            self._add_template(route, before, after)
+            at += size
+
+            count = (len(part) - at) // size  # if all behind it have this size
+            rest = memoryview(part)[at : at + count * size]
+            for before, destination, after in layout.iter_unpack(rest):
                 template = self._templates.get(before + after)
-                if template is not None:
-                    network = int.from_bytes(destination, "big")
-                    if is_wanted(network, template.borders):
-                        routes.append(template.route_to(network))
-                elif before.startswith(header):
-                    route = self._decode(before, destination, after)
-                    if self._near.keeps(route):
-                        routes.append(route)
-                else:
-                    break  # another header
+                if template is None:
+                    break
+                network = int.from_bytes(destination, "big")
+                if is_wanted(network, template.borders):
+                    routes.append(template.route_to(network))
                 at += size
         return routes
 
-    def _decode(self, before: bytes, destination: bytes, after: bytes) -> Route:
-        """The route of a message with an unknown template, which is then known."""
-        route = decode(before + destination + after, self._names)
+    def _add_template(self, route: Route, before: bytes, after: bytes) -> None:
+        """Remember the route by its template: the bytes before and after the destination, if that
+        is at its usual place.
+        """
         has_table = before.startswith(_TABLE_HEADER, ROUTE_ATTRIBUTES_AT)
         if has_table and before.endswith(_DST_HEADERS[route.prefix.family]):
             self._templates[before + after] = _Template(route, self._near.borders_for(route))
-        return route
 
 
 class _Template:
@@ -132,17 +136,6 @@ class _Template:
         """The route to this destination."""
         prefix = Prefix(self._family, network, self._length)
         return Route._make((prefix, *self._all_but_prefix))
-
-
-def _split(part: bytes, at: int, size: int) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """The messages from this place on, as if all of them had this size.
-
-    Each is split into the bytes before, in and after the destination.
-    """
-    family = FAMILY_OF[part[at + HEADER.size]]
-    count = (len(part) - at) // size
-    messages = memoryview(part)[at : at + count * size]
-    return _layout(size, width_of(family) // 8).iter_unpack(messages)
 
 
 @lru_cache

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
-from hostrouting.kernel.netlink.routes import (
-    ROUTE_ATTRIBUTES_AT,
-    RTA_DST,
-    decode,
-    encode,
-    question_rtmsg,
-)
+from hostrouting.kernel.netlink.routes import RTA_DST, decode, encode, question_rtmsg
 from hostrouting.kernel.netlink.socket import (
-    ATTRIBUTE,
-    HEADER,
     NUMBER,
     UNSUPPORTED,
     KernelError,
@@ -32,10 +24,11 @@ if TYPE_CHECKING:
 
 # Changes.
 
-# Where these are in a message of `encode`.
-_SEQUENCE_AT = 8
-_DST_LEN_AT = HEADER.size + 1
-_DST_AT = ROUTE_ATTRIBUTES_AT + ATTRIBUTE.size
+_UP_TO_DST = "=8s I 5s B 14s"
+"""A message of `encode` up to its destination: the sequence number is behind 8 bytes, and the
+length of the prefix behind 5 more. Then come the rest of rtmsg, and the header of the attribute.
+"""
+_DST_AT = struct.calcsize(_UP_TO_DST)
 
 
 class _RequestTemplate:
@@ -49,17 +42,21 @@ class _RequestTemplate:
         """Encode the first request of this kind; KernelError as from `encode`."""
         self._verb, route = request
         self._family = route.prefix.family
-        self._all_but_prefix = route[1:]
+        self._all_but_prefix = route[1:]  # the prefix is the first field
         self._width = width_of(self._family) // 8
         encoded = encode(self._verb, route, index_of)
-        self._before_sequence = encoded[:_SEQUENCE_AT]
-        self._before_length = encoded[_SEQUENCE_AT + NUMBER.size : _DST_LEN_AT]
-        self._before_network = encoded[_DST_LEN_AT + 1 : _DST_AT]
-        self._after_network = encoded[_DST_AT + self._width :]
-        self._pack = struct.Struct(
-            f"={_SEQUENCE_AT}s I {len(self._before_length)}s B {len(self._before_network)}s "
-            f"{self._width}s {len(self._after_network)}s"
-        ).pack
+        after = len(encoded) - _DST_AT - self._width
+        layout = struct.Struct(f"{_UP_TO_DST} {self._width}s {after}s")
+        (
+            self._before_sequence,
+            _,
+            self._before_length,
+            _,
+            self._before_network,
+            _,
+            self._after_network,
+        ) = layout.unpack(encoded)
+        self._pack = layout.pack
 
     def fits(self, request: RouteRequest) -> bool:
         """Whether the request is of this kind."""
@@ -92,7 +89,7 @@ def change_routes(
     """
     errors: list[BackendError | None] = [None] * len(requests)
     for place, error in _send(netlink, requests, index_of).items():
-        if error.number == errno.EPERM:  # the kernel looks at the rights first
+        if error.number == errno.EPERM:  # a lack of rights: each request is refused for that
             raise error
         errors[place] = refusal(requests[place], error.number, error.words)
     return tuple(map(Outcome, requests, errors))
@@ -125,9 +122,9 @@ _RTA_UID = 25
 _RTA_IP_PROTO = 27
 _UDP = 17
 _LOOKUP_FLAGS = {
-    # Without this flag, IPv4 reports table main for every route.
+    # Without the second flag, IPv4 reports table main for every route.
     IPV4: _RTM_F_FIB_MATCH | _RTM_F_LOOKUP_TABLE,
-    # IPv6 reports the right table, and refuses this flag.
+    # IPv6 reports the right table without that flag, and refuses it.
     IPV6: _RTM_F_FIB_MATCH,
 }
 
@@ -137,13 +134,15 @@ def lookup_routes(
 ) -> tuple[Answer, ...]:
     """The route that decides for a plain packet to each destination; `names` are of devices."""
     questions = [_question(address) for address in destinations]
-    answer_of = cache(partial(_answer, names=names))  # many destinations have the same entry
+    # Many destinations have the same entry, and their answers are the same bytes, because `ask`
+    # sends every lookup with the sequence number 0.
+    answer_of = cache(partial(_answer, names=names))
     return tuple(map(answer_of, netlink.ask(RTM_GETROUTE, questions)))
 
 
 def has_ipv6(netlink: Netlink) -> bool:
-    """Whether the kernel has IPv6. Booted with ipv6.disable=1, it has not; asked for the lists of
-    IPv6, it then sends those of the other families.
+    """Whether the kernel has IPv6, which it lacks if it was booted with ipv6.disable=1. The lists
+    do not show that: instead of those of IPv6, such a kernel sends those of the other families.
     """
     [answer] = netlink.ask(RTM_GETROUTE, [_question(ip_at(IPV6, 0))])
     return isinstance(answer, bytes) or answer.number not in UNSUPPORTED
@@ -168,6 +167,6 @@ def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:
         route = decode(answer, names)
         return Answer(route.type, route)
     kind = KIND_OF_ERRNO.get(answer.number)
-    if kind is None or answer.words:  # words are about a request that Linux does not accept
+    if kind is None or answer.words:  # in words, Linux says what is wrong with the request
         raise answer
     return Answer(kind, None)

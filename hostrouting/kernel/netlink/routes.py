@@ -68,6 +68,7 @@ _RTAX_MTU = 2
 _RTAX_ADVMSS = 8
 
 _OTHER_METRICS = {
+    1: "lock",
     3: "window {}",
     4: "rtt",
     5: "rttvar",
@@ -83,8 +84,8 @@ _OTHER_METRICS = {
     16: "congctl",
     17: "fastopen_no_cookie",
 }
-"""The other metrics by number, in the words of `ip`; the value of those without {} is a time, a
-flag or a name.
+"""The other metrics by number, in the words of `ip`. Those without {} are named without their
+value, which is a time, flags or a name; "lock" has a flag for each metric that Linux must keep.
 """
 
 _RTNH_F_DEAD = 0x1
@@ -103,8 +104,11 @@ _PREFERENCES: dict[int | None, Preference] = {1: "high", 3: "low"}
 _ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
 """The types of encapsulation by number, as `ip` names them."""
 
-_IN_UNREAD = {_RTA_METRICS, _RTA_FLOW, _RTA_MULTIPATH, _RTA_ENCAP_TYPE}
-"""Where `Route.unread` comes from; few routes have any of these."""
+_MAY_BE_UNREAD = {_RTA_METRICS, _RTA_FLOW, _RTA_MULTIPATH, _RTA_ENCAP_TYPE}
+"""The attributes in which words of `Route.unread` can be; those of next hops are in RTA_MULTIPATH.
+
+Few routes have any of these: to look first saves 30 of 190 ms for 10,000 routes.
+"""
 
 
 # From a message to a route.
@@ -118,7 +122,7 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     metrics: dict[int, bytes] = {}
     if _RTA_METRICS in attributes:
         metrics = attributes_of(attributes[_RTA_METRICS])
-    hops = _listed_hops(attributes, flags)
+    hops = _raw_hops(attributes, flags)
     family = FAMILY_OF[af]
     route_type = ROUTE_TYPES[type_]
 
@@ -149,8 +153,8 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     )
 
 
-class _ListedHop(NamedTuple):
-    """A next hop as it is in a message; a single one has the attributes and flags of its route."""
+class _RawHop(NamedTuple):
+    """A next hop before it is decoded; a single one has the attributes and flags of its route."""
 
     attributes: Mapping[int, bytes]
     device: int
@@ -158,7 +162,7 @@ class _ListedHop(NamedTuple):
     weight: int = 1
 
 
-def _listed_hops(attributes: Mapping[int, bytes], flags: int) -> list[_ListedHop]:
+def _raw_hops(attributes: Mapping[int, bytes], flags: int) -> list[_RawHop]:
     """The next hops of a route that has these attributes and flags."""
     if _RTA_MULTIPATH in attributes:
         return _hops_of_multipath(attributes[_RTA_MULTIPATH])
@@ -166,21 +170,21 @@ def _listed_hops(attributes: Mapping[int, bytes], flags: int) -> list[_ListedHop
     has_gateway = _RTA_GATEWAY in attributes or _RTA_VIA in attributes
     if not device and not has_gateway:
         return []
-    return [_ListedHop(attributes, device, flags)]
+    return [_RawHop(attributes, device, flags)]
 
 
-def _hops_of_multipath(packed: bytes) -> list[_ListedHop]:
-    hops: list[_ListedHop] = []
+def _hops_of_multipath(packed: bytes) -> list[_RawHop]:
+    hops: list[_RawHop] = []
     at = 0
     while at + _RTNEXTHOP.size <= len(packed):
         length, flags, weight, device = _RTNEXTHOP.unpack_from(packed, at)
         attributes = attributes_of(packed[at + _RTNEXTHOP.size : at + length])
-        hops.append(_ListedHop(attributes, device, flags, weight + 1))
-        at += max(aligned(length), _RTNEXTHOP.size)
+        hops.append(_RawHop(attributes, device, flags, weight + 1))
+        at += max(aligned(length), _RTNEXTHOP.size)  # goes on even if the length is 0
     return hops
 
 
-def _next_hop(hop: _ListedHop, names: Mapping[int, str]) -> NextHop:
+def _next_hop(hop: _RawHop, names: Mapping[int, str]) -> NextHop:
     gateway = hop.attributes.get(_RTA_GATEWAY)
     if _RTA_VIA in hop.attributes:
         gateway = hop.attributes[_RTA_VIA][2:]  # after its family
@@ -198,15 +202,17 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     """Whether the lifetime of the route is over; None if it has none."""
     if not cacheinfo:
         return None
-    (ticks_left,) = _EXPIRES.unpack_from(cacheinfo)
-    return bool(ticks_left < 0) if ticks_left else None
+    ticks_left: int = _EXPIRES.unpack_from(cacheinfo)[0]
+    if ticks_left == 0:  # Linux says this of a route without a lifetime
+        return None
+    return ticks_left < 0
 
 
 def _unread(
-    attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_ListedHop]
+    attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_RawHop]
 ) -> tuple[str, ...]:
-    """What a route has no field for (`Route.unread`); metrics and realms of zeros are absent."""
-    if _IN_UNREAD.isdisjoint(attributes):
+    """What a route has no field for (`Route.unread`); a metric or a realm of 0 is not set."""
+    if _MAY_BE_UNREAD.isdisjoint(attributes):
         return ()
     words = _other_metrics(metrics)
     realms = number_in(attributes, _RTA_FLOW)
@@ -269,7 +275,10 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
 
 
 def _why_not_sent(route: Route) -> str:
-    """What Linux would not see in the message, or misread; empty if there is nothing."""
+    """What Linux would not see in the message, or misread; empty if there is nothing.
+
+    Words of `Route.unread` are not a reason: the route is sent without these.
+    """
     has_what_is_only_read = (
         route.source is not None
         or route.preference != "medium"
@@ -285,7 +294,7 @@ def _why_not_sent(route: Route) -> str:
 
 
 def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
-    """The fixed part, which has the flags of a next hop that is sent as attributes."""
+    """The fixed part. It has the flags of the next hop, unless RTA_MULTIPATH has these."""
     flags = 0
     if route.next_hops and not _uses_multipath(verb, route):
         [hop] = route.next_hops
@@ -310,7 +319,7 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)
-    if verb == "delete" and _needs_empty_gateway(route):
+    if _needs_empty_gateway(verb, route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
     if route.table > _LARGEST_IN_RTMSG:
         attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
@@ -324,23 +333,25 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
 def _uses_multipath(verb: Verb, route: Route) -> bool:
     """Whether the next hops of this route, which has some, are sent as RTA_MULTIPATH.
 
-    A single one is, too, to delete an IPv4 route: otherwise Linux would also take a route that
-    begins with it. And a single one is to add an IPv6 next hop with its weight.
+    Several always are. A single one is in a request to delete an IPv4 route, because Linux would
+    otherwise also take a route that begins with this next hop; and in a request to add an IPv6
+    route if it has a weight, because no other attribute has one.
     """
     if len(route.next_hops) > 1:
         return True
-    if route.prefix.family == IPV4:
-        return verb == "delete"
-    return verb != "delete" and route.next_hops[0].weight > 1
+    if verb == "delete":
+        return route.prefix.family == IPV4
+    return route.prefix.family == IPV6 and route.next_hops[0].weight > 1
 
 
-def _needs_empty_gateway(route: Route) -> bool:
-    """Whether a request to delete has to give the gateway "::", which says that there is none.
+def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
+    """Whether the request has to give the gateway "::", which says that the route has none: a
+    request to delete an IPv6 route.
 
-    Without it, Linux would delete an IPv6 route through the same device, with all its next hops,
-    whoever added them.
+    Otherwise Linux would also take a route that has a gateway on the same device, and delete it
+    with all its next hops, whoever added them.
     """
-    return route.prefix.family == IPV6 and not route.has_gateway
+    return verb == "delete" and route.prefix.family == IPV6 and not route.has_gateway
 
 
 def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
@@ -360,7 +371,7 @@ def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
-    weight = hop.weight if has_weights(route) else 1
+    weight = hop.weight if has_weights(route) else 1  # a single one in IPv4 has none
     device = 0 if hop.dev is None else index_of(hop.dev)
     return _RTNEXTHOP.pack(length, _flags_of(hop), weight - 1, device) + gateway
 

@@ -85,9 +85,16 @@ ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] =
 
 @pytest.mark.parametrize("row", ROWS)
 def test_delete(make: Make, row: str) -> None:
-    """All given rules are deleted, each as often as it is given, or none; the others stay in order."""
+    """All given rules are deleted, each as often as it is given, or none;
+    the others stay in order.
+    """
     rules, deletion, wanted = ROWS[row]
     assert outcome(make(*rules), deletion) == wanted
+
+
+def test_the_places_of_rules(make: Make) -> None:
+    """They are counted in each chain: an undo puts a rule back there."""
+    assert [rule.number for rule in make(R1, SNAT, R3, R2).list_rules()] == [1, 2, 3, 1]
 
 
 _RULES = st.sampled_from([R1, R2, R3, SNAT])
@@ -98,7 +105,7 @@ _RULES = st.sampled_from([R1, R2, R3, SNAT])
 class TestOnLinux:
     """The real programs, in a private network namespace."""
 
-    @settings(max_examples=scaled(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(_RULES, max_size=8), st.lists(st.lists(_RULES, min_size=1, max_size=3), max_size=8)
     )
@@ -113,7 +120,7 @@ class TestOnLinux:
             assert outcome(real, deletion) == outcome(fake, deletion)
         assert real.list_rules() == fake.list_rules()
 
-    @settings(max_examples=scaled(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(st.sampled_from([*LOOK_ALIKES, R1, R2, R3]), min_size=1, max_size=12), st.data()
     )

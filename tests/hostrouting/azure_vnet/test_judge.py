@@ -12,7 +12,7 @@ from hostrouting.azure_vnet.conflists import active_file
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import as_ip
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeEbtables
@@ -54,7 +54,9 @@ def judged(
     state: str | None = None,
     **settings: Any,
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """The entries and findings of a host with these facts; without ebtables if the rules are None."""
+    """The entries and findings of a host with these facts;
+    without ebtables if the rules are None.
+    """
     listed = None if rules is None else FakeEbtables(rules).list_rules()
     names = {link.name for link in links}
     macs = {name: mac for name, mac in MACS.items() if name in names}
@@ -92,6 +94,10 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep 3: is not in a managed network"),
     "own address": (THREE | {"addresses": (OWN,)}, "keep 3: is an address of this host, on azure0"),
     "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep 3: is a default gateway"),
+    "gateway of another route": (
+        THREE | {"routes": [DEFAULT._replace(prefix=Prefix.parse("10.7.0.0/16")), BY_BRIDGE]},
+        "delete 3: no device",
+    ),
     "protected": (
         THREE | {"protect": ["10.1.0.4/30"]},
         "keep 3: is protected (azureVnetCleanup.protect)",

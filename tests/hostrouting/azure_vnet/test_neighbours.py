@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import nullcontext
+from socket import AF_BRIDGE
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -113,6 +114,17 @@ def test_another_entry_stays(layer: LinkLayer) -> None:
     assert layer.look() == VIEW
 
 
+def test_as_text() -> None:
+    """A neighbour prints as in `ip neigh`; without a MAC address, it has no `lladdr`."""
+    unresolved = attrs.evolve(LEARNED, mac="")
+    texts = [str(neighbour) for neighbour in (FIRST, LEARNED, unresolved)]
+    assert texts == [
+        "10.1.0.5 dev azure0 lladdr 0a:00:00:00:00:05 PERMANENT",
+        "fd00::5 dev azure0 lladdr 0a:00:00:00:00:05",
+        "fd00::5 dev azure0",
+    ]
+
+
 _STATES = ("permanent", "stale", "failed", "noarp", "reachable", "permanent extern_learn")
 _ENTRIES = st.dictionaries(
     st.sampled_from(["10.2.0.1", "10.2.0.2", "10.2.0.3", "fd02::1", "fd02::2"]),
@@ -130,7 +142,7 @@ _ENTRIES = st.dictionaries(
 class TestOnLinux:
     """The real kernel."""
 
-    @settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scaled(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(_ENTRIES)
     def test_as_ip_prints_it(
         self, node: Namespace, entries: dict[str, tuple[str, str, str]]
@@ -202,7 +214,8 @@ class TestOnLinux:
             return view.peers, "", ""
 
         peers, kind, message = in_child(ask)
-        assert (peers, kind) == ({}, "not-permitted")
+        assert peers == {}
+        assert kind == "not-permitted"
         assert message.startswith(f"cannot delete the neighbour {FIRST}: run this as root")
 
     @pytest.mark.parametrize(("times", "kind"), [(4, ""), (5, "unsettled")])
@@ -271,8 +284,14 @@ class TestOnLinux:
             asked.append(f"{kind} {body[0]}")
             if kind == RTM_GETLINK:
                 node.ip("link", "del", "gone")
+            if body[0] == AF_BRIDGE:
+                node.ip("link", "add", "new", "master", "azure0", "type", "ifb")
+                node.run("bridge", "fdb", "add", POD, "dev", "new", "master", "static")
             return dump(self, kind, body)
 
         monkeypatch.setattr(NetlinkSocket, "dump", listed)
-        assert KernelLinkLayer().look() == VIEW
+        try:
+            assert KernelLinkLayer().look() == VIEW
+        finally:
+            node.ip("link", "del", "new")
         assert asked == [f"{RTM_GETNEIGH} 0", f"{RTM_GETLINK} 0", f"{RTM_GETNEIGH} 7"]

@@ -68,10 +68,11 @@ def incomplete(host: azure.AzureHost, *, done: int) -> tuple[str, ...]:
     """Run the task, which cannot delete everything, and says so; what is left."""
     error = failure_of(clean, host, of=HostError)
     assert error.kind == "incomplete"
-    assert str(error).startswith(
-        f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
-    )
-    assert (len(effects_of(error).operations), effects_of(error).files) == (done, (UNDO,))
+    beginning = f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
+    assert str(error).startswith(beginning)
+    effects = effects_of(error)
+    assert len(effects.operations) == done
+    assert effects.files == (UNDO,)
     return tuple(error.lines)
 
 
@@ -112,7 +113,9 @@ def test_what_is_stale_is_deleted() -> None:
 
 
 def test_a_second_run() -> None:
-    """It finds nothing, and needs no rights for that; of what is new, it makes another undo file."""
+    """It finds nothing, and needs no rights for that;
+    of what is new, it makes another undo file.
+    """
     host = azure.host()
     clean(host)
     before = state_of(host)
@@ -130,33 +133,49 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     host = azure.host()
     before = state_of(host)
-    config = HostRoutingConfig.from_mapping(
-        {"azureVnetCleanup": {"managed": ["10.1.0.0/16", "fd00::/64"]}}
-    )
+    section = {"managed": ["10.1.0.0/16", "fd00::/64"]}
+    config = HostRoutingConfig.from_mapping({"azureVnetCleanup": section})
+
     result = run(azure.task(config, host=host))
+
     assert isinstance(result, CleanupResult)
     assert result.log_fields() == {"stale": 13, "deleted": 0, "conflicts": 5, "undo_file": ""}
-    shown = str(phases.plan(azure.task(azure.config(), host=host)))
-    assert (
-        f"delete rule {azure.STALE_RULES[0]}    # another CNI manages 10.1.0.5, and no device has the MAC"
-        in shown
-    )
-    assert (state_of(host), host.files.writes, caplog.text.count("stale: ")) == (before, [], 13)
+    assert caplog.text.count("stale: ") == 13
+    assert state_of(host) == before
+    assert host.files.writes == []
 
 
-def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
-    """Without the section nothing is asked of the host. An image is refused, because it has no
-    kernel.
-    """
+def test_a_plan() -> None:
+    """It says what would be deleted, and why; nothing is changed."""
+    host = azure.host()
+    before = state_of(host)
+    plan = phases.plan(azure.task(azure.config(), host=host))
+    reason = "another CNI manages 10.1.0.5, and no device has the MAC"
+    assert f"delete rule {azure.STALE_RULES[0]}    # {reason}" in str(plan)
+    assert state_of(host) == before
+    assert host.files.writes == []
+
+
+def test_without_the_section() -> None:
+    """Nothing is asked of the host."""
     host = azure.host()
     host.ebtables.fault = ebtables_error("missing")
+    before = state_of(host)
     run(azure.task(HostRoutingConfig(), host=host))
+    assert state_of(host) == before
+
+
+def test_an_image(tmp_path: Path) -> None:
+    """It is refused, because it has no kernel."""
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
-    assert "this is an image" in str(failure_of(run, task, of=HostError))
+    error = failure_of(run, task, of=HostError)
+    assert "this is an image" in str(error)
 
 
 def test_a_host_with_another_kernel() -> None:
-    """It is refused without its rules and MAC addresses: those of this machine are another host's."""
+    """It is refused without its rules and MAC addresses:
+    those of this machine are another host's.
+    """
     with pytest.raises(
         TypeError, match=r"^this host has a kernel of its own, so name its ebtables= "
     ):
@@ -168,106 +187,143 @@ def test_a_host_with_another_kernel() -> None:
 def test_a_plan_that_deletes_nothing() -> None:
     """It says so, with and without the section."""
     nothing = azure.task(azure.config(), host=azure.AzureHost()).plan()
-    assert str(nothing) == "nothing to delete"
     unset = azure.task(HostRoutingConfig(), host=azure.host()).plan()
-    assert (unset.deletions, unset.errors) == ((), ())
+    assert str(nothing) == "nothing to delete"
+    assert unset.deletions == ()
+    assert unset.errors == ()
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the same
-    reason, and still show what is stale.
+    """Nothing is deleted, and the reason is raised, not logged; the plan and a dry run have the
+    same reason, and still show what is stale.
     """
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
     assert "10-azure.conflist says" not in caplog.text
-    assert (type(error), error.kind) == (HostError, "refused")
-    assert str(error).startswith(
-        "nothing was deleted: /etc/cni/net.d/10-azure.conflist says that azure-vnet manages"
-    )
+    assert type(error) is HostError
+    assert error.kind == "refused"
+    reason = "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages"
+    assert str(error).startswith(f"nothing was deleted: {reason}")
+
     plan = azure.task(azure.config(), host=host).plan()
+    dry_run = clean(host, dry_run=True)
     assert tuple(map(str, plan.errors)) == error.lines
-    assert plan.deletions == clean(host, dry_run=True).plan.deletions != ()
+    assert len(plan.deletions) == 13
+    assert dry_run.plan.deletions == plan.deletions
 
 
-def test_ebtables_cannot_be_had() -> None:
-    """Without ebtables the task is refused on a host with a bridge of azure-vnet; other errors of
-    ebtables are raised.
-    """
+@pytest.mark.parametrize("kind", ["missing", "not-loaded"])
+def test_ebtables_cannot_be_had(kind: str) -> None:
+    """Without ebtables the task is refused on a host with a bridge of azure-vnet."""
     host = azure.host()
-    for kind in ("missing", "not-loaded", "not-permitted", "wrong-backend"):
-        host.ebtables.fault = ebtables_error(kind)
-        assert kind_of(failure(host)) == ("refused" if kind in {"missing", "not-loaded"} else kind)
+    host.ebtables.fault = ebtables_error(kind)
+    assert kind_of(failure(host)) == "refused"
+
+
+@pytest.mark.parametrize("kind", ["not-permitted", "wrong-backend"])
+def test_ebtables_fails(kind: str) -> None:
+    """Its error is raised."""
+    host = azure.host()
+    host.ebtables.fault = ebtables_error(kind)
+    assert failure(host) is host.ebtables.fault
 
 
 def test_without_rights() -> None:
-    """If the undo file cannot be written, or the process may not change the network, nothing is
-    deleted.
-    """
-    assert kind_of(failure(azure.host(rights=UNPRIVILEGED))) == "not-permitted"
-    assert isinstance(
-        failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"}))), HostError
-    )
+    """If the process may not change the network, nothing is deleted."""
+    error = failure(azure.host(rights=UNPRIVILEGED))
+    assert kind_of(error) == "not-permitted"
+
+
+def test_an_undo_file_that_cannot_be_written() -> None:
+    """Nothing is deleted."""
+    error = failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"})))
+    assert isinstance(error, HostError)
+    assert "the disk is full" in str(error)
 
 
 def test_a_pod_comes_alive() -> None:
     """What belongs to a pod that comes alive after the first plan stays."""
     host = azure.host()
     host.link_layer.meanwhile(partial(host.link_layer.peers.update, azv5=azure.DEAD), nth=2)
-    assert [azure.OTHER in operation.object for operation in clean(host).operations] == [
-        True
-    ] * 4 + [False]
+    *of_the_other, last = clean(host).operations
+    assert len(of_the_other) == 4
+    for operation in of_the_other:
+        assert azure.OTHER in operation.object
+    assert azure.OTHER not in last.object
 
 
 def test_a_rule_is_gone_before_the_batch() -> None:
     """Nothing is deleted, and no undo file stays; the same again succeeds."""
     host = azure.host()
-    host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
+    gone = azure.STALE_RULES[0]
+    host.ebtables.meanwhile(partial(host.ebtables.rules.remove, gone), nth=BATCH)
     error = failure_of(clean, host, of=HostError)
-    assert (error.kind, error.can_retry, host.files.texts) == ("no-such-rule", True, {})
-    assert len(clean(host).operations) == 12
+    assert error.kind == "no-such-rule"
+    assert error.can_retry
+    assert host.files.texts == {}
+
+    again = clean(host)
+    assert len(again.operations) == 12
     assert host.ebtables.rules == list(azure.KEPT_RULES)
-    assert host.files.texts[UNDO].count(azure.STALE_RULES[0].removeprefix("PREROUTING ")) == 1
+    assert host.files.texts[UNDO].count(gone.removeprefix("PREROUTING ")) == 1
 
 
 def test_the_batch_fails() -> None:
-    """Nothing is deleted and no undo file stays; after a timeout nobody knows, so it stays."""
+    """Nothing is deleted and no undo file stays."""
     host = azure.host()
     error = ebtables_error("refused")
     host.ebtables.fail(error, nth=BATCH)
     assert failure(host) is error
+
+
+def test_the_batch_takes_too_long() -> None:
+    """Nobody knows what it has deleted, so the undo file stays."""
     host = azure.host()
     host.ebtables.fail(ebtables_error("timeout"), nth=BATCH, done=True)
     error = failure_of(clean, host)
-    assert (kind_of(error), effects_of(error).files) == ("timeout", (UNDO,))
+    assert kind_of(error) == "timeout"
+    assert effects_of(error).files == (UNDO,)
     assert host.files.texts[UNDO].count("\n-I ") == 10
 
 
-def test_what_other_processes_did() -> None:
-    """A neighbour with another MAC address stays, and is named; so is what the kernel refuses, and
-    what is there again.
-    """
-    host = azure.host()
-    theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
-    host.link_layer.meanwhile(
-        partial(host.link_layer.neighbours.__setitem__, 0, theirs), nth=3
-    )  # after two plans
-    assert incomplete(host, done=12) == (
-        f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted",
-    )
-    assert host.link_layer.neighbours[0] == theirs
-    host = azure.host()
-    host.link_layer.meanwhile(partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0]), nth=3)
-    assert len(clean(host).operations) == 12
-    host = azure.host()
-    host.faults.fail("change", errno.ENOBUFS)
-    assert [reason.split()[0] for reason in incomplete(host, done=12)] == ["10.1.0.5/32"]
-    host = azure.host()
-    host.ebtables.meanwhile(
-        partial(host.ebtables.rules.append, azure.STALE_RULES[0]), nth=BATCH + 1
-    )
-    assert incomplete(host, done=13)[0].startswith(
-        f"{azure.STALE_RULES[0]} was added again: azure-vnet or another"
-    )
+class TestWhatOtherProcessesDo:
+    """Whatever they do between the plans and the deletions, what is theirs stays, and is named."""
+
+    AFTER_TWO_PLANS = 3
+
+    def test_a_neighbour_gets_another_mac_address(self) -> None:
+        """It stays."""
+        host = azure.host()
+        theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
+        replace = partial(host.link_layer.neighbours.__setitem__, 0, theirs)
+        host.link_layer.meanwhile(replace, nth=self.AFTER_TWO_PLANS)
+        [reason] = incomplete(host, done=12)
+        assert reason == (
+            f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
+        )
+        assert host.link_layer.neighbours[0] == theirs
+
+    def test_a_route_goes(self) -> None:
+        """That is what was wanted."""
+        host = azure.host()
+        delete = partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0])
+        host.link_layer.meanwhile(delete, nth=self.AFTER_TWO_PLANS)
+        assert len(clean(host).operations) == 12
+
+    def test_the_kernel_refuses_a_deletion(self) -> None:
+        """The route is named, and the others go."""
+        host = azure.host()
+        host.faults.fail("change", errno.ENOBUFS)
+        [reason] = incomplete(host, done=12)
+        assert reason.startswith("10.1.0.5/32 ")
+
+    def test_a_rule_comes_back(self) -> None:
+        """It is named with who may have added it."""
+        host = azure.host()
+        again = azure.STALE_RULES[0]
+        host.ebtables.meanwhile(partial(host.ebtables.rules.append, again), nth=BATCH + 1)
+        reason, *_ = incomplete(host, done=13)
+        assert reason.startswith(f"{again} was added again: azure-vnet or another")
 
 
 def silence(moment: str, host: azure.AzureHost) -> None:

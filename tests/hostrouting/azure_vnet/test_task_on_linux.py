@@ -64,7 +64,8 @@ def undone(lab: AzureNode, undo_file: str, tmp_path: Path, *, problem: str = "")
     """The state after the undo file was run, which has this problem."""
     (tmp_path / "undo").write_text(lab.files.texts[undo_file])
     done = lab.node.run("sh", str(tmp_path / "undo"))
-    assert (done.returncode, done.stderr.strip()) == (1 if problem else 0, problem)
+    assert done.stderr.strip() == problem
+    assert done.returncode == (1 if problem else 0)
     return lab.state()
 
 

@@ -3,7 +3,7 @@ it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -22,13 +22,29 @@ SETTINGS = check_settings(check("172.16.0.0/16", "fd16::/48"))
 SCRIPT = asset("check-route-overlap.sh")
 
 
-def settings(word: str) -> Iterator[list[str]]:
+def settings(word: str) -> list[list[str]]:
     """The values of each setting with this word."""
-    return (words for key, *words in map(str.split, SETTINGS) if key == word)
+    values: list[list[str]] = []
+    for line in SETTINGS:
+        key, *words = line.split()
+        if key == word:
+            values.append(words)
+    return values
 
 
-EXAMPLES = {
-    "check-route-overlap.sh": render_check_script(
+def pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    """The words two by two."""
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+def first_words(lines: Iterable[str]) -> set[str]:
+    """What each line is about."""
+    return {line.split(" ")[0] for line in lines}
+
+
+def check_script() -> str:
+    """The script of a check that has each kind of setting."""
+    return render_check_script(
         check(
             *("10.0.0.0/8", "fd16::/32"),
             expected_devs=["eth0"],
@@ -36,35 +52,46 @@ EXAMPLES = {
             intended_rules=["fwmark 0x1"],
             service_cidrs=["10.96.0.0/12"],
         )
-    ),
-    "static-routes.sh": render_static_routes_script(
-        HostRoutingConfig(
-            StaticRoutesConfig(True, (static("172.16.0.0/12", "10.0.0.1", "eth0"),)),
-            route_overlap=expect("10.0.0.0/8", expected_devs=["eth0"]),
-        )
-    ),
-}
+    )
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_each_setting_has_an_example(name: str) -> None:
+def static_routes_script() -> str:
+    """The script of a static route that has each kind of setting."""
+    routes = StaticRoutesConfig(True, (static("172.16.0.0/12", "10.0.0.1", "eth0"),))
+    section = expect("10.0.0.0/8", expected_devs=["eth0"])
+    return render_static_routes_script(HostRoutingConfig(routes, route_overlap=section))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(check_script(), id="check-route-overlap.sh"),
+        pytest.param(static_routes_script(), id="static-routes.sh"),
+    ],
+)
+def test_each_setting_has_an_example(script: str) -> None:
     """Above the settings, a script has an example for each kind of them, as it is rendered."""
-    script = EXAMPLES[name]
     comment, _, rest = script.partition("\nconfiguration=(\n")
-    settings_of_it = re.findall(r"^  '(.*)'$", rest.partition("\n)\n")[0], re.MULTILINE)
-    rendered = {line.replace("'\\''", "'") for line in settings_of_it}
-    words = {line.split()[0] for line in rendered}
-    comments = [*comment.splitlines(), *asset("listed.sh").splitlines()]
-    examples = [line[4:].partition("   ")[0] for line in comments if line[:4] == "#   "]
-    examples = [line for line in examples if line.split(" ")[0] in words]
-    assert [line for line in examples if line not in rendered] == []
-    assert {line.split()[0] for line in examples} == words
+    configuration, _, _ = rest.partition("\n)\n")
+    quoted = re.findall(r"^  '(.*)'$", configuration, re.MULTILINE)
+    rendered = {line.replace("'\\''", "'") for line in quoted}
+    kinds = first_words(rendered)
+
+    examples: set[str] = set()
+    for line in [*comment.splitlines(), *asset("listed.sh").splitlines()]:
+        if line.startswith("#   "):
+            example, _, _ = line.removeprefix("#   ").partition("   ")
+            if first_words([example]) <= kinds:
+                examples.add(example)
+
+    assert examples <= rendered
+    assert first_words(examples) == kinds
 
 
 def test_the_script_reads_each_setting() -> None:
     """No setting is rendered in vain: the script has a use for the first word of each."""
-    words = {line.split()[0] for line in SETTINGS}
-    assert {word for word in words if not re.search(rf"\b{word}\b", SCRIPT)} == set()
+    for word in first_words(SETTINGS):
+        assert re.search(rf"\b{word}\b", SCRIPT), word
 
 
 def test_each_device_of_a_cni() -> None:
@@ -74,8 +101,9 @@ def test_each_device_of_a_cni() -> None:
     names = {_word(cni.name): cni.name for cni in CNIS}
     rendered: set[tuple[str, ...]] = set()
     for name, use, *devices in settings("cni"):
-        for kind, pattern in zip(devices[::2], devices[1::2], strict=True):
+        for kind, pattern in pairs(devices):
             rendered.add((names[name], use, kind, pattern))
+
     known: set[tuple[str, ...]] = set()
     for cni in CNIS:
         for device in cni.devices:
@@ -83,31 +111,39 @@ def test_each_device_of_a_cni() -> None:
                 known.add((cni.name, device.use, kind or NO_KIND, device.pattern))
                 if device.pattern in POD_NETWORKS:
                     known.add((cni.name, "pod", kind, device.pattern))
+
     assert rendered == known
-    assert {device for *_, device in rendered} >= {*POD_NETWORKS}
+    patterns = {pattern for *_, pattern in rendered}
+    assert set(POD_NETWORKS) <= patterns
 
 
 def test_each_refused_range_has_one_row() -> None:
     """The script looks a refused range up by its family, type and protocol, so no two CNIs may
     share these.
     """
-    keys = [tuple(words[:3]) for words in settings("refuses")]
-    assert len(keys) == len({*keys}) > 1
-    assert {kind for _, kind, _ in keys} == {*REFUSING}
+    keys = [(family, kind, protocol) for family, kind, protocol, *_ in settings("refuses")]
+    assert len(keys) > 1
+    assert len(keys) == len(set(keys))
+    assert {kind for _, kind, _ in keys} == set(REFUSING)
 
 
-def test_names_and_errors() -> None:
-    """A number has the name that the command prints; each way to be refused is an error of `ip`."""
+def test_names() -> None:
+    """A number has the name that the command prints."""
     names: dict[tuple[str, str], str] = {}
-    for kind, *pairs in settings("names"):
-        for number, name in zip(pairs[::2], pairs[1::2], strict=True):
+    for kind, *words in settings("names"):
+        for number, name in pairs(words):
             names[kind, number] = name
     assert names["proto", "80"] == "calico"
     assert names["ipproto", "17"] == "udp"
     assert names["table", "254"] == "main"
     assert names["scope", "253"] == "link"
-    assert [names["type", str(number)] for number in range(len(ROUTE_TYPES))] == [*ROUTE_TYPES]
-    assert {kind for kind, *_ in settings("refusing-type")} == {*REFUSING}
+    for place, route_type in enumerate(ROUTE_TYPES):
+        assert names["type", str(place)] == route_type
+
+
+def test_errors() -> None:
+    """Each way to be refused is an error of `ip`."""
+    assert {kind for kind, *_ in settings("refusing-type")} == set(REFUSING)
 
 
 # How the two scripts name a sentence that they say.
@@ -129,11 +165,14 @@ def test_sentences(name: str, sentences: dict[str, str]) -> None:
     script = asset(name)
     said: set[str] = set()
     for arguments in NAMED.findall(script):
-        said |= set(re.findall(r'"([A-Za-z-]+[A-Za-z])"', arguments.partition(", ")[0]))
+        first, _, _ = arguments.partition(", ")
+        said |= set(re.findall(r'"([A-Za-z-]+[A-Za-z])"', first))
     for groups in WHY_UNCLEAR.findall(script):
         said |= {f"unclear-{word}" for word in "".join(groups).split("|")}
-    assert said <= {*sentences}
-    assert {text for text in {*sentences} - said if not text.startswith("unclear-")} == set()
+
+    assert said <= sentences.keys()
+    for sentence in sentences.keys() - said:
+        assert sentence.startswith("unclear-")
     filled = set(re.findall(r'words_for\["([a-z]+)"\] = ', script))
     assert filled == set(re.findall(r"{([a-z]+)}", " ".join(sentences.values())))
 

@@ -52,7 +52,9 @@ def routes_in_force(config: HostRoutingConfig) -> list[tuple[object, ...]]:
 
 
 def check_in_force(config: HostRoutingConfig) -> tuple[object, ...]:
-    """What a script has of the check; without CIDRs there is no script, so no other setting counts."""
+    """What a script has of the check; without CIDRs there is no script,
+    so no other setting counts.
+    """
     check = config.route_overlap
     if not check.cidrs:
         return ()

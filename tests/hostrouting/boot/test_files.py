@@ -16,7 +16,12 @@ from hostrouting.boot.files import files_of, render_config
 from hostrouting.boot.health import foreign_steps, why_not_run
 from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.scripts import asset, filled, render_check_script
-from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoutesConfig,
+    gated_units,
+)
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -72,11 +77,13 @@ class TestFiles:
         """
         files = files_of(config)
         assert files == files_of(config)
-        drop_ins = [LAYOUT.drop_in_path(unit) for unit in gated_units(config)]
+        if not files:
+            return
         paths = [file.path for file in files]
-        assert paths[:1] == [LAYOUT.config_path] * bool(files)
+        drop_ins = [LAYOUT.drop_in_path(unit) for unit in gated_units(config)]
+        assert paths[0] == LAYOUT.config_path
         assert paths[len(paths) - len(drop_ins) :] == drop_ins
-        assert len({*paths}) == len(paths)
+        assert len(set(paths)) == len(paths)
 
     @given(configs())
     def test_owned(self, config: HostRoutingConfig) -> None:
@@ -85,14 +92,20 @@ class TestFiles:
         """
         files = files_of(config)
         host = put(files)
-        others = [f"/etc/systemd/system/{name}" for name in ("a.service", f"b.service.d/{DROP_IN}")]
-        host.texts |= dict.fromkeys([*others, "/etc/hostrouting/notes"], "of somebody else\n")
+        for path in (
+            "/etc/systemd/system/a.service",
+            f"/etc/systemd/system/b.service.d/{DROP_IN}",
+            "/etc/hostrouting/notes",
+        ):
+            host.texts[path] = "of somebody else\n"
+
         owned = owned_paths(host)
-        assert {*owned} == {file.path for file in files}
-        assert owned[-1:] == (LAYOUT.config_path,) * bool(files)
-        assert [path.endswith(DROP_IN) for path in owned] == sorted(
-            (path.endswith(DROP_IN) for path in owned), reverse=True
-        )
+
+        assert set(owned) == {file.path for file in files}
+        drop_ins = [path for path in owned if path.endswith(DROP_IN)]
+        assert list(owned[: len(drop_ins)]) == drop_ins
+        if files:
+            assert owned[-1] == LAYOUT.config_path
 
     @given(configs())
     def test_read_back(self, config: HostRoutingConfig) -> None:
@@ -101,52 +114,60 @@ class TestFiles:
 
     def test_what_a_killed_writer_has_left(self) -> None:
         """An empty temporary file and a link to a unit of ours are ours, and nothing else is."""
-        files = FakeFiles()
-        drop_in = f"{LAYOUT.drop_in_path('kubelet.service')}.new"
+        empty_drop_in = f"{LAYOUT.drop_in_path('kubelet.service')}.new"
         link = f"{LAYOUT.enabled_path(LAYOUT.routes_unit)}.new"
-        files.texts |= {drop_in: "", f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new": "[Unit]\n"}
-        files.links |= {
-            link: LAYOUT.unit_path(LAYOUT.routes_unit),
-            f"{LAYOUT.enabled_path(LAYOUT.guard_unit)}.new": "/opt/x.service",
-        }
-        assert {*owned_paths(files)} == {drop_in, link}
+        unit_with_text = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
+        link_elsewhere = f"{LAYOUT.enabled_path(LAYOUT.guard_unit)}.new"
+        files = FakeFiles()
+        files.texts[empty_drop_in] = ""
+        files.texts[unit_with_text] = "[Unit]\n"
+        files.links[link] = LAYOUT.unit_path(LAYOUT.routes_unit)
+        files.links[link_elsewhere] = "/opt/x.service"
+        assert set(owned_paths(files)) == {empty_drop_in, link}
 
-    @pytest.mark.parametrize(
-        ("text", "goes"), [("/dev/null", True), ("", True), ("[Unit]\n", False)]
-    )
-    def test_the_link_of_a_masked_unit(self, text: str, *, goes: bool) -> None:
-        """The link is ours, and the mask is not; neither if another program's unit is there."""
+    @pytest.mark.parametrize("is_link", [True, False])
+    def test_the_link_of_a_masked_unit(self, *, is_link: bool) -> None:
+        """The link is ours, and the mask is not, whether that is an empty file or a link."""
         files = put(files_of(FULL))
-        path, link = LAYOUT.unit_path(LAYOUT.routes_unit), LAYOUT.enabled_path(LAYOUT.routes_unit)
-        files.texts[path] = text
-        if text == "/dev/null":
-            del files.texts[path]
-            files.links[path] = text
+        unit = LAYOUT.unit_path(LAYOUT.routes_unit)
+        if is_link:
+            del files.texts[unit]
+            files.links[unit] = "/dev/null"
+        else:
+            files.texts[unit] = ""
         owned = owned_paths(files)
-        assert (path in owned, link in owned) == (False, goes)
+        assert LAYOUT.enabled_path(LAYOUT.routes_unit) in owned
+        assert unit not in owned
+
+    def test_the_link_of_another_programs_unit(self) -> None:
+        """With the name of ours: neither is ours."""
+        files = put(files_of(FULL))
+        unit = LAYOUT.unit_path(LAYOUT.routes_unit)
+        files.texts[unit] = "[Unit]\n"
+        owned = owned_paths(files)
+        assert LAYOUT.enabled_path(LAYOUT.routes_unit) not in owned
+        assert unit not in owned
 
     def test_modes(self) -> None:
-        """Scripts can be executed, other files only be read, and links lead where they will lead on
-        the host.
-        """
-        files = {file.path: file for file in files_of(FULL)}
-        assert {path for path, file in files.items() if file.mode != 0o644} == {
-            path for path in files if path.endswith(".sh")
+        """Scripts can be executed, other files only be read."""
+        for file in files_of(FULL):
+            assert file.mode == (0o755 if file.path.endswith(".sh") else 0o644), file.path
+
+    def test_links(self) -> None:
+        """They lead where they will lead on the host."""
+        links = {file.path: file.target for file in files_of(FULL) if file.target}
+        assert links == {
+            LAYOUT.enabled_path(unit): f"/etc/systemd/system/{unit}"
+            for unit in (LAYOUT.routes_unit, LAYOUT.probe_unit, LAYOUT.guard_unit)
         }
-        links = {
-            path.rpartition("/")[2]: file.target for path, file in files.items() if file.target
-        }
-        enabled = (LAYOUT.routes_unit, LAYOUT.probe_unit, LAYOUT.guard_unit)
-        assert links == {unit: f"/etc/systemd/system/{unit}" for unit in enabled}
 
     def test_foreign_steps(self) -> None:
         """Scripts in gate.d that are not of ours are listed; what is no script is not run, and not
         listed.
         """
         host = put(files_of(FULL))
-        host.texts |= dict.fromkeys(
-            (f"/etc/hostrouting/gate.d/{name}" for name in ("50-site.sh", "README")), ""
-        )
+        host.texts["/etc/hostrouting/gate.d/50-site.sh"] = ""
+        host.texts["/etc/hostrouting/gate.d/README"] = ""
         assert foreign_steps(host) == ("/etc/hostrouting/gate.d/50-site.sh",)
 
     @pytest.mark.linux
@@ -169,8 +190,11 @@ class TestFiles:
         (tmp_path / "x.sh").write_text("exit 0\n")
         subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=tmp_path, check=True)
         refusal = why_not_run(LocalFiles(str(tmp_path)), "/x.sh")
-        reason = refusal.sentence.partition(", so ")[0] if refusal else ""
-        assert reason == fault.format(step="/x.sh")
+        if fault:
+            assert refusal is not None
+            assert refusal.sentence.startswith(f"{fault.format(step='/x.sh')}, so ")
+        else:
+            assert refusal is None
 
 
 class TestGate:
@@ -219,32 +243,37 @@ class TestValuesAreData:
         """Outside the block a step is the asset; in the block each line is one quoted word of
         harmless letters.
         """
+        harmless = r"[A-Za-z0-9_./*?#=@:;,!{}\" -]"
+        # No value reaches a sentence.
+        sentence = rf"sentence [A-Za-z-]+ ({harmless}|[][()|]|'\\'')+"
+        word = re.compile(rf"  '({sentence}|{harmless}*)'")
         for step in STEPS:
-            if text := text_of(config, LAYOUT.step_path(step)):
-                block, body = block_of(text)
-                assert body == block_of(filled(f"{step[3:]}.sh", [], {}))[1]
-                harmless = r"[A-Za-z0-9_./*?#=@:;,!{}\" -]"
-                # which no value reaches
-                sentence = rf"sentence [A-Za-z-]+ ({harmless}|[][()|]|'\\'')+"
-                assert all(re.fullmatch(rf"  '({sentence}|{harmless}*)'", line) for line in block)
+            text = text_of(config, LAYOUT.step_path(step))
+            if not text:
+                continue
+            block, body = block_of(text)
+            _, body_of_asset = block_of(filled(f"{step[3:]}.sh", [], {}))
+            assert body == body_of_asset
+            for line in block:
+                assert word.fullmatch(line), line
 
     @given(st.text(max_size=20))
     def test_what_no_configuration_can_hold(self, text: str) -> None:
         """The renderer does not rely on its input: a letter that could mean something is a
         ValueError.
         """
+        # What the constructors would refuse.
         section = expect("10.0.0.0/8", expected_devs=["eth0"])
-        broken = tuple.__new__(
-            type(section), ((text,) if value == ("eth0",) else value for value in section)
-        )
-        config = tuple.__new__(
-            HostRoutingConfig, (StaticRoutesConfig(), broken, *HostRoutingConfig()[2:])
-        )
+        values = [(text,) if value == ("eth0",) else value for value in section]
+        broken = tuple.__new__(RouteOverlapConfig, values)
+        others = HostRoutingConfig()[2:]
+        config = tuple.__new__(HostRoutingConfig, (StaticRoutesConfig(), broken, *others))
         try:
             script = render_check_script(config)
         except ValueError:
             return
-        assert f"  'device {text}'" in block_of(script)[0]
+        block, _ = block_of(script)
+        assert f"  'device {text}'" in block
         assert not set(text) & set("'\\$`&|<>()[]~\n\t")
 
 
@@ -255,21 +284,21 @@ class TestReaders:
     @settings(max_examples=scaled(25))
     @given(configs())
     def test_bash(self, config: HostRoutingConfig) -> None:
-        """Bash parses every script, and takes the block for exactly the words that were rendered."""
+        """Bash parses every script, and takes the block for exactly the words
+        that were rendered.
+        """
         for file in files_of(config._replace(probe_rewrite=FULL.probe_rewrite)):
             if file.path.endswith(".sh"):
                 subprocess.run(["bash", "-n"], input=file.text, text=True, check=True)
             if "/gate.d/" in file.path:
                 block, _ = block_of(file.text)
-                program = "\n".join(
-                    ["configuration=(", *block, ")", 'printf "%s\\n" "${configuration[@]}"']
-                )
+                array = "\n".join(["configuration=(", *block, ")"])
+                program = f'{array}\nprintf "%s\\n" "${{configuration[@]}}"'
                 done = subprocess.run(
                     ["bash", "-c", program], capture_output=True, text=True, check=True, cwd="/etc"
                 )
-                assert done.stdout.splitlines() == [
-                    line[3:-1].replace(r"'\''", "'") for line in block
-                ]
+                rendered = [line[3:-1].replace(r"'\''", "'") for line in block]
+                assert done.stdout.splitlines() == rendered
 
     @pytest.mark.needs("shellcheck")
     @pytest.mark.parametrize(
@@ -295,44 +324,48 @@ def test_a_damaged_step_fails(step: str, tmp_path: Path) -> None:
     marker of a verdict ok.
     """
     config = FULL._replace(route_overlap=expect("192.168.0.0/16", mode="STRICT"))
-    text, script = text_of(config, LAYOUT.step_path(step)), tmp_path / "script.sh"
-    head, rest = text.split("configuration=(\n", 1)
-    cuts = [text[: text.rindex("\n}\n") * part // 12] for part in range(13)]
+    text = text_of(config, LAYOUT.step_path(step))
+    last_function = text.rindex("\n}\n")
+    head, _, rest = text.partition("configuration=(\n")
+    _, _, tail = rest.partition(")")
+    without_settings = f"{head}configuration=(\n)\n{tail}"
+    damaged = [text[: last_function * part // 12] for part in range(13)]
+    damaged.append(without_settings)
+
+    script = tmp_path / "script.sh"
     with fabric_host() as host:
-        for damaged in (*cuts, f"{head}configuration=(\n)\n{rest.split(')', 1)[1]}", text):
-            script.write_text(damaged)
+        for script_text in damaged:
+            script.write_text(script_text)
             done = host.run(*command(script, "kubelet.service", "0"))
-            assert bool(done.returncode) is (damaged is not text), done.stderr
-            assert damaged is text or not [*tmp_path.glob("run/aks-flex-node/*.ok")]
+            assert done.returncode != 0
+            assert not list(tmp_path.glob("run/aks-flex-node/*.ok"))
+        script.write_text(text)
+        done = host.run(*command(script, "kubelet.service", "0"))
+        assert done.returncode == 0, done.stderr
 
 
 def test_no_unit_pulls_another() -> None:
     """No unit or drop-in has a setting that could stop a running unit, or that keeps a oneshot from
     running again.
     """
-    for file in files_of(FULL):
-        if "/systemd/system/" in file.path:
-            for word in (
-                "Requires",
-                "Requisite",
-                "BindsTo",
-                "PartOf",
-                "RequiredBy",
-                "RemainAfterExit",
-                "Before=",
-            ):
-                assert word not in file.text
+    stop_others = ["Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "Before="]
+    of_systemd = [file.text for file in files_of(FULL) if "/systemd/system/" in file.path]
+    assert len(of_systemd) > 4
+    for text in of_systemd:
+        for word in [*stop_others, "RemainAfterExit"]:
+            assert word not in text
 
 
 def test_time_limits() -> None:
     """A oneshot has more time than the gate gives itself with the end of a step that hangs; so has
-    a start, by systemd's default.
+    a start, by systemd's default, and the guard waits as long.
     """
     [limit] = re.findall(r"^time_limit=(\d+) ", asset("gate.sh"), re.MULTILINE)
     [end] = re.findall(r"^kill_after=(\d+) ", asset("gate.sh"), re.MULTILINE)
     texts = [text for text in units.UNITS.values() if "Type=oneshot" in text]
     assert len(texts) == 3
-    for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90"):
+    [silence] = re.findall(r"^silence_limit=(\d+) ", asset("guard.sh"), re.MULTILINE)
+    for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90", silence):
         assert int(limit) + int(end) < int(allowed)
 
 

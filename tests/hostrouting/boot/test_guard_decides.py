@@ -37,8 +37,11 @@ read() {
     return 0
   fi
   if [[ $arguments != *'-u 3'* ]]; then
-    builtin read "$@"
-    return
+    builtin read "$@" || return
+    if [[ $kind == all && $line == "$end_of_gate "* ]]; then
+      CLOCK=$((CLOCK + ${full_pass_takes-0}))
+    fi
+    return 0
   fi
   if [[ $arguments == *'-N 1000000 '* ]]; then # takes the changes so far
     while ((${#changes[@]} > 1 && changes[0] <= CLOCK)); do
@@ -91,11 +94,12 @@ def run_guard(guard: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, check=False, timeout=120, stderr=subprocess.PIPE, text=True)
 
 
-def simulated(folder: Path, changes: list[int]) -> list[tuple[int, str]]:
+def simulated(folder: Path, changes: list[int], before: str = "") -> list[tuple[int, str]]:
     """The passes of a guard on a host that changes at these seconds."""
     seconds = " ".join(map(str, changes))
-    done = run_guard(write_guard(folder, f"changes=({seconds})\n{SIMULATION}"))
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_guard(write_guard(folder, f"changes=({seconds})\n{SIMULATION}{before}"))
+    assert done.stderr == ""
+    assert done.returncode == 0
     return passes(folder)
 
 
@@ -119,6 +123,35 @@ def test_changes_all_the_time(tmp_path: Path) -> None:
     assert len(times) > 6
     for before, after in pairwise(times):
         assert 10 <= after - before <= 14
+
+
+def test_passes_that_take_long(tmp_path: Path) -> None:
+    """All steps rest for a minute then; meanwhile, the routes are set without them."""
+    done = simulated(tmp_path, [*range(200)], "full_pass_takes=30\n")
+    first, second, *_ = [second for second, step in done if step == "all"]
+    assert 90 <= second - first <= 94
+    between = [at for at, _ in done if first < at < second]
+    assert between[0] == first + 32
+    for before, after in pairwise(between):
+        assert 2 <= after - before <= 4
+
+
+def test_without_static_routes(tmp_path: Path) -> None:
+    """A change waits for the next pass of all steps."""
+    guard = write_guard(tmp_path, f"changes=({' '.join(map(str, range(40)))})\n{SIMULATION}")
+    (tmp_path / "gate.d/10-static-routes.sh").unlink()
+    assert run_guard(guard).returncode == 0
+    assert {step for _, step in passes(tmp_path)} == {"all"}
+    for (before, _), (after, _) in pairwise(passes(tmp_path)):
+        assert 10 <= after - before <= 14
+
+
+def test_a_step_that_takes_long(tmp_path: Path) -> None:
+    """The gate may be silent for longer than the guard rests."""
+    guard = write_guard(
+        tmp_path, f"changes=(2)\n{SIMULATION}", idle=1, gate="sleep 1.3\n" + ENDS_WELL
+    )
+    assert run_guard(guard).stderr == ""
 
 
 def test_a_change_at_rest(tmp_path: Path) -> None:

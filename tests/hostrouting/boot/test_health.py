@@ -16,7 +16,7 @@ from hostrouting.boot.health import find_faults
 from hostrouting.boot.unit_gates import find_ineffective_gates, judge_gates
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
-from hostrouting.finding import Remedy
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
@@ -24,10 +24,14 @@ from tests.support.tasks import CIDR, GUARDED, LAYOUT, WANTED, config, configure
 
 UNITS = "/etc/systemd/system"
 KUBELET = "kubelet.service"
-MACHINES, KUBE1 = "systemd-nspawn@.service", "systemd-nspawn@kube1.service"
+MACHINES = "systemd-nspawn@.service"
+KUBE1 = "systemd-nspawn@kube1.service"
+KUBE2 = "systemd-nspawn@kube2.service"
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
 CHECK = LAYOUT.step_path(LAYOUT.check_step)
 AGAIN = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
+WITH_KUBELET = WANTED._replace(gate=GateConfig((KUBELET,)))
+"""kubelet is gated instead of the machines."""
 
 
 @pytest.fixture
@@ -41,6 +45,36 @@ def host() -> FakeHost:
 def faults(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[tuple[str, str, str]]:
     """Name, severity and sentence of each fault."""
     return [(fault.name, fault.severity, fault.sentence) for fault in find_faults(host, wanted)]
+
+
+def named(host: FakeHost, name: str, wanted: HostRoutingConfig = WANTED) -> list[Finding]:
+    """The faults with this name."""
+    return [fault for fault in find_faults(host, wanted) if fault.name == name]
+
+
+def errors(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[tuple[str, str]]:
+    """Name and sentence of each fault that is an error."""
+    faults = find_faults(host, wanted)
+    return [(fault.name, fault.sentence) for fault in faults if fault.severity == "error"]
+
+
+def written_by(host: FakeHost, writer: str) -> None:
+    """Make it look as if this release had written the files."""
+    text = host.files.texts[LAYOUT.config_path]
+    assert WRITER in text
+    host.files.texts[LAYOUT.config_path] = text.replace(WRITER, writer)
+
+
+def host_with_kubelet() -> FakeHost:
+    """A host whose kubelet is gated. Systemd has not read the unit since."""
+    host = configured(WITH_KUBELET)
+    host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+    return host
+
+
+def ineffective_gates(host: FakeHost, wanted: HostRoutingConfig) -> list[Finding]:
+    """The gates of this configuration for which `apply` would refuse it."""
+    return list(find_ineffective_gates(host, gated_units(wanted)))
 
 
 def dropped(host: FakeHost, folder: str, text: str, name: str = "50-x.conf") -> str:
@@ -59,12 +93,15 @@ def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: Fake
     image = Host.offline(str(tmp_path))
     phases.execute(Configure(WANTED, host=image), phases.Context(observers=[]))
     (tmp_path / folder.lstrip("/")).chmod(0o775)
-    [fault, opened] = find_faults(image, WANTED)
-    assert (fault.name, opened.name) == ("file", "gate-open")
+    fault, opened = find_faults(image, WANTED)
+    assert fault.name == "file"
+    assert opened.name == "gate-open"
+
     booted = Host(backend=None, files=image.files, manager=host.manager)
     [fault] = find_faults(booted, WANTED)
     assert fault.name == "gate-shut"
-    assert (fault.severity, fault.target) == ("error", folder)
+    assert fault.severity == "error"
+    assert fault.target == folder
     assert fault.sentence == (
         f"users other than root can write to {folder}, and root runs what is there"
     )
@@ -74,43 +111,56 @@ def test_a_folder_that_others_can_change(tmp_path: Path, folder: str, host: Fake
 class TestFiles:
     """What is on the disk."""
 
-    def test_no_drop_in(self, host: FakeHost) -> None:
+    @pytest.mark.parametrize(
+        ("manager", "further"),
+        [
+            pytest.param(FakeManager(running=False), ["systemd"], id="no systemd"),
+            pytest.param(None, ["systemd"], id="an image"),
+            pytest.param("its own", [], id="systemd"),
+        ],
+    )
+    def test_no_drop_in(self, host: FakeHost, manager: Any, further: list[str]) -> None:
         """Without its drop-in a unit starts unchecked, whether or not systemd runs."""
         host.files.remove(DROP_IN)
-        sentence = f"{MACHINES} starts unchecked: {DROP_IN} is missing"
-        for manager in (host.manager, FakeManager(running=False), None):
-            fault, *others = find_faults(attrs.evolve(host, manager=manager), WANTED)
-            assert [other.target for other in others] == (
-                [] if manager is host.manager else ["systemd"]
-            )
-            assert (fault.name, fault.severity, fault.sentence, fault.remedy) == (
-                "gate-open",
-                "error",
-                sentence,
-                AGAIN,
-            )
+        if manager != "its own":
+            host = attrs.evolve(host, manager=manager)
+        fault, *others = find_faults(host, WANTED)
+        assert fault.name == "gate-open"
+        assert fault.severity == "error"
+        assert fault.sentence == f"{MACHINES} starts unchecked: {DROP_IN} is missing"
+        assert fault.remedy == AGAIN
+        assert [other.target for other in others] == further
 
-    def test_what_no_unit_needs(self) -> None:
+    @pytest.mark.parametrize(
+        ("wanted", "path"),
+        [
+            pytest.param(
+                HostRoutingConfig(manage_foreign="keep"), LAYOUT.networkd_path, id="networkd"
+            ),
+            pytest.param(config(cidrs=(CIDR,), mode="WARN"), CHECK, id="a check in WARN"),
+        ],
+    )
+    def test_what_no_unit_needs(self, wanted: HostRoutingConfig, path: str) -> None:
         """A check in WARN, or a file that is not for the gate, is missed, and shuts nothing."""
-        networkd = HostRoutingConfig(manage_foreign="keep"), LAYOUT.networkd_path
-        for wanted, path in (networkd, (config(cidrs=(CIDR,), mode="WARN"), CHECK)):
-            host = configured(wanted)
-            host.files.remove(path)
-            assert faults(host, wanted) == [("file", "error", f"{path} is missing")]
+        host = configured(wanted)
+        host.files.remove(path)
+        assert faults(host, wanted) == [("file", "error", f"{path} is missing")]
 
     def test_an_edit(self, host: FakeHost) -> None:
-        """A file of this release that differs was edited; a file of another release is only another
-        release's.
-        """
+        """A file of this release that differs was edited."""
         host.files.texts[CHECK] += "exit 0\n"
         sentence = f"{CHECK} is not what {LAYOUT.config_path} asks for"
         assert faults(host) == [("file", "error", sentence)]
-        text = host.files.texts[LAYOUT.config_path]
-        for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):
-            host.files.texts[LAYOUT.config_path] = text.replace(WRITER, writer)
-            assert faults(host) == [
-                ("file", "note", f"the files were written by {name}, but this is {WRITER}")
-            ]
+
+    @pytest.mark.parametrize(
+        ("writer", "name"), [("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")]
+    )
+    def test_a_file_of_another_release(self, host: FakeHost, writer: str, name: str) -> None:
+        """That it differs says nothing, so only the release is named."""
+        host.files.texts[CHECK] += "exit 0\n"
+        written_by(host, writer)
+        sentence = f"the files were written by {name}, but this is {WRITER}"
+        assert faults(host) == [("file", "note", sentence)]
 
     @pytest.mark.parametrize("path", [LAYOUT.gate_path, CHECK])
     def test_an_empty_script(self, host: FakeHost, path: str) -> None:
@@ -124,10 +174,8 @@ class TestFiles:
         """It is named whoever wrote the files; no unit waits for it."""
         path = LAYOUT.unit_path(LAYOUT.check_unit)
         host.files.texts[path] = ""
-        config_json = host.files.texts[LAYOUT.config_path]
-        host.files.texts[LAYOUT.config_path] = config_json.replace(WRITER, writer)
-        errors = [fault for fault in faults(host) if fault[1] == "error"]
-        assert errors == [("file", "error", f"{path} is empty")]
+        written_by(host, writer)
+        assert errors(host) == [("file", f"{path} is empty")]
 
     @pytest.mark.parametrize("is_systemd", [True, False])
     def test_a_drop_in_that_was_overwritten(self, host: FakeHost, *, is_systemd: bool) -> None:
@@ -141,67 +189,91 @@ class TestFiles:
 
     def test_what_else_is_in_the_folder_of_steps(self, host: FakeHost) -> None:
         """A script of somebody else holds units back, too; a file with another name does not."""
-        path = f"{LAYOUT.gate_directory}/90-licence"
-        host.files.texts |= {
-            f"{path}.sh": "exit 1\n",
-            path: "exit 1\n",
-            f"{LAYOUT.gate_directory}/a.sh.new": "",
-            f"{LAYOUT.gate_directory}/.50-x.sh": "exit 1\n",
-        }
-        theirs = f"{path}.sh was not installed by hostrouting: a gated unit starts only after it succeeds"
-        assert faults(host) == [("file", "note", theirs)]
+        folder = LAYOUT.gate_directory
+        for name in ("90-licence.sh", "90-licence", "a.sh.new", ".50-x.sh"):
+            host.files.texts[f"{folder}/{name}"] = "exit 1\n"
+        script = f"{folder}/90-licence.sh"
+        consequence = "a gated unit starts only after it succeeds"
+        sentence = f"{script} was not installed by hostrouting: {consequence}"
+        assert faults(host) == [("file", "note", sentence)]
 
-    @pytest.mark.parametrize("name", ["90-licence", LAYOUT.routes_step])
-    def test_a_step_that_others_can_change(self, host: FakeHost, name: str) -> None:
-        """The gate does not run such a step, so no unit starts; and the remedy is a command."""
-        path = LAYOUT.step_path(name)
-        host.files.texts.setdefault(path, "exit 0\n")
+    def test_a_step_that_others_can_change(self, host: FakeHost) -> None:
+        """The gate does not run such a step, so no unit starts. `apply` repairs a step of ours."""
+        path = LAYOUT.step_path(LAYOUT.routes_step)
         host.files.modes[path] = 0o775
         [fault, *_] = find_faults(host, WANTED)
-        assert (fault.name, fault.severity, fault.target) == ("gate-shut", "error", path)
-        sentence = f"users other than root can write to {path}, so the gate does not run it, and lets no unit pass"
-        assert fault.sentence == sentence
-        is_ours = name == LAYOUT.routes_step
-        assert fault.remedy == (
-            AGAIN if is_ours else Remedy(command=f"chown root {path} && chmod 644 {path}")
+        assert fault.name == "gate-shut"
+        assert fault.severity == "error"
+        assert fault.target == path
+        assert fault.sentence == (
+            f"users other than root can write to {path}, so the gate does not run it, and lets no "
+            "unit pass"
         )
+        assert fault.remedy == AGAIN
+
+    def test_a_foreign_step_that_others_can_change(self, host: FakeHost) -> None:
+        """No unit starts either; and the remedy is a command that leaves what is in it alone."""
+        path = LAYOUT.step_path("90-licence")
+        host.files.texts[path] = "exit 0\n"
+        host.files.modes[path] = 0o775
+        [fault, *_] = find_faults(host, WANTED)
+        assert fault.name == "gate-shut"
+        assert fault.severity == "error"
+        assert fault.target == path
+        assert fault.sentence == (
+            f"users other than root can write to {path}, so the gate does not run it, and lets no "
+            "unit pass"
+        )
+        assert fault.remedy == Remedy(command=f"chown root {path} && chmod 644 {path}")
 
     @pytest.mark.parametrize("path", [LAYOUT.gate_path, LAYOUT.guard_path, DROP_IN])
     @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
     def test_a_file_that_others_can_change(self, path: str, writer: str) -> None:
         """Root runs what is in it, whichever release wrote it."""
         host = configured(GUARDED)
-        config_text = host.files.texts[LAYOUT.config_path]
-        host.files.texts[LAYOUT.config_path] = config_text.replace(WRITER, writer)
+        written_by(host, writer)
         host.files.modes[path] = 0o777
-        errors = [fault for fault in faults(host, GUARDED) if fault[1] == "error"]
-        assert errors == [("file", "error", f"{path} has another owner or mode")]
+        assert errors(host, GUARDED) == [("file", f"{path} has another owner or mode")]
 
     @pytest.mark.parametrize(
-        "path", [LAYOUT.step_path(LAYOUT.routes_step), LAYOUT.gate_path, LAYOUT.guard_path]
+        ("path", "name"),
+        [
+            pytest.param(LAYOUT.step_path(LAYOUT.routes_step), "gate-shut", id="a step"),
+            pytest.param(LAYOUT.gate_path, "gate-shut", id="gate.sh"),
+            pytest.param(LAYOUT.guard_path, "file", id="the guard"),
+        ],
     )
     @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
-    def test_a_folder(self, path: str, writer: str) -> None:
+    def test_a_folder(self, path: str, name: str, writer: str) -> None:
         """A folder where a file of ours has to be is named, and hides nothing else."""
         host = configured(GUARDED)
-        config_text = host.files.texts[LAYOUT.config_path]
-        host.files.texts[LAYOUT.config_path] = config_text.replace(WRITER, writer)
+        written_by(host, writer)
         del host.files.texts[path]
         host.files.texts[f"{path}/x"] = ""
         [fault, *_] = find_faults(host, GUARDED)
-        assert (fault.target, fault.severity, fault.remedy) == (
-            path,
-            "error",
-            Remedy("move it away"),
-        )
-        assert fault.name == ("file" if path == LAYOUT.guard_path else "gate-shut")
+        assert fault.target == path
+        assert fault.severity == "error"
+        assert fault.remedy == Remedy("move it away")
+        assert fault.name == name
+
+    @pytest.mark.linux
+    @pytest.mark.needs("root")
+    def test_the_owner_of_a_link(self, tmp_path: Path) -> None:
+        """Nobody can change a link, whoever owns it."""
+        image = Host.offline(tmp_path)
+        phases.execute(Configure(GUARDED, host=image), phases.Context(observers=[]))
+        before = find_faults(image, GUARDED)
+        link = LAYOUT.enabled_path(LAYOUT.guard_unit)
+        os.lchown(tmp_path / link[1:], 65534, 65534)
+        assert find_faults(image, GUARDED) == before
 
     def test_what_is_neither_file_nor_folder(self, tmp_path: Path) -> None:
         """A fifo is named, and never read."""
         image = Host.offline(tmp_path)
         phases.execute(Configure(WANTED, host=image), phases.Context(observers=[]))
-        (tmp_path / LAYOUT.gate_path[1:]).unlink()
-        os.mkfifo(tmp_path / LAYOUT.gate_path[1:])
+        gate = tmp_path / LAYOUT.gate_path.lstrip("/")
+        gate.unlink()
+        os.mkfifo(gate)
         [fault] = [fault for fault in find_faults(image, WANTED) if fault.target != "systemd"]
         assert fault.sentence.startswith(f"{LAYOUT.gate_path} is a fifo, where a file of ")
 
@@ -210,15 +282,16 @@ class TestFiles:
         del host.files.texts[DROP_IN]
         host.files.texts[f"{DROP_IN}/x"] = ""
         manager_of(host).reload()
-        targets = [fault.target for fault in find_faults(host, WANTED) if fault.name == "gate-open"]
-        assert targets == [MACHINES]
+        [fault] = named(host, "gate-open")
+        assert fault.target == MACHINES
 
     def test_an_opening_that_only_root_can_read(
         self, host: FakeHost, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whoever else asks is told that the gate may be open."""
         path = LAYOUT.opening_path
-        host.files.texts[path], host.files.modes[path] = "why", 0o600
+        host.files.texts[path] = "why"
+        host.files.modes[path] = 0o600
         read = type(host.files).read
 
         def denied(files: Any, asked: str) -> str | None:
@@ -227,9 +300,10 @@ class TestFiles:
             return read(files, asked)
 
         monkeypatch.setattr(type(host.files), "read", denied)
-        [(name, severity, sentence)] = faults(host)
-        assert (name, severity) == ("gate-open", "warning")
-        assert "only root can read" in sentence
+        [fault] = find_faults(host, WANTED)
+        assert fault.name == "gate-open"
+        assert fault.severity == "warning"
+        assert "only root can read" in fault.sentence
 
     def test_a_linked_step(self, host: FakeHost) -> None:
         """The gate runs no link: what it leads to may be anybody's."""
@@ -237,7 +311,8 @@ class TestFiles:
         host.files.links[path] = "/opt/licence.sh"
         [fault] = find_faults(host, WANTED)
         sentence = f"{path} is a link, so the gate does not run it, and lets no unit pass"
-        assert (fault.name, fault.sentence) == ("gate-shut", sentence)
+        assert fault.name == "gate-shut"
+        assert fault.sentence == sentence
         assert fault.remedy == Remedy("put a copy of the file in its place")
 
     @pytest.mark.parametrize(
@@ -269,38 +344,47 @@ class TestFiles:
 
     def test_a_link_and_files_of_another_release(self, host: FakeHost) -> None:
         """No release writes a link there, so it is named, although texts are not compared."""
-        config_json = host.files.texts[LAYOUT.config_path]
-        host.files.texts[LAYOUT.config_path] = config_json.replace(WRITER, "hostrouting 0.1")
+        written_by(host, "hostrouting 0.1")
         host.files.texts["/srv/copy"] = host.files.texts.pop(LAYOUT.gate_path)
         host.files.links[LAYOUT.gate_path] = "/srv/copy"
-        fault, note = faults(host)
-        assert fault == ("file", "error", f"{LAYOUT.gate_path} is a link, and not a file")
-        assert note[:2] == ("file", "note")
+        fault, note = find_faults(host, WANTED)
+        assert fault.name == "file"
+        assert fault.severity == "error"
+        assert fault.sentence == f"{LAYOUT.gate_path} is a link, and not a file"
+        assert note.name == "file"
+        assert note.severity == "note"
 
     @pytest.mark.parametrize("state", ["no systemd", "an image", "break glass", "no drop-in"])
     def test_a_foreign_step_that_is_not_run_here(self, host: FakeHost, state: str) -> None:
         """It is an error whatever starts unchecked now: the gate refuses as soon as it is asked."""
         path = LAYOUT.step_path("90-licence")
-        host.files.texts[path], host.files.modes[path] = "exit 0\n", 0o775
+        host.files.texts[path] = "exit 0\n"
+        host.files.modes[path] = 0o775
         if state == "break glass":
             host.files.texts[LAYOUT.opening_path] = "why"
             host.files.modes[LAYOUT.opening_path] = 0o600
         if state == "no drop-in":
             host.files.remove(DROP_IN)
-        managers = {"no systemd": FakeManager(running=False), "an image": None}
-        host = attrs.evolve(host, manager=managers.get(state, host.manager))
+        if state == "no systemd":
+            host = attrs.evolve(host, manager=FakeManager(running=False))
+        if state == "an image":
+            host = attrs.evolve(host, manager=None)
+
         [fault] = [fault for fault in find_faults(host, WANTED) if fault.target == path]
-        assert (fault.name, fault.severity) == ("file", "error")
+
+        assert fault.name == "file"
+        assert fault.severity == "error"
         assert fault.sentence == (
-            f"users other than root can write to {path}, so the gate does not run it, and lets no unit "
-            "pass"
+            f"users other than root can write to {path}, so the gate does not run it, and lets no "
+            "unit pass"
         )
         assert fault.remedy == Remedy(command=f"chown root {path} && chmod 644 {path}")
 
     def test_a_foreign_step_with_a_name_that_a_shell_would_run(self, host: FakeHost) -> None:
         """Whoever can write to gate.d chooses the name, and root types the command."""
         path = LAYOUT.step_path("90;reboot")
-        host.files.texts[path], host.files.modes[path] = "exit 0\n", 0o775
+        host.files.texts[path] = "exit 0\n"
+        host.files.modes[path] = 0o775
         [fault] = [fault for fault in find_faults(host, WANTED) if fault.target == path]
         assert fault.remedy == Remedy(command=f"chown root '{path}' && chmod 644 '{path}'")
 
@@ -319,48 +403,60 @@ class TestFiles:
         host.files.modes[CHECK] = 0o666
         assert faults(host, wanted) == [("file", "error", f"{CHECK} has another owner or mode")]
 
-    @pytest.mark.parametrize(
-        ("text", "mode", "is_open"),
-        [
-            ("ticket 4711\n", 0o600, True),
-            ("why", 0o644, True),
-            ("why", 0o664, False),
-            (" \n", 0o600, False),
-        ],
-    )
-    def test_break_glass(self, host: FakeHost, text: str, mode: int, *, is_open: bool) -> None:
-        """An opening has a reason in it, and only root can write it; another one is ignored, and
-        that is said.
-        """
+    @pytest.mark.parametrize(("text", "mode"), [("ticket 4711\n", 0o600), ("why", 0o644)])
+    def test_break_glass(self, host: FakeHost, text: str, mode: int) -> None:
+        """An opening has a reason in it, which is told, and only root can write it."""
         path = LAYOUT.opening_path
-        host.files.texts[path], host.files.modes[path] = text, mode
-        opens = (
-            "gate-open",
-            "warning",
-            f"{path} lets {MACHINES} start unchecked until the next boot: {text.strip()}",
-        )
-        rule = "it must be a file that only root can write to, with a reason in it"
-        assert faults(host) == [
-            opens if is_open else ("file", "warning", f"{path} is ignored: {rule}")
-        ]
+        host.files.texts[path] = text
+        host.files.modes[path] = mode
+        reason = text.strip()
+        sentence = f"{path} lets {MACHINES} start unchecked until the next boot: {reason}"
+        assert faults(host) == [("gate-open", "warning", sentence)]
 
     @pytest.mark.parametrize(
-        "path", [LAYOUT.gate_path, LAYOUT.step_path(LAYOUT.routes_step), CHECK]
+        ("text", "mode"),
+        [
+            pytest.param("why", 0o664, id="others can write it"),
+            pytest.param(" \n", 0o600, id="no reason"),
+        ],
     )
-    def test_what_the_gate_needs(self, host: FakeHost, path: str) -> None:
+    def test_an_opening_that_is_ignored(self, host: FakeHost, text: str, mode: int) -> None:
+        """It opens nothing, and that is said."""
+        path = LAYOUT.opening_path
+        host.files.texts[path] = text
+        host.files.modes[path] = mode
+        rule = "it must be a file that only root can write to, with a reason in it"
+        assert faults(host) == [("file", "warning", f"{path} is ignored: {rule}")]
+
+    @pytest.mark.parametrize(
+        ("path", "faults_of_open_gate"),
+        [
+            pytest.param(LAYOUT.gate_path, ["gate-shut"], id="gate.sh"),
+            pytest.param(
+                LAYOUT.step_path(LAYOUT.routes_step), ["file", "gate-open"], id="the routes"
+            ),
+            pytest.param(CHECK, ["file", "gate-open"], id="the check"),
+        ],
+    )
+    def test_what_the_gate_needs(
+        self, host: FakeHost, path: str, faults_of_open_gate: list[str]
+    ) -> None:
         """Without gate.sh, which no file opens, or a required step no gated unit starts; but those
         that are open do.
         """
         host.files.remove(path)
         assert faults(host) == [("gate-shut", "error", f"{path} is missing")]
-        missing = ("file", "error", f"{path} is missing")
-        assert missing in faults(attrs.evolve(host, manager=FakeManager(running=False)))
-        host.files.texts[LAYOUT.opening_path], host.files.modes[LAYOUT.opening_path] = "why", 0o600
-        names = [name for name, *_ in faults(host)]
-        assert names == (["gate-shut"] if path == LAYOUT.gate_path else ["file", "gate-open"])
-        host.files.remove(DROP_IN)
+
+        without_systemd = attrs.evolve(host, manager=FakeManager(running=False))
+        assert ("file", "error", f"{path} is missing") in faults(without_systemd)
+
+        host.files.texts[LAYOUT.opening_path] = "why"
+        host.files.modes[LAYOUT.opening_path] = 0o600
+        assert [fault.name for fault in find_faults(host, WANTED)] == faults_of_open_gate
+
         host.files.remove(LAYOUT.opening_path)
-        assert [name for name, *_ in faults(host)] == ["file", "gate-open"]
+        host.files.remove(DROP_IN)
+        assert [fault.name for fault in find_faults(host, WANTED)] == ["file", "gate-open"]
 
 
 class TestSystemd:
@@ -368,24 +464,20 @@ class TestSystemd:
 
     def test_a_drop_in_that_was_not_read(self) -> None:
         """Between the writing of the drop-in and the reload, a start is unchecked."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
-        host = configured(wanted)
-        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        host = host_with_kubelet()
         manager_of(host).read = {f"{UNITS}/{KUBELET}": "[Service]\n"}
         sentence = f"{KUBELET} starts unchecked: systemd still uses the old files"
-        assert faults(host, wanted) == [("gate-open", "error", sentence)]
+        assert faults(host, WITH_KUBELET) == [("gate-open", "error", sentence)]
 
     def test_a_reset_that_was_read(self) -> None:
         """It is the cause, and stays so, whatever else systemd has not read yet."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
-        host = configured(wanted)
-        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        host = host_with_kubelet()
         path = dropped(host, KUBELET, "[Service]\nExecCondition=\n")
         host.files.texts[f"{UNITS}/{KUBELET}.d/60-y.conf"] = "[Service]\nNice=1\n"
         cause = f'the line "ExecCondition=" in {path} cancels the gate'
         sentence = f"{KUBELET} starts unchecked: {cause}"
-        assert faults(host, wanted) == [("gate-open", "error", sentence)]
-        [opening] = judge_gates(host, gated_units(wanted)).lasting
+        assert faults(host, WITH_KUBELET) == [("gate-open", "error", sentence)]
+        [opening] = judge_gates(host, gated_units(WITH_KUBELET)).lasting
         assert opening.sentence == sentence
 
     def test_a_reset_of_an_instance_that_was_not_read(self, host: FakeHost) -> None:
@@ -394,70 +486,64 @@ class TestSystemd:
         path = f"{UNITS}/{KUBE1}.d/50-x.conf"
         host.files.texts[path] = "[Service]\nExecCondition=\n"
         [fault] = find_faults(host, WANTED)
-        assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", KUBE1)
+        assert fault.name == "gate-open"
+        assert fault.severity == "error"
+        assert fault.target == KUBE1
         assert fault.sentence.startswith(f"as soon as systemd reads its files, {KUBE1} starts ")
 
-    @pytest.mark.parametrize("text", ["", "[Service]\n"])
-    def test_a_reset_beside_a_drop_in_that_apply_restores(self, text: str) -> None:
+    @pytest.mark.parametrize("is_there", [False, True], ids=["missing", "overwritten"])
+    def test_a_reset_beside_a_drop_in_that_apply_restores(self, *, is_there: bool) -> None:
         """Both are told, and the reset lasts: the unit starts unchecked after apply, too."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
-        host = configured(wanted)
-        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
-        del host.files.texts[LAYOUT.drop_in_path(KUBELET)]
-        if text:
-            host.files.texts[LAYOUT.drop_in_path(KUBELET)] = text
+        host = host_with_kubelet()
+        if is_there:
+            host.files.texts[LAYOUT.drop_in_path(KUBELET)] = "[Service]\n"
+        else:
+            del host.files.texts[LAYOUT.drop_in_path(KUBELET)]
         path = dropped(host, KUBELET, "[Service]\nExecCondition=\n")
-        openings = [fault for fault in find_faults(host, wanted) if fault.name == "gate-open"]
-        assert len(openings) == 2
-        [opening] = judge_gates(host, gated_units(wanted)).lasting
+        assert len(named(host, "gate-open", WITH_KUBELET)) == 2
+        [opening] = judge_gates(host, gated_units(WITH_KUBELET)).lasting
         assert f'the line "ExecCondition=" in {path} cancels the gate' in opening.sentence
 
     def test_a_drop_in_that_is_gone_and_still_loaded(self) -> None:
         """The gate runs until systemd reads its files."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
-        host = configured(wanted)
-        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        host = host_with_kubelet()
         manager_of(host).boot()
         path = LAYOUT.drop_in_path(KUBELET)
         del host.files.texts[path]
-        [fault] = [fault for fault in find_faults(host, wanted) if fault.name == "gate-open"]
-        sentence = (
+        [fault] = named(host, "gate-open", WITH_KUBELET)
+        assert fault.sentence == (
             f"as soon as systemd reads its files, {KUBELET} starts unchecked: {path} is missing"
         )
-        assert (fault.sentence, fault.remedy) == (sentence, AGAIN)
-        assert [*find_ineffective_gates(host, gated_units(wanted))] == []  # apply ends it
+        assert fault.remedy == AGAIN
+        assert ineffective_gates(host, WITH_KUBELET) == [], "apply ends it"
 
     def test_a_unit_that_does_not_exist(self) -> None:
         """Its drop-in has to be there when somebody installs the unit."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
-        host = configured(wanted)
-        assert faults(host, wanted) == []
+        host = configured(WITH_KUBELET)
+        assert faults(host, WITH_KUBELET) == []
         path = LAYOUT.drop_in_path(KUBELET)
         del host.files.texts[path]
         sentence = f"{KUBELET} starts unchecked: {path} is missing"
-        assert ("gate-open", "error", sentence) in faults(host, wanted)
+        assert ("gate-open", "error", sentence) in faults(host, WITH_KUBELET)
 
-    @pytest.mark.parametrize(
-        ("folder", "line"),
-        [(MACHINES, "SuccessExitStatus=255"), (KUBE1, "SuccessExitStatus=255")],
-    )
-    def test_what_refuses_no_run(self, host: FakeHost, folder: str, line: str) -> None:
+    @pytest.mark.parametrize("folder", [MACHINES, KUBE1])
+    def test_what_refuses_no_run(self, host: FakeHost, folder: str) -> None:
         """A gate that is open already, or the setting of one instance, is a fault; a run may still
         repair something else.
         """
-        dropped(host, folder, f"[Service]\n{line}\n")
-        assert len(faults(host)) == 1
-        assert [*find_ineffective_gates(host, gated_units(WANTED))] == []
+        dropped(host, folder, "[Service]\nSuccessExitStatus=255\n")
+        assert len(find_faults(host, WANTED)) == 1
+        assert ineffective_gates(host, WANTED) == []
 
     def test_a_unit_that_is_not_gated_yet(self) -> None:
         """What would make its gate ineffective is said in the same words before and after."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
         host = FakeHost()
         host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
         dropped(host, KUBELET, "[Service]\nExecCondition=\nSuccessExitStatus=255\n")
-        ineffective = [*find_ineffective_gates(host, gated_units(wanted))]
-        assert len(ineffective) == 2
-        assert {*judge_gates(host, gated_units(wanted)).lasting} == {*ineffective}
+        before = ineffective_gates(host, WITH_KUBELET)
+        after = judge_gates(host, gated_units(WITH_KUBELET)).lasting
+        assert len(before) == 2
+        assert set(after) == set(before)
 
     def test_an_instance_that_is_gated_by_its_own_name(self) -> None:
         """Its drop-in overrides that of its template, and runs the gate as well."""
@@ -466,18 +552,16 @@ class TestSystemd:
         manager_of(host).properties[KUBE1] = {}
         host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = "[Service]\nNice=1\n"  # not read yet
         assert faults(host, wanted) == []
-        assert [*find_ineffective_gates(host, gated_units(wanted))] == []
+        assert ineffective_gates(host, wanted) == []
 
     def test_an_earlier_reset(self) -> None:
         """What comes before the gate's drop-in takes nothing away from it."""
-        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
-        host = configured(wanted)
-        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        host = host_with_kubelet()
         path = dropped(host, KUBELET, "[Service]\nExecCondition=\n", "00-a.conf")
         del manager_of(host).read[LAYOUT.drop_in_path(KUBELET)]
         assert path in manager_of(host).read
         sentence = f"{KUBELET} starts unchecked: systemd still uses the old files"
-        assert faults(host, wanted) == [("gate-open", "error", sentence)]
+        assert faults(host, WITH_KUBELET) == [("gate-open", "error", sentence)]
 
     def test_an_instance_that_runs(self, host: FakeHost) -> None:
         """Systemd has not read the drop-in of a running instance; the next new one is gated."""
@@ -490,25 +574,40 @@ class TestSystemd:
     @pytest.mark.parametrize(
         ("folder", "text", "name", "cause"),
         [
-            (
+            pytest.param(
                 MACHINES,
                 "ExecCondition=\n",
                 "50-x.conf",
                 'starts unchecked: the line "ExecCondition=" in {path} cancels the gate',
+                id="a reset",
             ),
-            (
+            pytest.param(
                 KUBE1,
                 "ExecCondition=\n",
                 "50-x.conf",
                 'starts unchecked: the line "ExecCondition=" in {path} cancels the gate',
+                id="a reset of an instance",
             ),
-            (KUBE1, "[Unit]\n", "00-host-routing.conf", "starts unchecked: {path} overrides "),
-            (KUBE1, "", "00-host-routing.conf", "starts unchecked: {path} overrides "),
-            (
+            pytest.param(
+                KUBE1,
+                "[Unit]\n",
+                "00-host-routing.conf",
+                "starts unchecked: {path} overrides ",
+                id="a drop-in of the same name",
+            ),
+            pytest.param(
+                KUBE1,
+                "",
+                "00-host-routing.conf",
+                "starts unchecked: {path} overrides ",
+                id="an empty drop-in of the same name",
+            ),
+            pytest.param(
                 MACHINES,
                 "SuccessExitStatus=3 255\n",
                 "50-x.conf",
                 "has SuccessExitStatus=255, so it starts even if ",
+                id="a refusal that counts as success",
             ),
         ],
     )
@@ -518,7 +617,9 @@ class TestSystemd:
         """The unit or the instance is named, and the drop-in."""
         path = dropped(host, folder, text, name)
         [fault] = find_faults(host, WANTED)
-        assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", folder)
+        assert fault.name == "gate-open"
+        assert fault.severity == "error"
+        assert fault.target == folder
         assert fault.sentence.startswith(f"{folder} {cause.format(path=path)}")
         assert path in str(fault)
         host.files.remove(path)
@@ -529,18 +630,18 @@ class TestSystemd:
         """What holds for every instance is not repeated for each; what holds for one instance names
         that.
         """
-        manager_of(host).properties.update(
-            {KUBE1: {}, "systemd-nspawn@kube2.service": {"SuccessExitStatus": "255"}}
-        )
+        manager_of(host).properties[KUBE1] = {}
+        manager_of(host).properties[KUBE2] = {"SuccessExitStatus": "255"}
         dropped(host, MACHINES, "ExecCondition=\n")
-        sentences = [sentence.split(" ")[:2] for _, _, sentence in faults(host)]
-        assert sentences == [[MACHINES, "starts"], ["systemd-nspawn@kube2.service", "has"]]
+        of_all, of_one = find_faults(host, WANTED)
+        assert of_all.sentence.startswith(f"{MACHINES} starts ")
+        assert of_one.sentence.startswith(f"{KUBE2} has ")
 
     def test_one_cause_of_two_instances(self, host: FakeHost) -> None:
         """Each is named."""
-        names = [KUBE1, "systemd-nspawn@kube2.service"]
-        manager_of(host).properties |= {name: {"SuccessExitStatus": "255"} for name in names}
-        assert [fault.target for fault in find_faults(host, WANTED)] == names
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        manager_of(host).properties[KUBE2] = {"SuccessExitStatus": "255"}
+        assert [fault.target for fault in find_faults(host, WANTED)] == [KUBE1, KUBE2]
 
     @pytest.mark.parametrize("folder", ["/run/systemd/system", "/usr/local/lib/systemd/system"])
     def test_an_instance_with_a_drop_in_elsewhere(self, host: FakeHost, folder: str) -> None:
@@ -575,9 +676,8 @@ class TestSystemd:
 
     def test_a_unit_that_cannot_start(self) -> None:
         """A unit that is not here yet, or is masked, is not open."""
-        wanted = WANTED._replace(gate=GateConfig(("kubelet.service",)))
-        host = configured(wanted)
-        assert faults(host, wanted) == []
-        host.files.links[f"{UNITS}/kubelet.service"] = "/dev/null"
+        host = configured(WITH_KUBELET)
+        assert faults(host, WITH_KUBELET) == []
+        host.files.links[f"{UNITS}/{KUBELET}"] = "/dev/null"
         manager_of(host).reload()
-        assert faults(host, wanted) == []
+        assert faults(host, WITH_KUBELET) == []

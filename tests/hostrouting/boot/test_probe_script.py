@@ -2,6 +2,7 @@
 fails.
 """
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,8 @@ def run(
     if nft:
         tool = folder / "tools" / "nft"
         tool.parent.mkdir(exist_ok=True)
-        tool.write_text(f"#!/bin/bash\nREAL=/usr/sbin/nft\n{nft}\n")
+        count = "[[ $1 != -f ]] || echo >>$0.loads"
+        tool.write_text(f"#!/bin/bash\nREAL=/usr/sbin/nft\n{count}\n{nft}\n")
         tool.chmod(0o755)
         text = text.replace(" PATH=/", f" PATH={tool.parent}:/", 1)
     script = folder / "probe-rewrite.sh"
@@ -59,6 +61,7 @@ def put(node: Namespace, text: str) -> None:
         OTHER,
         f"table ip6 {TABLE} {{ }}",
         render_probe_table(ProbeRewriteConfig(enabled=True, interfaces=("eth1",))),
+        re.sub(".*neighbour discovery.*", "", render_probe_table(REWRITE)),
         f"{render_probe_table(REWRITE)}; add table ip6 {TABLE} {{ flags dormant; }}",
     ],
     ids=[
@@ -66,6 +69,7 @@ def put(node: Namespace, text: str) -> None:
         "the table of others",
         "an empty one",
         "that of another configuration",
+        "one that has lost a rule",
         "a dormant one",
     ],
 )
@@ -77,8 +81,9 @@ def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
     theirs, now = listed(node, "other"), ""
     for _ in range(2):
         done = run(node, tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert probe_comments(REWRITE)[0] in listed(node)
+        assert done.stderr == ""
+        assert done.returncode == 0
+        assert [word for word in probe_comments(REWRITE) if word not in listed(node)] == []
         assert "flags dormant" not in listed(node)
         before, now = (listed(node), before)
     assert now == listed(node)
@@ -86,27 +91,32 @@ def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nft", "status", "sentence"),
+    ("nft", "loads", "status", "sentence"),
     [
         (
             '[[ $1 != -f ]] || { $REAL -f - && $REAL flush ruleset; exit; }; $REAL "$@"',
+            2,
             1,
             "flushes nftables; stop it",
         ),
         (
             '[[ $1 != -f ]] || echo "Error: no" >&2; exit 1',
             1,
+            1,
             f"nft refuses table ip6 {TABLE}: Error: no",
         ),
         (
             f'$REAL "$@"; [[ -e $0.1 || $1 != -f ]] || {{ >$0.1; $REAL delete table ip6 {TABLE}; }}',
+            2,
             0,
             "",
         ),
     ],
     ids=["flushed each time", "refused", "flushed once"],
 )
-def test_mishaps(node: Namespace, tmp_path: Path, nft: str, status: int, sentence: str) -> None:
+def test_mishaps(
+    node: Namespace, tmp_path: Path, nft: str, *, loads: int, status: int, sentence: str
+) -> None:
     """What nft refuses, and what does not stay, is an error with the reason; a flush at the same
     moment is not.
     """
@@ -115,6 +125,7 @@ def test_mishaps(node: Namespace, tmp_path: Path, nft: str, status: int, sentenc
     assert done.returncode == status, done.stderr
     assert sentence in done.stderr
     assert done.stderr.startswith("<3>probe-rewrite: " * status)
+    assert (tmp_path / "tools/nft.loads").read_text() == "\n" * loads
 
 
 def test_no_nft(node: Namespace, tmp_path: Path) -> None:
@@ -122,4 +133,5 @@ def test_no_nft(node: Namespace, tmp_path: Path) -> None:
     done = run(
         node, tmp_path, SCRIPT.replace(" PATH=/usr/sbin:/usr/bin:/sbin:/bin", f" PATH={tmp_path}")
     )
-    assert (done.returncode, "install the package nftables" in done.stderr) == (1, True)
+    assert done.returncode == 1
+    assert "install the package nftables" in done.stderr

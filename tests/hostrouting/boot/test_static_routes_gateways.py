@@ -8,8 +8,9 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV6
 from tests.support.commands import lose_carriers
 from tests.support.namespace import Namespace
-from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, listed, ours, planned
+from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, events, listed, ours, planned
 from tests.support.sections import static
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -44,6 +45,15 @@ def test_gateway_that_is_gone(
     [waiting] = planned(namespace, wish).waiting
     assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}; last seen: none"]
     assert str(waiting) == f"{wish} needs an IPv4 default route"
+
+
+def test_gateway_in_ipv6_that_is_gone(namespace: Namespace, tmp_path: Path) -> None:
+    """It can become the link-local address of this host."""
+    namespace.batch([ROUTER])
+    assert Ran(namespace, [IN_IPV6], tmp_path).status == 0
+    namespace.batch(["address add fe80::1/64 dev eth0 nodad", "route del ::/0"])
+    [waiting] = planned(namespace, IN_IPV6).waiting
+    assert Ran(namespace, [IN_IPV6], tmp_path).lines == [f"{WAITS}{waiting}; last seen: none"]
 
 
 @pytest.mark.parametrize("gateway", [None, "10.0.0.1"])
@@ -110,7 +120,9 @@ def test_named_gateway_that_is_gone(
     assert Ran(namespace, [wish], tmp_path).status == 0
     namespace.batch(changes)
     [waiting] = planned(namespace, wish).waiting
-    assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}"]
+    with events(namespace, tmp_path / "events") as seen:
+        assert Ran(namespace, [wish], tmp_path).lines == [f"{WAITS}{waiting}"]
+    assert seen == [], "it would wake the guard each time"
     assert str(waiting) == f"{wish} needs {reason}"
 
 
@@ -153,6 +165,7 @@ def test_gateway_in_ipv6_of_an_on_link_route(
         pytest.param([], static("fd55::/64", metric=100), False, id="better metric"),
         pytest.param([], static("fd55::/80"), False, id="longer"),
         pytest.param([], static("fd55::/64"), True, id="as long"),
+        pytest.param([], static("fd55::/64", metric=256), False, id="as long, with its metric"),
         pytest.param([], static("fd55::/63", metric=100), True, id="shorter"),
         pytest.param(
             ["route add fd55::1 dev eth0"],
@@ -179,6 +192,12 @@ def test_gateway_in_ipv6_of_an_on_link_route(
             id="another's, by another device",
         ),
         pytest.param([], static("fd55::/80", "fe80::5", "eth0"), False, id="longer, by a gateway"),
+        pytest.param(
+            ["route replace default via fd55::1 dev eth0 onlink"],
+            static("fd55::/80", "fe80::5", "eth0"),
+            True,
+            id="longer, and the default route is on-link",
+        ),
         pytest.param(
             [], static("fd55::/80", "fe80::5", "eth1"), True, id="longer, by another device"
         ),
@@ -247,7 +266,10 @@ def test_on_link(
     )
     before = listed(namespace)
     ran = Ran(namespace, [HALF], tmp_path)
-    assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+    assert ran.lines == []
+    assert ran.status == 0
+    assert ran.changes == []
+    assert listed(namespace) == before
 
 
 @pytest.mark.parametrize(
@@ -297,4 +319,21 @@ def test_the_route_that_linux_uses(
 
     assert (not plan.waiting and not plan.conflicts) is is_right
     assert (ran.status == 0) is is_right
-    assert (ran.changes, listed(namespace)) == ([], before)
+    assert ran.changes == []
+    assert listed(namespace) == before
+
+
+def test_an_expired_route_before_ours(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux lists it until its next clean-up, and does not use it."""
+    theirs = "fd00:16::/64 dev wg0 proto 4 expires 0"
+    routes = ("::/0 via fe80::1 dev eth0", theirs, OURS_IPV6)
+    namespace.batch(f"route append {route}" for route in routes)
+    # In the first 10 ms after its end, Linux lists it like one without an end.
+    wait_for("its end", lambda: " expires " in namespace.ip("-6", "route").stdout)
+    before = listed(namespace)
+    assert [line for line in before if "wg0" in line]
+    plan = planned(namespace, IN_IPV6)
+    assert [step.action for step in plan.steps] == ["keep"]
+    ran = Ran(namespace, [IN_IPV6], tmp_path)
+    assert (ran.status, ran.changes) == (0, [])
+    assert listed(namespace) == before

@@ -19,7 +19,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
@@ -29,61 +29,86 @@ from tests.support.tasks import CIDR, config, context
 CIDR6 = "fd16::/48"
 
 
-def names(report: CheckReport) -> list[str]:
-    """The names of its findings."""
-    return [finding.name for finding in check_findings(report, mode="STRICT")]
-
-
 def test_a_default_route_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
     """The verdict is that of the moment when a default route is there; without one it is said at
     the deadline. Meanwhile the log says what is awaited.
     """
     caplog.set_level("INFO")
-    kernel, default = (
-        plain_vm(),
-        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100),
-    )
+    of_ipv4 = config(cidrs=(CIDR,))
+    of_both = config(cidrs=(CIDR, CIDR6))
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
+    kernel = plain_vm()
     kernel.ip_route("delete", default)
     ctx = context()
-    assert (
-        check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
-    )
+
+    at_the_deadline = check_kernel(kernel, of_ipv4, ctx=ctx, wait=5)
+    assert at_the_deadline.verdict == "no-default-route"
     assert ctx.clock.now() == 5
     assert caplog.messages == ["waiting for up to 5 s: there is no IPv4 default route"]
+
     kernel.later(lambda: kernel.ip_route("add", default))
-    assert check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "ok"
-    assert check_kernel(kernel, config(cidrs=(CIDR, CIDR6))).verdict == "no-default-route"
+    with_default = check_kernel(kernel, of_ipv4, ctx=ctx, wait=5)
+    assert with_default.verdict == "ok"
+    assert ctx.clock.now() < 10
+
+    without_ipv6 = check_kernel(kernel, of_both)
+    assert without_ipv6.verdict == "no-default-route"
 
 
-@pytest.mark.parametrize(("dev", "firsts"), [("eth0", ["0.0.0.0/1"]), ("eth:0", [])])
-def test_a_repair_can_be_configured(dev: str, firsts: list[str]) -> None:
-    """No route is proposed that a configuration refuses: the default route, or one by a device with
-    an odd name.
+def host_with_default_routes_behind_main(dev: str) -> Snapshot:
+    """A host whose default routes, by a dummy and by this card, stand in tables that are looked up
+    after table main.
     """
     kernel = FakeKernel()
-    for table, (name, gateway) in enumerate([("dummy0", "10.1.0.1"), (dev, "10.0.0.1")], start=100):
-        kernel.add_link(Link(name=name, index=0, kind="dummy" if name == "dummy0" else ""))
-        kernel.add_address(name, f"{gateway[:-1]}4/24")
-        kernel.ip_route("add", Route.to("0.0.0.0/0", dev=name, gateway=gateway, table=table))
-        kernel.add_rule(Rule(family=4, priority=40_000 + table, table=table))
-    report = check_snapshot(kernel.snapshot(), config(cidrs=("0.0.0.0/0",)))
-    assert [str(route.destination) for route in report.routes][:1] == firsts
-    assert all(route.dev == dev for route in report.routes)
+    kernel.add_link(Link(name="dummy0", index=0, kind="dummy"))
+    kernel.add_address("dummy0", "10.1.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="dummy0", gateway="10.1.0.1", table=100))
+    kernel.add_rule(Rule(family=4, priority=40_100, table=100))
+    kernel.add_link(dev)
+    kernel.add_address(dev, "10.0.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev=dev, gateway="10.0.0.1", table=101))
+    kernel.add_rule(Rule(family=4, priority=40_101, table=101))
+    return kernel.snapshot()
 
 
-@pytest.mark.parametrize("lacking", [CIDR, CIDR6])
-def test_the_verdict_is_that_of_the_worse_family(lacking: str) -> None:
-    """A family without a default route is worse than one whose expected device is in doubt."""
+def test_a_repair_has_no_default_route() -> None:
+    """A configuration refuses one, so its halves are proposed."""
+    host = host_with_default_routes_behind_main("eth0")
+    report = check_snapshot(host, config(cidrs=("0.0.0.0/0",)))
+    assert str(report.routes[0].destination) == "0.0.0.0/1"
+    assert {route.dev for route in report.routes} == {"eth0"}
+
+
+def test_a_repair_by_a_device_that_cannot_be_configured() -> None:
+    """No route is proposed: a configuration refuses the name."""
+    host = host_with_default_routes_behind_main("eth:0")
+    report = check_snapshot(host, config(cidrs=("0.0.0.0/0",)))
+    assert report.verdict == "overlap"
+    assert report.routes == ()
+
+
+@pytest.mark.parametrize(
+    ("default", "verdicts"),
+    [
+        pytest.param("0.0.0.0/0", ["undecided", "no-default-route"], id="IPv4"),
+        pytest.param("::/0", ["no-default-route", "undecided"], id="IPv6"),
+    ],
+)
+def test_the_verdict_is_that_of_the_worse_family(default: str, verdicts: list[str]) -> None:
+    """A family without a default route is worse than one whose expected device is in doubt, because
+    two cards have this default route.
+    """
     kernel = FakeKernel()
     for dev in ("eth0", "eth1"):
         kernel.add_link(dev)
-        for address, default in (("10.0.0.4/24", "0.0.0.0/0"), ("2001:db8::4/64", "::/0")):
-            kernel.add_address(dev, address)
-            if (":" in default) != (":" in lacking):
-                kernel.ip_route("append", Route.to(default, dev=dev, metric=100))
+        kernel.add_address(dev, "10.0.0.4/24")
+        kernel.add_address(dev, "2001:db8::4/64")
+        kernel.ip_route("append", Route.to(default, dev=dev, metric=100))
+
     report = check_snapshot(kernel.snapshot(), config(cidrs=(CIDR, CIDR6)))
-    verdicts = {":" in str(family.cidrs[0]): family.verdict for family in report.families}
-    assert verdicts == {":" in lacking: "no-default-route", ":" not in lacking: "undecided"}
+
+    assert [family.family for family in report.families] == [4, 6]
+    assert [family.verdict for family in report.families] == verdicts
     assert report.verdict == "no-default-route"
 
 
@@ -91,62 +116,94 @@ def test_a_third_default_route_beside_two_equal_ones() -> None:
     """While it is in doubt which card is meant, it is not said which one Linux prefers."""
     kernel = FakeKernel()
     for number, metric in enumerate((100, 100, 200)):
-        kernel.add_link(f"eth{number}")
-        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        dev = f"eth{number}"
+        kernel.add_link(dev)
+        kernel.add_address(dev, f"10.{number}.0.4/24")
         gateway = f"10.{number}.0.1"
-        route = Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=gateway, metric=metric)
-        kernel.ip_route("append", route)
-    report = check_snapshot(kernel.snapshot(), config(cidrs=(CIDR,)))
-    assert report.verdict == "undecided"
-    assert "default-routes" not in {flaw.name for flaw in report.families[0].flaws}
+        default = Route.to("0.0.0.0/0", dev=dev, gateway=gateway, metric=metric)
+        kernel.ip_route("append", default)
+
+    [family] = check_snapshot(kernel.snapshot(), config(cidrs=(CIDR,))).families
+
+    assert family.verdict == "undecided"
+    assert [doubt.name for doubt in family.doubts] == ["default-routes"]
+    assert "default-routes" not in {flaw.name for flaw in family.flaws}
 
 
-def test_services_inside_a_block_of_a_cni() -> None:
+@pytest.mark.parametrize(
+    ("services", "verdict"),
+    [
+        pytest.param("172.16.1.0/24", "overlap", id="inside"),
+        pytest.param("172.20.0.0/16", "ok", id="elsewhere"),
+    ],
+)
+def test_services_inside_a_block_of_a_cni(services: str, verdict: str) -> None:
     """A block that a CNI refuses is right, but not where it has the addresses of services."""
     kernel = plain_vm()
     kernel.add_link(Link(name="cali1", index=0, kind="veth"))
     kernel.ip_route("add", Route.to("172.16.0.0/20", type="blackhole", protocol=80))
-    for services, verdict in (("172.16.1.0/24", "overlap"), ("172.20.0.0/16", "ok")):
-        expected = HostRoutingConfig(route_overlap=expect(CIDR, service_cidrs=[services]))
-        assert check_snapshot(kernel.snapshot(), expected).verdict == verdict
+    section = expect(CIDR, service_cidrs=[services])
+
+    report = check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
+
+    assert report.verdict == verdict
 
 
-def test_a_host_that_never_rests() -> None:
+@pytest.mark.parametrize(
+    ("kernel", "verdict"),
+    [
+        pytest.param(plain_vm(), "undecided", id="would be ok"),
+        pytest.param(h200(), "overlap", id="an escape"),
+    ],
+)
+def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape
     stays one.
     """
-    for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
-        faulty = FaultyBackend(kernel)
-        faulty.is_restless = True
-        report = check_kernel(faulty, config(cidrs=(CIDR,)))
-        doubt = report.families[0].doubts[-1]
-        assert (report.verdict, doubt.name, doubt.severity) == (
-            verdict,
-            "kernel-differs",
-            "warning",
-        )
-        assert doubt.sentence.startswith("the route tables kept changing while they were read")
+    faulty = FaultyBackend(kernel)
+    faulty.is_restless = True
+
+    [family] = check_kernel(faulty, config(cidrs=(CIDR,))).families
+
+    assert family.verdict == verdict
+    doubt = family.doubts[-1]
+    assert doubt.name == "kernel-differs"
+    assert doubt.severity == "warning"
+    assert doubt.sentence.startswith("the route tables kept changing while they were read")
 
 
-@pytest.mark.parametrize("devs", [["ib7"], ["eth0", "ib7"]])
-def test_the_kernel_differs(devs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
+BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(Answer("unicast", BY_IB7), f"[{BY_IB7}]", id="another device"),
+        pytest.param(Answer("unicast", BY_BOTH), f"[{BY_BOTH}]", id="one of two"),
+        pytest.param(Answer("no-route", None), "no-route", id="none"),
+    ],
+)
+def test_the_kernel_differs(answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that its tables do not give makes an ok undecided, after three readings. One next
     hop by another device is enough.
     """
+
+    def answers_otherwise(_: FakeKernel, addresses: Sequence[IP], *__: Any) -> tuple[Answer, ...]:
+        return (answer,) * len(addresses)
+
     kernel = plain_vm()
-    other = Route(Prefix.parse(CIDR), tuple(map(NextHop, devs)))
-    monkeypatch.setattr(
-        FakeKernel,
-        "lookup",
-        lambda _, addresses, *__: tuple(Answer("unicast", other) for _ in addresses),
-    )
-    snapshot = mock.Mock(wraps=kernel.snapshot)
-    monkeypatch.setattr(kernel, "snapshot", snapshot)
-    report = check_kernel(kernel, config(cidrs=(CIDR,)))
-    assert (report.verdict, snapshot.call_count) == ("undecided", 3)
-    [doubt] = report.families[0].doubts
+    readings = mock.Mock(wraps=kernel.snapshot)
+    monkeypatch.setattr(FakeKernel, "lookup", answers_otherwise)
+    monkeypatch.setattr(kernel, "snapshot", readings)
+
+    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
+
+    assert readings.call_count == 3
+    assert family.verdict == "undecided"
+    [doubt] = family.doubts
     assert doubt.sentence.startswith(
-        f"172.16.0.0: the kernel answers [{other}], and its tables say [default via "
+        f"172.16.0.0: the kernel answers {words}, and its tables say [default via "
     )
 
 
@@ -166,9 +223,12 @@ def test_the_kernel_differs_in_one_range(address: str, monkeypatch: pytest.Monke
         return tuple(answers)
 
     monkeypatch.setattr(FakeKernel, "lookup", lies_once)
-    report = check_kernel(kernel, config(cidrs=(CIDR,)))
-    [doubt] = report.families[0].doubts
-    assert (report.verdict, doubt.name) == ("undecided", "kernel-differs")
+
+    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
+
+    assert family.verdict == "undecided"
+    [doubt] = family.doubts
+    assert doubt.name == "kernel-differs"
     assert doubt.sentence.startswith(f"{address}: the kernel answers [{CIDR} dev ib7 ")
 
 
@@ -178,7 +238,12 @@ def test_one_error_for_two_reasons() -> None:
     """
     kernel = plain_vm()
     kernel.add_rule(Rule(family=4, priority=9, action="unreachable"))
-    assert "kernel-differs" not in names(check_kernel(kernel, config(cidrs=(CIDR,))))
+
+    report = check_kernel(kernel, config(cidrs=(CIDR,)))
+
+    assert report.verdict == "overlap"
+    names = [finding.name for finding in check_findings(report, mode="STRICT")]
+    assert "kernel-differs" not in names
 
 
 @pytest.mark.linux
@@ -188,18 +253,31 @@ def test_a_next_hop_that_is_dead(to: str) -> None:
     """Linux lists a next hop whose device is down, and does not use it: that is neither an escape
     nor a difference.
     """
+    configuration = HostRoutingConfig(route_overlap=expect(CIDR, expected_devs=["eth0"]))
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         furnish(namespace)
-        hops = "nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"
-        namespace.batch([f"route add {to} {hops}", "route append default via 10.0.0.1 dev eth0"])
-        configuration = HostRoutingConfig(route_overlap=expect(CIDR, expected_devs=["eth0"]))
-        assert check_kernel(backend, configuration).verdict == "overlap"
+        namespace.batch(
+            [
+                f"route add {to} nexthop via 10.0.0.1 dev eth0 nexthop dev ib0",
+                "route append default via 10.0.0.1 dev eth0",
+            ]
+        )
+        both_alive = check_kernel(backend, configuration)
         namespace.batch(["link set ib0 down"])
-        report = check_kernel(backend, configuration)
-        assert (report.verdict, report.families[0].doubts) == ("ok", ())
+        one_dead = check_kernel(backend, configuration)
+    assert both_alive.verdict == "overlap"
+    assert one_dead.verdict == "ok"
+    assert one_dead.doubts == ()
 
 
-@pytest.mark.parametrize(("cidrs", "family"), [((CIDR,), 4), ((CIDR6,), 6), ((CIDR, CIDR6), None)])
+@pytest.mark.parametrize(
+    ("cidrs", "family"),
+    [
+        pytest.param((CIDR,), 4, id="IPv4"),
+        pytest.param((CIDR6,), 6, id="IPv6"),
+        pytest.param((CIDR, CIDR6), None, id="both"),
+    ],
+)
 def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | None) -> None:
     """The other family is left out, the tables that no rule looks up, and the routes that do not
     matter.
@@ -213,10 +291,10 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
 
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
-    with pytest.raises(
-        ConfigError, match=r"routeOverlap.expectedCidrs is empty, so there is nothing to check"
-    ):
-        check_snapshot(h200().snapshot(), HostRoutingConfig())
+    host = h200().snapshot()
+    words = r"routeOverlap.expectedCidrs is empty, so there is nothing to check"
+    with pytest.raises(ConfigError, match=words):
+        check_snapshot(host, HostRoutingConfig())
 
 
 class TestPods:
@@ -232,56 +310,60 @@ class TestPods:
         kernel = plain_vm()
         kernel.add_link(Link(name="eth1", index=0))
         kernel.add_link(Link(name="cali1", index=0, kind="veth"))
-        kernel.add_rule(
-            Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), iif=iif, table=7)
-        )
+        of_pods = Prefix.parse("10.244.1.0/24")
+        kernel.add_rule(Rule(family=4, priority=100, src=of_pods, iif=iif, table=7))
         kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
-        return check_snapshot(
-            kernel.snapshot(), HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=pods))
-        )
+        section = expect(CIDR, pod_cidrs=pods)
+        return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
 
     def test_only_theirs_escape(self) -> None:
-        """The escape says whose packets it is about, and which rule; without podCidrs nothing is
-        expected of them.
-
-        What the host's own packets suffer, too, is not repeated for pods.
-        """
-        section = expect(CIDR, pod_cidrs=["10.244.0.0/16"])
-        [_] = check_snapshot(h200().snapshot(), HostRoutingConfig(route_overlap=section)).escapes
+        """The escape says whose packets it is about, and which rule."""
         report = self.reported(pods=["10.244.0.0/16"])
-        finding, unsafe = check_findings(report, mode="WARN")
-        route, rule = (
-            "[default dev eth1 table 7 proto unspec scope link]",
-            "[rule 100: from 10.244.1.0/24 lookup 7]",
-        )
-        words = (
-            f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves through eth1 {route} by {rule}"
-        )
-        assert ([*map(str, report.escapes)], finding.sentence) == (
-            [words],
-            f"{words}; expected: eth0",
-        )
-        cause = f"for packets of pods from 10.244.1.0/24, {rule} comes before table main"
-        assert unsafe.sentence == f"no route repairs {CIDR}: {cause}"
-        assert (
-            str(report)
-            == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
-        )
-        [family] = report.families
-        own = family.escapes[0]._replace(packet=FROM_HOST, last=family.escapes[0].last - 1)
-        both = family._replace(
-            escapes=(own, *family.escapes)
-        )  # no kind of packet loses more than the line says
-        assert str(both) == f"OVERLAP: part of {CIDR} leaves through eth1; expected: eth0"
-        assert self.reported(pods=[]).verdict == "ok"
-        assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
 
-    @pytest.mark.parametrize(("iif", "verdict"), [("cali1", "overlap"), ("eth1", "ok")])
-    def test_the_devices_of_pods(self, iif: str, verdict: str) -> None:
-        """What arrives on another device is not from a pod, whatever its source."""
-        report = self.reported(pods=["10.244.0.0/16"], iif=iif)
-        assert report.verdict == verdict
+        route = "[default dev eth1 table 7 proto unspec scope link]"
+        rule = "[rule 100: from 10.244.1.0/24 lookup 7]"
+        packets = "for packets of pods from 10.244.1.0/24"
+        words = f"{CIDR}, {packets}, leaves through eth1 {route} by {rule}"
+        verdict = f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1"
+        [escape] = report.escapes
+        finding, unsafe = check_findings(report, mode="WARN")
+        assert str(report) == f"{verdict}; expected: eth0"
+        assert str(escape) == words
+        assert finding.sentence == f"{words}; expected: eth0"
+        cause = f"{packets}, {rule} comes before table main"
+        assert unsafe.sentence == f"no route repairs {CIDR}: {cause}"
+
+    @pytest.mark.parametrize("pods", [[], ["10.245.0.0/16"]])
+    def test_nothing_is_expected_of_others(self, pods: list[str]) -> None:
+        """Packets of pods are not judged if podCidrs does not name their addresses."""
+        assert self.reported(pods=pods).verdict == "ok"
+
+    def test_what_the_host_loses_itself_is_not_repeated(self) -> None:
+        """An escape of the host's own packets is one escape, also if it has pods."""
+        section = expect(CIDR, pod_cidrs=["10.244.0.0/16"])
+        configuration = HostRoutingConfig(route_overlap=section)
+        report = check_snapshot(h200().snapshot(), configuration)
+        assert [escape.packet for escape in report.escapes] == [FROM_HOST]
+
+    def test_the_verdict_is_about_the_hosts_own_packets_first(self) -> None:
+        """Where pods lose more than the host does, the line does not say that the host loses as
+        much.
+        """
+        [family] = self.reported(pods=["10.244.0.0/16"]).families
+        [of_pods] = family.escapes
+        own = of_pods._replace(packet=FROM_HOST, last=of_pods.last - 1)
+        both = family._replace(escapes=(own, of_pods))
+        assert str(both) == f"OVERLAP: part of {CIDR} leaves through eth1; expected: eth0"
+
+    def test_packets_that_arrive_on_a_device_of_pods(self) -> None:
+        """The escape names the device of the rule."""
+        report = self.reported(pods=["10.244.0.0/16"], iif="cali1")
+        assert report.verdict == "overlap"
         words = "".join(map(str, check_findings(report, mode="WARN")))
-        assert ("10.244.1.0/24 that arrive on cali1, leaves through eth1" in words) is (
-            verdict == "overlap"
-        )
+        assert "10.244.1.0/24 that arrive on cali1, leaves through eth1" in words
+
+    def test_packets_that_arrive_on_another_device(self) -> None:
+        """They are not from a pod, whatever their source."""
+        report = self.reported(pods=["10.244.0.0/16"], iif="eth1")
+        assert report.verdict == "ok"
+        assert report.escapes == ()

@@ -84,6 +84,14 @@ class TestTheDefaultRoute:
             assert report.families[0].expected_devs == ("eth0", "eth1")
         assert checked(beside_infiniband, "9.0.0.0/8").verdict == "ok"
 
+    @pytest.mark.parametrize(("led", "refused"), [("0", "128"), ("128", "0")])
+    def test_one_half_is_not_a_default_route(self, led: str, refused: str) -> None:
+        """Linux refuses packets to the other half."""
+        blackhole = Route.to(f"{refused}.0.0.0/1", type="blackhole")
+        host = node(Route.to(f"{led}.0.0.0/1", dev="eth0"), blackhole)
+        alone = host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
+        assert checked(alone).verdict == "no-default-route"
+
     @pytest.mark.parametrize(
         ("preference", "verdict", "devs"),
         [
@@ -269,9 +277,11 @@ class TestTunnels:
         report = checked(host._replace(addresses=addresses), "172.16.5.0/24")
         escaping = [escape.devs for escape in report.escapes]
         if is_connected:
-            assert (report.verdict, escaping) == ("undecided", [])
+            assert report.verdict == "undecided"
+            assert escaping == []
         else:
-            assert (report.verdict, escaping) == ("overlap", [("dev1",)])
+            assert report.verdict == "overlap"
+            assert escaping == [("dev1",)]
 
     @pytest.mark.parametrize(
         ("beside", "metric", "verdict"),
@@ -407,6 +417,12 @@ class TestBridges:
         pod_of_calico = Route.to("172.16.2.7/32", dev="cali1")
         assert checked(node(network, links=links)).verdict == "ok"
         assert checked(node(network, pod_of_calico, links=links)).verdict == "undecided"
+
+    def test_pods_of_two_cnis(self) -> None:
+        """During a migration, each CNI has pods, and each pod its own device."""
+        links = (CALI1, Link("lxc1", index=20, kind="veth"))
+        pods = [Route.to(f"172.16.2.{link.index}/32", dev=link.name) for link in links]
+        assert checked(node(*pods, links=links)).verdict == "ok"
 
 
 class TestRefusedRanges:

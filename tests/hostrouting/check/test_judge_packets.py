@@ -159,6 +159,41 @@ class TestSockets:
         """
         assert checked(node(ELSEWHERE, rules=(rule(iif=iif, **selectors),))).verdict == verdict
 
+    @pytest.mark.parametrize(
+        ("rules", "verdict"),
+        [
+            pytest.param([rule(iif="cni0")], "undecided", id="a CNI's device"),
+            pytest.param([rule(iif="cni0", fwmark=1, fwmask=1)], "undecided", id="with a mark"),
+            pytest.param([rule(iif="lo", invert=True)], "undecided", id="all that is forwarded"),
+            pytest.param(
+                [rule(priority=95, table=TABLE_MAIN, iif="lo"), rule(iif="cni0")],
+                "undecided",
+                id="twice",
+            ),
+            pytest.param(
+                [rule(priority=95, table=TABLE_MAIN), rule(iif="cni0")],
+                "ok",
+                id="behind one for all",
+            ),
+            pytest.param(
+                [rule(priority=95, table=TABLE_MAIN, iif="cni0"), rule(iif="cni0")],
+                "ok",
+                id="behind one for the device",
+            ),
+            pytest.param([rule(fwmark=1, fwmask=1)], "ok", id="a mark"),
+        ],
+    )
+    def test_packets_behind_a_rule_for_what_this_host_sends(
+        self, rules: list[Rule], verdict: str
+    ) -> None:
+        """Those of pods go on to the rules behind it; those of this host do not."""
+        host = node(
+            ELSEWHERE,
+            links=(IB0, CNI0),
+            rules=(rule(priority=90, table=TABLE_MAIN, iif="lo"), *rules),
+        )
+        assert checked(host).verdict == verdict
+
     def test_packets_of_users_with_any_source_but_some(self) -> None:
         """A `not from` whose block is no own address is about the host's packets, where another
         rule decides the plain ones.

@@ -1,4 +1,6 @@
-"""The laws of the check and of the repair, on random nodes with CNIs, tunnels and refused ranges."""
+"""The laws of the check and of the repair, on random nodes with CNIs, tunnels
+and refused ranges.
+"""
 
 import random
 from collections.abc import Collection, Iterable
@@ -31,7 +33,8 @@ often_assumed = settings(
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
-_RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
+RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
+"""How bad a verdict is."""
 
 
 def checked(
@@ -51,7 +54,23 @@ def judge_of(snapshot: Snapshot, family: int) -> Judge:
 
 def rank(snapshot: Snapshot, *cidrs: Prefix) -> int:
     """How bad the verdict on these CIDRs is."""
-    return _RANK[checked(snapshot, cidrs).verdict]
+    return RANK[checked(snapshot, cidrs).verdict]
+
+
+def addresses_of(block: Prefix) -> range:
+    """Every address of the block."""
+    return range(block.first, block.last + 1)
+
+
+def with_rule(snapshot: Snapshot, rule: Rule) -> Snapshot:
+    """The host with one rule more."""
+    rules = sorted((*snapshot.rules, rule), key=lambda each: each.priority)
+    return snapshot._replace(rules=tuple(rules))
+
+
+def grade_of(judge: Judge, kind: str, route: Route | None) -> Grade:
+    """The grade of packets that end so."""
+    return judge.opinion(Decision(kind, route)).grade
 
 
 @given(nodes())
@@ -65,9 +84,10 @@ def test_a_part_is_never_worse_than_the_whole_and_a_union_is_as_bad_as_its_worst
     parts = (first, *second.halves())
     whole = rank(snapshot, block)
     event(f"verdict {whole}")
-    assert max(rank(snapshot, part) for part in parts) == whole
+    ranks = [rank(snapshot, part) for part in parts]
+    assert max(ranks) == whole
     assert rank(snapshot, *parts) == whole
-    assert rank(snapshot, *parts[::-1]) == whole
+    assert rank(snapshot, *reversed(parts)) == whole
 
 
 @given(nodes(), st.randoms(use_true_random=False))
@@ -125,34 +145,34 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
     report = checked(snapshot, [block])
     assume(report.verdict == "ok")
     judge = judge_of(snapshot, family)
-    for address in range(block.first, block.last + 1):
+    for address in addresses_of(block):
         kind, route = scanned(snapshot, family, address, user=user)
-        assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
+        assert grade_of(judge, kind, route) is Grade.FINE
 
 
 @often_assumed
 @given(nodes(), st.integers(1, 39_999))
 def test_a_connection_that_escapes_is_an_overlap(node: tuple[int, Snapshot], place: int) -> None:
-    """IPv4 looks up again, by the same scan, with the source of the first route, and a rule for that
-    source may decide.
+    """IPv4 looks up again, by the same scan, with the source of the first route, and a rule for
+    that source may decide.
     """
     family, snapshot = node
     assume(family == IPV4 and snapshot.addresses)
     own = Prefix.of(snapshot.addresses[0].ip)
-    rule = Rule(family=family, priority=place, table=100, src=own)
-    rules = sorted((*snapshot.rules, rule), key=lambda each: each.priority)
-    snapshot = snapshot._replace(rules=tuple(rules))
+    by_source = Rule(family=family, priority=place, table=100, src=own)
+    host = with_rule(snapshot, by_source)
     block = block_of(family)
-    [report] = checked(snapshot, [block]).families
+    [report] = checked(host, [block]).families
     assume(report.expected_devs)
-    judge = judge_of(snapshot, family)
-    addresses = range(block.first, block.last + 1)
-    escaping = [each for each in addresses if connection_escapes(judge, snapshot, each)]
+    judge = judge_of(host, family)
+    escaping = [each for each in addresses_of(block) if connection_escapes(judge, host, each)]
     assume(escaping)
     is_new = any(escape.packet != FROM_HOST for escape in report.escapes)
     event(f"some only as connections: {is_new}")
-    for address in escaping:
-        assert any(escape.first <= address <= escape.last for escape in report.escapes)
+    reported: set[int] = set()
+    for escape in report.escapes:
+        reported.update(range(escape.first, escape.last + 1))
+    assert set(escaping) <= reported
 
 
 def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
@@ -161,7 +181,7 @@ def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
     if kind != "unicast" or first is None or first.prefsrc is None:
         return False
     kind, second = scanned(snapshot, IPV4, address, source=int(first.prefsrc))
-    return judge.opinion(Decision(kind, second)).grade is Grade.ESCAPE
+    return grade_of(judge, kind, second) is Grade.ESCAPE
 
 
 @often_assumed
@@ -175,10 +195,11 @@ def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> No
     report = checked(snapshot, [block], pods=[block])
     assume(report.verdict == "ok")
     judge = judge_of(snapshot, family)
-    for address in range(block.first, block.last + 1):
+    source = block.first + pod
+    for address in addresses_of(block):
         for iif in ("a pod's", "cali1", "lxc1", "cni0"):
-            kind, route = scanned(snapshot, family, address, source=block.first + pod, iif=iif)
-            assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
+            kind, route = scanned(snapshot, family, address, source=source, iif=iif)
+            assert grade_of(judge, kind, route) is Grade.FINE
 
 
 @often_assumed
@@ -189,26 +210,25 @@ def test_ok_is_not_wrong_for_pods_that_a_rule_selects_by_their_source(
     """Also without `podCidrs`: a rule for a part of the network of their bridge, or for more, does
     not lead them elsewhere than expected.
 
-    A rule for all packets of this host (`iif lo`) ends the pass for these, so what comes behind it
-    is only seen with `podCidrs`.
+    A rule for all packets of this host (`iif lo`) ends the pass for these, so a rule by source
+    behind it is only seen with `podCidrs`.
     """
     family, snapshot = node
     assume(all(rule.iif != "lo" for rule in snapshot.rules))
     block = block_of(family)
     network = Prefix(family, block.first + 16, width_of(family) - 4)
-    source = Prefix.around(family, network.first + pod, width_of(family) - bits)
-    bare = with_bridge(snapshot, network)
-    rule = Rule(family, priority, table=100, src=source)
-    rules = sorted((*bare.rules, rule), key=lambda each: each.priority)
-    snapshot = bare._replace(rules=tuple(rules))
-    assume(checked(snapshot, [block]).verdict == "ok")
-    judge = judge_of(snapshot, family)
     sender = network.first + pod
-    for address in range(block.first, block.last + 1):
-        kind, route = scanned(snapshot, family, address, source=sender, iif="cni0")
-        if (kind, route) != scanned(bare, family, address, source=sender, iif="cni0"):
+    sources = Prefix.around(family, sender, width_of(family) - bits)
+    without_rule = with_bridge(snapshot, network)
+    host = with_rule(without_rule, Rule(family, priority, table=100, src=sources))
+    assume(checked(host, [block]).verdict == "ok")
+    judge = judge_of(host, family)
+    for address in addresses_of(block):
+        kind, route = scanned(host, family, address, source=sender, iif="cni0")
+        before = scanned(without_rule, family, address, source=sender, iif="cni0")
+        if (kind, route) != before:
             event("led by the rule")
-            assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
+            assert grade_of(judge, kind, route) is Grade.FINE
 
 
 def with_bridge(snapshot: Snapshot, network: Prefix) -> Snapshot:
@@ -237,15 +257,24 @@ def test_packets_escape_only_by_devices_that_linux_uses(node: tuple[int, Snapsho
     for part in escapes:
         _, used = scanned(snapshot, family, part.first)
         assert used is not None
-        devs = {*used.devs}
-        if used.prefix.length == 0 and used.has_gateway:
-            for route in snapshot.routes:
-                is_equal = route.prefix == used.prefix and route.type == "unicast"
-                is_equal &= (route.table, route.metric) == (used.table, used.metric)
-                if is_equal and (route.has_gateway or family == IPV6):
-                    devs |= {*route.devs}
-        event(f"by another one: {devs != {*used.devs}}")
-        assert {*part.opinion.devs} <= devs
+        devs = set(used.devs) | devs_of_equal_defaults(snapshot, used)
+        event(f"by another one: {devs != set(used.devs)}")
+        assert set(part.opinion.devs) <= devs
+
+
+def devs_of_equal_defaults(snapshot: Snapshot, used: Route) -> set[str]:
+    """The devices that Linux goes over to while the gateway of this route does not answer: those of
+    the equal default routes, which need a gateway in IPv4.
+    """
+    devs: set[str] = set()
+    if used.prefix.length or not used.has_gateway:
+        return devs
+    for route in snapshot.routes:
+        is_equal = route.key == used.key
+        is_possible = route.has_gateway or route.prefix.family == IPV6
+        if is_equal and is_possible and route.type == "unicast":
+            devs.update(route.devs)
+    return devs
 
 
 @often_assumed
@@ -259,19 +288,26 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], pla
     family, snapshot = node
     block = block_of(family)
     report = checked(snapshot, [block])
-    repair = report.families[0].repair
-    after = snapshot.with_routes(repair.resolved)
     check_document(report, mode="STRICT")
-    assert [lost for lost in repair.unrepairable if "reserved" in lost.why.cause] == []
+    [family_report] = report.families
+    repair = family_report.repair
+    for lost in repair.unrepairable:
+        assert "reserved" not in lost.why.cause
     assume(repair.routes)
+
+    named: set[int] = set()
+    for unsafe in repair.unrepairable:
+        named.update(range(unsafe.first, unsafe.last + 1))
     unjudged = [prefix for _, prefix in not_judged(Fib(snapshot, family))]
-    for address in range(block.first + place, block.last + 1, 4):
+    after = snapshot.with_routes(repair.resolved)
+    for address in addresses_of(block)[place::4]:
         single = Prefix(family, address, width_of(family))
-        was, now = rank(snapshot, single), rank(after, single)
-        is_named = any(unsafe.first <= address <= unsafe.last for unsafe in repair.unrepairable)
-        is_named |= any(prefix.first <= address <= prefix.last for prefix in unjudged)
+        was = rank(snapshot, single)
+        now = rank(after, single)
         assert now <= was
-        assert was < _RANK["overlap"] or is_named or now == 0
+        is_named = address in named or any(single in prefix for prefix in unjudged)
+        if was == RANK["overlap"] and not is_named:
+            assert now == RANK["ok"]
 
 
 @given(nodes(), st.data())
@@ -285,10 +321,12 @@ def test_more_routes_cut_parts_and_join_none(
     block = block_of(family)
     added = data.draw(st.lists(prefixes(family), max_size=3))
     routes = [Route(prefix, (NextHop("eth0"),), protocol=OURS) for prefix in added]
-    before = list(find_parts(judge_of(snapshot, family), block.first, block.last))
-    after = find_parts(judge_of(snapshot.with_routes(routes), family), block.first, block.last)
-    for new in after:
-        assert any(old.first <= new.first and new.last <= old.last for old in before)
+    before = judge_of(snapshot, family)
+    after = judge_of(snapshot.with_routes(routes), family)
+    beginnings = [part.first for part in find_parts(before, block.first, block.last)]
+    beginnings_after = [part.first for part in find_parts(after, block.first, block.last)]
+    assert beginnings[0] == beginnings_after[0] == block.first
+    assert set(beginnings) <= set(beginnings_after)
 
 
 def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
@@ -297,34 +335,38 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
 
     By a scan of each address, from which one route after the other is taken while packets escape.
     """
-    family, snapshot = judge.fib.family, judge.fib.snapshot
+    family = judge.fib.family
+    snapshot = judge.fib.snapshot
     astray: list[int] = []
     for address in addresses:
-        bare, (kind, route) = snapshot, scanned(snapshot, family, address)
-        while route is not None and judge.opinion(Decision(kind, route)).grade is Grade.ESCAPE:
-            bare = without(bare, route)
-            kind, route = scanned(bare, family, address)
-        opinion = judge.opinion(Decision(kind, route))
-        if (
-            bare is snapshot
-            or opinion.grade is not Grade.FINE
-            or opinion.name in {"expected", "own"}
-        ):
+        bare = without_what_catches(judge, address)
+        opinion = judge.opinion(Decision(*scanned(bare, family, address)))
+        is_fine_elsewhere = opinion.grade is Grade.FINE and opinion.name not in {"expected", "own"}
+        if bare is snapshot or not is_fine_elsewhere:
             continue
         event("below a CNI")
-        if any(
-            scanned(host.with_routes(added), family, address)[1] in added
-            for host in (snapshot, bare)
-        ):
-            astray.append(address)
+        for host in (snapshot, bare):
+            _, route = scanned(host.with_routes(added), family, address)
+            if route in added:
+                astray.append(address)
+                break
     return astray
+
+
+def without_what_catches(judge: Judge, address: int) -> Snapshot:
+    """The host without the routes by which packets to this address escape, one after the other."""
+    host = judge.fib.snapshot
+    kind, route = scanned(host, judge.fib.family, address)
+    while route is not None and grade_of(judge, kind, route) is Grade.ESCAPE:
+        host = without(host, route)
+        kind, route = scanned(host, judge.fib.family, address)
+    return host
 
 
 def without(snapshot: Snapshot, removed: Route) -> Snapshot:
     """The host without this one route; an equal one stays."""
-    return snapshot._replace(
-        routes=tuple(route for route in snapshot.routes if route is not removed)
-    )
+    others = [route for route in snapshot.routes if route is not removed]
+    return snapshot._replace(routes=tuple(others))
 
 
 @often_assumed
@@ -338,7 +380,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     [report] = checked(snapshot, [block]).families
     assume(report.repair.resolved)
     judge = judge_of(snapshot, family)
-    assert led_astray(judge, report.repair.resolved, range(block.first, block.last + 1)) == []
+    assert led_astray(judge, report.repair.resolved, addresses_of(block)) == []
 
 
 @settings(often_assumed, max_examples=scaled(40))
@@ -395,7 +437,7 @@ def escapes_left(
             return None
         if was.opinion.grade is Grade.ESCAPE and now.opinion.grade is not Grade.FINE:
             left += 1
-    if led_astray(judge, added, range(block.first, block.last + 1)):
+    if led_astray(judge, added, addresses_of(block)):
         return None
     return left
 
@@ -418,7 +460,7 @@ def is_spoilt(was: Part, now: Part, added: Collection[Route]) -> bool:
         return now.worst_grade > was.worst_grade
     if was.worst_grade is not Grade.FINE or was.decision.route is None:
         return True
-    return {*was.decision.route.next_hops} != {*taken_by.next_hops}
+    return set(was.decision.route.next_hops) != set(taken_by.next_hops)
 
 
 def test_a_repair_is_more_specific_than_a_throw() -> None:
@@ -439,10 +481,10 @@ def test_a_throw_inside_a_throw() -> None:
     """Where nothing decides, table main can still have routes of several lengths: each is taken by
     a longer one.
     """
-    throws = [
-        Route(Prefix.parse(prefix), type="throw") for prefix in ("172.16.0.0/15", "172.16.64.0/18")
-    ]
-    report = checked(plain_vm().snapshot().with_routes(throws), [Prefix.parse("172.16.0.0/16")])
+    outer = Route(Prefix.parse("172.16.0.0/15"), type="throw")
+    inner = Route(Prefix.parse("172.16.64.0/18"), type="throw")
+    host = plain_vm().snapshot().with_routes([outer, inner])
+    report = checked(host, [Prefix.parse("172.16.0.0/16")])
     assert [str(route.destination) for route in report.routes] == [
         "172.16.0.0/16",
         "172.16.64.0/19",

@@ -45,8 +45,8 @@ def source_of_a_connection() -> str:
     "failing", ["", "route add unreachable fd44::/16", "rule add pref 200 to fd44::/17 prohibit"]
 )
 def test_a_route_that_is_found_with_a_source(failing: str) -> None:
-    """Where the first lookup fails, IPv6 chooses a source and looks up again. It is in doubt whether
-    that leads to the uplink, because it may choose another source.
+    """Where the first lookup fails, IPv6 chooses a source and looks up again. It is in doubt
+    whether that leads to the uplink, because it may choose another source.
     """
     lines = [line for line in (*BY_SOURCE, failing) if line]
     with private_namespace() as namespace, namespace.inside():
@@ -94,7 +94,9 @@ def test_no_route_that_is_right_is_found_with_a_source(rule: str) -> None:
     ],
 )
 def test_connections_to_the_addresses_of_every_host(second: Route) -> None:
-    """They are fine by any device, also where the second lookup has another route than the first."""
+    """They are fine by any device, also where the second lookup has another route
+    than the first.
+    """
     host = vm_with(
         Route.to("128.0.0.0/1", dev="eth0", gateway="10.0.0.1"),
         second,
@@ -103,3 +105,15 @@ def test_connections_to_the_addresses_of_every_host(second: Route) -> None:
     )
     report = checked_ranges(host, "224.0.0.0/4")
     assert report.verdict == "ok", report
+
+
+def test_connections_that_escape_in_several_parts() -> None:
+    """The parts, which plain packets leave by two routes, are one range for connections."""
+    host = vm_with(
+        Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"),
+        Route.to("172.16.0.0/16", dev="ib0", table=100),
+        rules=(rule("10.0.0.4"),),
+        links=(IB0,),
+    )
+    [escape] = checked_ranges(host, "172.16.0.0/16").escapes
+    assert escape.prefixes == (escape.cidr,)

@@ -1,5 +1,5 @@
-"""hostrouting.check.repair: which routes it proposes, on hosts where it proposed too many, too wide or
-useless ones.
+"""hostrouting.check.repair: which routes it proposes, on hosts where it proposed too many, too wide
+or useless ones.
 
 Ranges for which it proposes none are in test_unrepairable.py.
 """

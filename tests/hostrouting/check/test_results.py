@@ -2,18 +2,23 @@
 
 import pickle
 
+import pytest
+
+from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
-from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import ecmp_node, plain_vm
-from tests.support.topologies import IB0, address, checked, rule, vm_with
+from tests.support.sections import expect
+from tests.support.topologies import ELSEWHERE, IB0, address, checked, rule, vm_with
 
 
 def test_a_report_from_another_process() -> None:
     """A report is data: another process has all of it."""
-    elsewhere = Route.to("0.0.0.0/0", dev="ib0", table=100)
-    report = checked(vm_with(elsewhere, rules=(rule(),), links=(IB0,)))
+    report = checked(vm_with(ELSEWHERE, rules=(rule(),), links=(IB0,)))
+    assert report.escapes
     received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
     assert received == report
     assert str(received) == str(report)
@@ -24,44 +29,69 @@ def test_the_address_of_the_node() -> None:
     """Of several on the expected device, Linux writes the one in the network of the gateway."""
     default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)
     second = address("10.1.0.4/24", "eth0")
-    assert checked(vm_with(default, addresses=(second,))).node_ips == {4: second.ip}
+    report = checked(vm_with(default, addresses=(second,)))
+    assert report.node_ips == {4: as_ip("10.1.0.4")}
+
+
+def targets(report: CheckReport, name: str) -> set[str]:
+    """The targets of the findings with this name."""
+    return {finding.target for finding in check_findings(report) if finding.name == name}
 
 
 def test_an_own_address_without_its_local_route() -> None:
     """Without the rule for table local, the addresses are named that the rule would bring back: not
     one whose route in table local is gone, too.
     """
-    host = plain_vm().snapshot(family=4)
-    (own,) = (address for address in host.addresses if address.dev != "lo")
-    host = host._replace(rules=tuple(rule for rule in host.rules if rule.priority))
-    findings = check_findings(checked(host))
-    assert [found.target for found in findings if found.name == "missing-rule"] == [str(own.ip)]
-    routes = [route for route in host.routes if route.prefix != Prefix.of(own.ip)]
-    assert len(routes) < len(host.routes)
-    findings = check_findings(checked(host._replace(routes=tuple(routes))))
-    assert "missing-rule" not in {found.name for found in findings}
+    vm = plain_vm().snapshot(family=4)
+    later_rules = tuple(rule for rule in vm.rules if rule.priority > 0)
+    other_routes = tuple(route for route in vm.routes if str(route.prefix) != "10.0.0.4/32")
+    assert len(later_rules) == len(vm.rules) - 1
+    assert len(other_routes) == len(vm.routes) - 1
+    without_rule = vm._replace(rules=later_rules)
+    without_both = vm._replace(rules=later_rules, routes=other_routes)
+
+    assert targets(checked(without_rule), "missing-rule") == {"10.0.0.4"}
+    assert targets(checked(without_both), "missing-rule") == set()
 
 
 def test_another_rule_of_the_priority_of_that_for_table_local() -> None:
     """Linux has both, in the order in which they were added: before that for table local, it can
     send packets to this host's own addresses elsewhere.
     """
-    elsewhere = Route.to("0.0.0.0/0", dev="ib0", table=100)
-    host = vm_with(elsewhere, rules=(rule(priority=0),), links=(IB0,))
-    findings = check_findings(checked(host))
-    assert "10.0.0.4" in {found.target for found in findings if found.name == "missing-rule"}
+    host = vm_with(ELSEWHERE, rules=(rule(priority=0),), links=(IB0,))
+    first, second, *_ = host.rules
+    assert first.table == 100
+    assert second.table == TABLE_LOCAL
+    assert "10.0.0.4" in targets(checked(host), "missing-rule")
 
 
 def test_a_rule_for_table_main_that_no_route_of_its_family_needs() -> None:
     """Routes of IPv6 are not used by a rule of IPv4, so it does not bring them back."""
-    host = plain_vm().snapshot()
-    host = host._replace(rules=tuple(rule for rule in host.rules if rule.priority < 32766))
-    of_ipv4 = checked(host)
+    vm = plain_vm().snapshot()
+    local = [route for route in vm.routes if route.table == TABLE_LOCAL]
     of_ipv6 = Route.to("fd00::/64", dev="eth0")
-    local = [route for route in host.routes if route.table == TABLE_LOCAL]
-    alone = checked(host._replace(routes=(*local, of_ipv6)))
-    names = [{flaw.name for flaw in report.families[0].flaws} for report in (of_ipv4, alone)]
-    assert names == [{"missing-rule"}, set()]
+    host = vm._replace(rules=tuple(rule for rule in vm.rules if rule.priority < 32766))
+    without_ipv4_routes = host._replace(routes=(*local, of_ipv6))
+
+    [of_ipv4] = checked(host).families
+    [unneeded] = checked(without_ipv4_routes).families
+
+    assert [flaw.name for flaw in of_ipv4.flaws] == ["missing-rule"]
+    assert unneeded.flaws == ()
+
+
+@pytest.mark.parametrize("expected_devs", [(), ("eth0",)])
+def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
+    """Nobody can add a default route there: the line says what can be done."""
+    here = plain_vm().snapshot(family=4)._replace(family=None)
+    config = HostRoutingConfig(route_overlap=expect("fd00::/8", expected_devs=expected_devs))
+    findings = check_findings(check_snapshot(here, config))
+    [finding] = [finding for finding in findings if finding.name == "missing-rule"]
+    assert finding.line == (
+        "MISSING-RULE: Linux has no IPv6 rules, as after a boot with ipv6.disable=1; boot it with "
+        "IPv6, or take the IPv6 networks out of the configuration"
+    )
+    assert not any(finding.remedy for finding in findings if finding.name == "no-default-route")
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
@@ -86,9 +116,12 @@ def test_two_uplinks_have_no_node_ip() -> None:
     not known.
     """
     report = ecmp_report()
-    [note] = report.families[0].flaws
+    [family] = report.families
+    [note] = family.flaws
     assert report.node_ips == {}
-    assert (note.name, note.severity, note.target) == ("node-ip", "note", "eth0 and eth1")
+    assert note.name == "node-ip"
+    assert note.severity == "note"
+    assert note.target == "eth0 and eth1"
     assert note.facts == {"family": 4, "addresses": ["10.0.0.4", "10.1.0.4"]}
     assert note in check_findings(report)
 
@@ -96,15 +129,17 @@ def test_two_uplinks_have_no_node_ip() -> None:
 def test_the_source_of_the_default_route_is_the_node_ip() -> None:
     """It is often an address on lo, which both uplinks share."""
     report = ecmp_report(source=as_ip("10.255.0.4"))
+    [family] = report.families
     assert report.node_ips == {4: as_ip("10.255.0.4")}
-    assert report.families[0].flaws == ()
+    assert family.flaws == ()
 
 
 def test_the_only_next_hop_in_use_has_the_node_ip() -> None:
     """A dead next hop is not one that Linux chooses."""
     report = ecmp_report(is_dead=True)
+    [family] = report.families
     assert report.node_ips == {4: as_ip("10.0.0.4")}
-    assert report.families[0].flaws == ()
+    assert family.flaws == ()
 
 
 def test_families_without_a_default_route() -> None:

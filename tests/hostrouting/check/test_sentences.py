@@ -16,7 +16,8 @@ from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
 from tests.support.topologies import BY_IPV6, IB0, address, checked, vm_with
 
 CIDR = "172.16.0.0/16"
-ANYWHERE, INSIDE = map(Prefix.parse, ("0.0.0.0/0", "172.16.5.0/24"))
+ANYWHERE = Prefix.parse("0.0.0.0/0")
+INSIDE = Prefix.parse("172.16.5.0/24")
 ETH1 = Link(name="eth1", index=9)
 VM = plain_vm().snapshot()
 HOLDER = VM._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
@@ -46,6 +47,11 @@ def only_default(route: Route, link: Link) -> Snapshot:
 def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
     """The findings of that check."""
     return check_findings(checked(snapshot, *cidrs, **section), mode="STRICT", wait=60)
+
+
+def named(name: str, snapshot: Snapshot, *cidrs: str, **section: object) -> list[Finding]:
+    """The findings of that check that have this name."""
+    return [each for each in findings(snapshot, *cidrs, **section) if each.name == name]
 
 
 HOSTS = {
@@ -86,9 +92,8 @@ HOSTS = {
     "no local rule": without(0),
     "no main rule": without(32766),
 }
-EQUAL = {"expected_devs": ["eth0"]}
 SECTIONS = {
-    "equal defaults": EQUAL,
+    "equal defaults": {"expected_devs": ["eth0"]},
     "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
 }
 
@@ -100,18 +105,13 @@ def test_each_line(snapshot: object) -> None:
     Sentences without the text of a route or a rule stay below 160 characters.
     """
     lines: list[str] = []
-    said: list[Finding] = []
     for name, host in HOSTS.items():
         for finding in findings(host, **SECTIONS.get(name, {})):
             lines.append(f"{name}: {finding.severity}: {finding.line}")
-            said.append(finding)
+            sentence = finding.sentence
+            if "[" not in sentence and "rule" not in sentence:
+                assert len(sentence) < 160, sentence
     assert snapshot == "\n".join(lines)
-    plain = [
-        finding.sentence
-        for finding in said
-        if "[" not in finding.sentence and "rule" not in finding.sentence
-    ]
-    assert max(map(len, plain)) < 160
 
 
 def test_no_allowance_for_what_hides_pods() -> None:
@@ -119,33 +119,33 @@ def test_no_allowance_for_what_hides_pods() -> None:
     too, it is not proposed then.
     """
     cni = cni_node().snapshot()
-    hiding, other = (Route.to(to, dev="docker0") for to in ("10.244.0.0/25", "172.17.0.0/16"))
-    host = cni.with_routes([hiding, other])._replace(links=(*cni.links, DOCKER))
-    found = findings(host, "10.244.0.0/16", "172.17.0.0/16")
-    remedies = {finding.target: str(finding.remedy) for finding in found}
+    cni = cni._replace(links=(*cni.links, DOCKER))
+    hiding = Route.to("10.244.0.0/25", dev="docker0")
+    other = Route.to("172.17.0.0/16", dev="docker0")
+
+    of_both = findings(cni.with_routes([hiding, other]), "10.244.0.0/16", "172.17.0.0/16")
+    remedies = {finding.target: str(finding.remedy) for finding in of_both}
     command = "ip route del 10.244.0.0/25 dev docker0 table main proto 0"
     assert remedies["10.244.0.0/25"].endswith(f"as root: {command}")
-    assert not any("allowedDevs" in remedy for remedy in remedies.values())
-    alone = cni.with_routes([other])._replace(links=(*cni.links, DOCKER))
-    [escape, *_] = findings(alone, "172.17.0.0/16")
+    assert "172.17.0.0/16" in remedies
+    assert "allowedDevs" not in "".join(remedies.values())
+
+    [escape, *_] = findings(cni.with_routes([other]), "172.17.0.0/16")
     assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
 
 
 @pytest.mark.parametrize(("family", "to"), [(4, "172.17.0.0/16"), (6, "fd16::/64")])
 def test_a_rule_is_named_although_the_device_hides_pods(family: int, to: str) -> None:
     """Only to allow the device is not proposed, in neither family: allowedDevs is for both."""
-    cni = cni_node().snapshot()
     hiding = Route.to("10.244.0.0/25", dev="docker0")
-    routes = [hiding, BY_IPV6, Route.to(to, dev="docker0", table=100)]
+    of_table_100 = Route.to(to, dev="docker0", table=100)
     by_rule = Rule(family=family, priority=50, table=100, dst=Prefix.parse(to))
-    host = cni.with_routes(routes)
+    host = cni_node().snapshot().with_routes([hiding, BY_IPV6, of_table_100])
     host = host._replace(links=(*host.links, DOCKER), rules=(*host.rules, by_rule))
-    [escape] = [
-        finding
-        for finding in findings(host, "10.244.0.0/16", to)
-        if finding.name == "overlap" and finding.target == to
-    ]
-    remedy = str(escape.remedy)
+
+    escapes = named("overlap", host, "10.244.0.0/16", to)
+
+    [remedy] = [str(escape.remedy) for escape in escapes if escape.target == to]
     assert remedy.startswith("exclude this network in the program that added rule 50")
     assert "allowedDevs" not in remedy
 
@@ -157,8 +157,7 @@ def test_the_rule_for_table_main_is_never_deleted() -> None:
     by_rule = Rule(family=4, priority=50, table=100, iif="lo", dst=Prefix.parse(CIDR))
     routes = [Route.to(CIDR, dev="ib0"), Route.to(ANYWHERE, dev="ib0", table=100)]
     host = vm_with(*routes, rules=(by_rule,), links=(IB0,))
-    said = findings(host, pod_cidrs=("10.244.0.0/24",))
-    plain, of_pods = [each for each in said if each.name == "overlap"]
+    plain, of_pods = named("overlap", host, pod_cidrs=("10.244.0.0/24",))
     assert "that added rule 50" in str(plain.remedy)
     assert "of pods" in of_pods.sentence
     assert of_pods.remedy is None
@@ -169,7 +168,7 @@ def test_the_rule_for_table_local_is_never_deleted() -> None:
     that is deleted.
     """
     by_ib0 = Route(Prefix.parse(CIDR), (NextHop("ib0"),), type="multicast", table=TABLE_LOCAL)
-    [escape] = [each for each in findings(vm_with(by_ib0, links=(IB0,))) if each.name == "overlap"]
+    [escape] = named("overlap", vm_with(by_ib0, links=(IB0,)))
     command = f"ip route del {CIDR} table local proto 0"
     assert str(escape.remedy) == f"delete the route to {CIDR}, as root: {command}"
 
@@ -177,37 +176,44 @@ def test_the_rule_for_table_local_is_never_deleted() -> None:
 @pytest.mark.parametrize(
     ("host", "words"),
     [
-        (second_default(100), "eth0 or eth1; they leave through eth0 or eth1 now"),
-        (
+        pytest.param(
+            second_default(100),
+            "eth0 or eth1; they leave through eth0 or eth1 now",
+            id="two equal ones",
+        ),
+        pytest.param(
             vm_with(Route.to(ANYWHERE, dev="wg0"), links=(WG0,)),
             "eth0 or wg0; they leave through wg0 now",
+            id="a tunnel's before a card's",
         ),
-        (
+        pytest.param(
             only_default(Route.to(ANYWHERE, dev="wg0"), WG0),
             "wg0; they leave through wg0 now",
+            id="only a tunnel's",
         ),
     ],
 )
 def test_a_doubtful_default_route(host: Snapshot, words: str) -> None:
     """Whoever reads that the uplink is unclear reads by which device packets leave now."""
-    [doubt] = [finding for finding in findings(host) if finding.name == "default-routes"]
+    [doubt] = named("default-routes", host)
     assert doubt.sentence.endswith(f"should leave through {words}")
 
 
 def costs(host: Snapshot, *cidrs: str) -> list[str]:
     """The sentences about what the repair costs."""
-    return [each.sentence for each in findings(host, *cidrs) if each.name == "repair-cost"]
+    return [cost.sentence for cost in named("repair-cost", host, *cidrs)]
 
 
 MOVES = f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0"
 
 
-def test_a_repair_that_takes_from_a_vpn() -> None:
+@pytest.mark.parametrize("to", ["172.16.0.0/12", "128.0.0.0/1"])
+def test_a_repair_that_takes_from_a_vpn(to: str) -> None:
     """All that the VPN has a route to, also by a half of a default route: what should be inside the
     VPN would leave outside of it.
     """
-    for to in ("172.16.0.0/12", "128.0.0.0/1"):
-        assert costs(vm_with(Route.to(to, dev="wg0"), links=(WG0,))) == [MOVES]
+    host = vm_with(Route.to(to, dev="wg0"), links=(WG0,))
+    assert costs(host) == [MOVES]
 
 
 def test_a_repair_that_takes_neighbours() -> None:
@@ -221,15 +227,21 @@ def test_a_repair_that_takes_neighbours() -> None:
 
 def test_the_devices_of_a_repair_have_the_order_of_its_next_hops() -> None:
     """Kills: an order that differs from run to run."""
-    devs = [f"eth{number}" for number in range(6)]
-    links = tuple(Link(dev, index=20 + at) for at, dev in enumerate(devs[1:]))
-    hops = tuple(NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True) for dev in devs)
-    default = Route(Prefix.parse("0.0.0.0/0"), hops, metric=1)
+    links = [IB0]
+    hops: list[NextHop] = []
+    for number in range(6):
+        dev = f"eth{number}"
+        hops.append(NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True))
+        if dev != "eth0":  # which a plain VM has
+            links.append(Link(dev, index=20 + number))
+    default = Route(ANYWHERE, tuple(hops), metric=1)
     network = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
     own = address("172.16.0.4/16", "ib0")
-    host = vm_with(default, network, links=(IB0, *links), addresses=(own,))
-    [cost] = [each for each in findings(host) if each.name == "repair-cost"]
-    assert "moves from ib0 to eth0, eth1, eth2, eth3 or 2 more" in cost.sentence
+    host = vm_with(default, network, links=tuple(links), addresses=(own,))
+
+    [cost] = costs(host)
+
+    assert "moves from ib0 to eth0, eth1, eth2, eth3 or 2 more" in cost
 
 
 def test_a_repair_that_loses_what_the_default_route_has() -> None:
@@ -238,22 +250,26 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
     [default] = [route for route in host.routes if route.prefix.length == 0]
     others = [route for route in host.routes if route is not default]
     host = host._replace(routes=(default._replace(mtu=9000), *others))
-    [finding] = [each for each in findings(host) if each.name == "repair-cost"]
-    assert finding.sentence == (
+
+    [cost] = named("repair-cost", host)
+
+    assert cost.sentence == (
         f'with the repair, packets to {CIDR} leave without "mtu 9000", which the default route has'
     )
-    assert "configure these routes in the program that sets the default route" in str(
-        finding.remedy
-    )
+    remedy = str(cost.remedy)
+    assert "configure these routes in the program that sets the default route" in remedy
 
 
 def test_the_devices_that_a_default_route_could_have() -> None:
     """Each with its address, and whether it is down; a dummy sends nothing out of the host."""
     kernel = FakeKernel()
-    for number, (name, kind) in enumerate((("eth0", ""), ("br0", "bridge"), ("d0", "dummy"))):
-        kernel.add_link(Link(name=name, index=0, kind=kind, up=name != "br0"))
-        kernel.add_address(name, f"10.{number}.0.4/24")
-    [finding] = [row for row in findings(kernel.snapshot()) if row.name == "no-default-route"]
+    kernel.add_link("eth0")
+    kernel.add_link(Link(name="br0", index=0, kind="bridge", up=False))
+    kernel.add_link(Link(name="d0", index=0, kind="dummy"))
+    kernel.add_address("eth0", "10.0.0.4/24")
+    kernel.add_address("br0", "10.1.0.4/24")
+    kernel.add_address("d0", "10.2.0.4/24")
+    [finding] = named("no-default-route", kernel.snapshot())
     assert str(finding.remedy).endswith("perhaps to eth0 (10.0.0.4/24) or br0 (10.1.0.4/24, down)")
 
 
@@ -275,7 +291,8 @@ def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
     partition = Link(name="ib0.8001", index=10, kind="ipoib", type=32)
     host = vm_with(Route.to(CIDR, dev="ib0.8001"), links=(IB0, partition))
     [escape, *_] = findings(host)
-    assert (escape.name, escape.remedy) == ("overlap", None)
+    assert escape.name == "overlap"
+    assert escape.remedy is None
 
 
 def test_devices_with_names_that_no_configuration_can_have() -> None:
@@ -291,7 +308,8 @@ def test_devices_with_names_that_no_configuration_can_have() -> None:
 
     tunnel = WG0._replace(name="wg@1")
     [escape, *_] = findings(vm_with(Route.to(CIDR, dev="wg@1"), links=(tunnel,)))
-    assert (escape.name, escape.remedy) == ("overlap", None)
+    assert escape.name == "overlap"
+    assert escape.remedy is None
 
 
 def test_a_route_that_is_as_specific_as_a_route_can_be() -> None:
@@ -326,14 +344,16 @@ def test_a_second_card_for_packets_of_pods() -> None:
     pod = Rule(family=4, priority=1536, src=Prefix.parse("10.0.1.7/32"), table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
     node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, pod))
-    [escape, *_] = findings(node, pod_cidrs=["10.0.1.0/24"])
+    pods = ["10.0.1.0/24"]
+
+    [escape] = named("overlap", node, pod_cidrs=pods)
+
     assert escape.remedy is not None
     intend, delete = escape.remedy.ways()
     words = 'if rule 1536 is intended, add to routeOverlap.intendedRules: ["from 10.0.1.7"]'
     assert intend.words == words
     assert delete.command == "ip rule del pref 1536 from 10.0.1.7 lookup 2"
-    intended = findings(node, pod_cidrs=["10.0.1.0/24"], intended_rules=["from 10.0.1.7"])
-    assert "overlap" not in {finding.name for finding in intended}
+    assert named("overlap", node, pod_cidrs=pods, intended_rules=["from 10.0.1.7"]) == []
 
 
 def test_a_rule_for_all_packets_that_leads_those_of_pods_away() -> None:
@@ -342,7 +362,7 @@ def test_a_rule_for_all_packets_that_leads_those_of_pods_away() -> None:
     all_packets = Rule(family=4, priority=60, table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
     node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, own, all_packets))
-    [escape] = [row for row in findings(node, pod_cidrs=["10.0.1.0/24"]) if row.name == "overlap"]
+    [escape] = named("overlap", node, pod_cidrs=["10.0.1.0/24"])
     assert "of pods" in escape.sentence
     assert escape.remedy is not None
     [exclude] = escape.remedy.ways()
@@ -354,7 +374,7 @@ def test_a_second_card_for_connections_of_this_host() -> None:
     own = Rule(family=4, priority=50, src=Prefix.parse("10.0.0.4/32"), table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
     node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, own))
-    escapes = [row for row in findings(node) if row.name == "overlap"]
+    escapes = named("overlap", node)
     assert escapes
     for escape in escapes:
         assert escape.remedy is not None
@@ -366,11 +386,12 @@ def test_a_rule_that_decides_first_for_two_escapes() -> None:
     """Each of two neighbouring ranges, which leave by different tunnels, has the rule's remedy."""
     kernel = plain_vm()
     kernel.add_rule(Rule(family=4, priority=5270, table=52))
-    for half, dev in (("172.16.0.0/17", "tun0"), ("172.16.128.0/17", "tun1")):
-        kernel.add_link(Link(name=dev, index=0, kind="tun", type=65534))
-        kernel.ip_route("add", Route.to(half, dev=dev, table=52))
-    escapes = [row for row in findings(kernel.snapshot()) if row.name == "overlap"]
-    assert len(escapes) == 2
+    kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    kernel.add_link(Link(name="tun1", index=0, kind="tun", type=65534))
+    kernel.ip_route("add", Route.to("172.16.0.0/17", dev="tun0", table=52))
+    kernel.ip_route("add", Route.to("172.16.128.0/17", dev="tun1", table=52))
+    escapes = named("overlap", kernel.snapshot())
+    assert [escape.target for escape in escapes] == ["172.16.0.0/17", "172.16.128.0/17"]
     for escape in escapes:
         assert "ip rule del pref 5270 lookup 52" in str(escape.remedy)
 
@@ -391,30 +412,34 @@ def test_a_rule_that_decides_first_for_hardware() -> None:
 def test_one_remedy_for_one_command() -> None:
     """Where a blackhole hides pods, the finding that no route repairs it has the command."""
     hiding = Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4)
-    escape, unsafe, *_ = findings(cni_node().snapshot().with_routes([hiding]), "10.244.0.0/24")
-    assert (escape.name, escape.remedy) == ("refused", None)
+    host = cni_node().snapshot().with_routes([hiding])
+    escape, unsafe, *_ = findings(host, "10.244.0.0/24")
+    assert escape.name == "refused"
+    assert escape.remedy is None
     assert unsafe.remedy is not None
     assert unsafe.remedy.command == "ip route del 10.244.0.128/25 table main proto 4"
 
 
 def test_the_gateway_of_an_escape() -> None:
     """Programs read that of the next hop by which packets escape."""
-    hops = (
-        NextHop("eth0", gateway=as_ip("10.0.0.1")),
-        NextHop("docker0", gateway=as_ip("10.9.0.1")),
-    )
-    [escape, *_] = findings(vm_with(Route(INSIDE, hops), links=(DOCKER,)))
-    assert (escape.facts["devs"], escape.facts["via"]["gateway"]) == (["docker0"], "10.9.0.1")
+    expected = NextHop("eth0", gateway=as_ip("10.0.0.1"))
+    other = NextHop("docker0", gateway=as_ip("10.9.0.1"))
+    [escape, *_] = findings(vm_with(Route(INSIDE, (expected, other)), links=(DOCKER,)))
+    assert escape.facts["devs"] == ["docker0"]
+    assert escape.facts["via"]["gateway"] == "10.9.0.1"
 
 
 @pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
 def test_the_kind_of_an_escape(kind: Refusing) -> None:
-    """Programs read what happens to the packets: the name alone does not say how they are refused."""
-    by_route = Route(INSIDE, type=kind, protocol=4)
-    by_rule = Rule(family=4, priority=50, action=kind, dst=INSIDE)
-    for host in (vm_with(by_route), vm_with(rules=(by_rule,))):
+    """Programs read what happens to the packets:
+    the name alone does not say how they are refused.
+    """
+    by_route = vm_with(Route(INSIDE, type=kind, protocol=4))
+    by_rule = vm_with(rules=(Rule(family=4, priority=50, action=kind, dst=INSIDE),))
+    for host in (by_route, by_rule):
         [escape, *_] = findings(host)
-        assert (escape.name, escape.facts["kind"]) == ("refused", kind)
+        assert escape.name == "refused"
+        assert escape.facts["kind"] == kind
 
 
 @pytest.mark.parametrize(
@@ -424,81 +449,93 @@ def test_the_kind_of_an_escape(kind: Refusing) -> None:
 def test_the_kind_of_other_escapes(host: str, kind: str) -> None:
     """Elsewhere the kind is the name."""
     [escape, *_] = findings(HOSTS[host])
-    assert (escape.name, escape.facts["kind"]) == (kind, kind)
+    assert escape.name == kind
+    assert escape.facts["kind"] == kind
 
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
-    rules = tuple(
-        Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300)
-    )
-    sentence = checked(vm_with(rules=rules)).families[0].sentence
-    assert sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
+    to_100 = Rule(family=4, priority=50, action="goto", target=100)
+    rules = (to_100, to_100._replace(target=200), to_100._replace(target=300))
+    [family] = checked(vm_with(rules=rules)).families
+    assert family.sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
 def test_the_commands_of_a_repair() -> None:
     """A route with several next hops names each, with its weight; the others have one."""
-    hops = (
-        NextHop("eth0", gateway=as_ip("10.0.0.1")),
-        NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2),
-    )
-    several, one = (
-        Route(INSIDE, hops, protocol=213),
-        Route(INSIDE, hops[:1], protocol=213, metric=7),
-    )
-    both, single = repair_commands([several, one])
+    first = NextHop("eth0", gateway=as_ip("10.0.0.1"))
+    second = NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2)
+    by_both = Route(INSIDE, (first, second), protocol=213)
+    by_first = Route(INSIDE, (first,), protocol=213, metric=7)
+
+    for_both, for_first = repair_commands([by_both, by_first])
+
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
-    assert both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
-    assert single == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
+    assert for_both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
+    assert for_first == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
 
 
-def test_the_same_thing_is_said_once() -> None:
-    """One doubt about several CIDRs is one finding, and so is one reason for several ranges."""
+def test_one_doubt_about_several_cidrs_is_one_finding() -> None:
+    """It is about the host, and not about a CIDR."""
     doubts = findings(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
     assert [finding.name for finding in doubts] == ["default-routes"]
 
 
+def test_one_reason_for_several_ranges_is_one_finding() -> None:
+    """It names each of the ranges that no route repairs."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_rule(Rule(family=4, priority=50, table=100))
+    kernel.ip_route("add", Route.to("172.16.0.0/12", dev="ib0", table=100))
+    [finding] = named("unsafe", kernel.snapshot(), "172.16.0.0/16", "172.20.0.0/16")
+    assert finding.target == "172.16.0.0/16 and 172.20.0.0/16"
+
+
 def test_a_network_that_escapes_by_several_devices() -> None:
-    """All of it escapes, and the devices are one list; if another next hop is as expected, it may
-    escape.
-    """
+    """All of it escapes, and the devices are one list."""
     host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
-    cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
-    one, two, three = (
-        checked(host, *some).families[0].sentence for some in (cidrs[1:2], cidrs[:2], cidrs)
-    )
-    assert one == "all of 172.16.0.0/16 leaves through ib0 and ib1; expected: eth0"
-    assert two.startswith("all of 172.16.0.0/16 leaves")
-    assert three.startswith("part of 172.16.0.0/12 leaves")
-    halves = checked(host, "172.16.0.0/17", "172.16.128.0/17").families[0].sentence
-    assert halves.startswith("all of 172.16.0.0/17 and 172.16.128.0/17 leave through ib0 and ib1;")
-    several = checked(vm_with(Route(INSIDE, (NextHop("eth0"), NextHop("ib0")), protocol=3)))
-    assert (
-        several.families[0].sentence
-        == "part of 172.16.0.0/16 may leave through ib0; expected: eth0"
-    )
-    assert str(several.escapes[0]).startswith(
-        "172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop"
-    )
+
+    def sentence(*cidrs: str) -> str:
+        [family] = checked(host, *cidrs).families
+        return family.sentence
+
+    services = "10.96.0.0/12"
+    around = "172.16.0.0/12"
+    halves = ("172.16.0.0/17", "172.16.128.0/17")
+    assert sentence(CIDR) == f"all of {CIDR} leaves through ib0 and ib1; expected: eth0"
+    assert sentence(services, CIDR).startswith(f"all of {CIDR} leaves")
+    assert sentence(services, CIDR, around).startswith(f"part of {around} leaves")
+    all_of_both = "all of 172.16.0.0/17 and 172.16.128.0/17 leave through ib0 and ib1;"
+    assert sentence(*halves).startswith(all_of_both)
+
+
+def test_a_network_that_escapes_by_one_of_two_next_hops() -> None:
+    """If the other one is as expected, it may escape."""
+    hops = (NextHop("eth0"), NextHop("ib0"))
+    report = checked(vm_with(Route(INSIDE, hops, protocol=3)))
+    [family] = report.families
+    [escape] = report.escapes
+    assert family.sentence == f"part of {CIDR} may leave through ib0; expected: eth0"
+    words = "172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop"
+    assert str(escape).startswith(words)
 
 
 @pytest.mark.parametrize(
     ("fields", "lacks"),
     [
-        ({}, False),
-        ({"iif": "eth0"}, True),
-        ({"action": "prohibit"}, True),
-        ({"suppress_prefixlength": 0}, True),
+        pytest.param({}, False, id="of another priority"),
+        pytest.param({"iif": "eth0"}, True, id="for some packets"),
+        pytest.param({"action": "prohibit"}, True, id="a refusal"),
+        pytest.param({"suppress_prefixlength": 0}, True, id="for some routes"),
     ],
-    ids=str,
 )
 def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) -> None:
     """One of any priority, for all packets, that uses each of its routes."""
+    looks_up_main = Rule(family=4, priority=9, table=TABLE_MAIN)
     host = without(32766)
-    host = host._replace(
-        rules=(*host.rules, Rule(**{"family": 4, "priority": 9, "table": 254, **fields}))
-    )
-    assert any(finding.target == "main" for finding in findings(host)) is lacks
+    host = host._replace(rules=(*host.rules, looks_up_main._replace(**fields)))
+    targets = [finding.target for finding in named("missing-rule", host)]
+    assert targets == (["main"] if lacks else [])
 
 
 def test_an_equal_default_route_by_another_device() -> None:
@@ -506,17 +543,20 @@ def test_an_equal_default_route_by_another_device() -> None:
     device.
     """
     host = second_default(metric=100)
-    report, other_order = (
-        checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1]))
-    )
-    assert (
-        report.families[0].sentence == "all of 172.16.0.0/16 may leave through eth1; expected: eth0"
-    )
-    assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
-    assert other_order.routes == report.routes
+    in_other_order = host._replace(routes=host.routes[::-1])
+
+    report = checked(host, expected_devs=["eth0"])
+    other_report = checked(in_other_order, expected_devs=["eth0"])
+
+    [family] = report.families
+    [route] = report.routes
+    assert family.sentence == f"all of {CIDR} may leave through eth1; expected: eth0"
+    assert str(route.destination) == CIDR
+    assert route.dev == "eth0"
+    assert other_report.routes == (route,)
 
 
 def test_a_repair_through_a_device_that_a_shell_would_run() -> None:
     """Linux takes nearly any name for a device."""
-    route = Route.to("172.16.0.0/16", dev="a;reboot")
-    assert repair_commands([route])[0].endswith("dev 'a;reboot'")
+    [command] = repair_commands([Route.to(CIDR, dev="a;reboot")])
+    assert command.endswith("dev 'a;reboot'")

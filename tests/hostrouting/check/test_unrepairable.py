@@ -1,5 +1,5 @@
-"""hostrouting.check.unrepairable: the reason why no route of ours repairs a range, on hosts where it was
-wrong.
+"""hostrouting.check.unrepairable: the reason why no route of ours repairs a range, on hosts where
+it was wrong.
 """
 
 from functools import partial
@@ -96,7 +96,9 @@ class TestRules:
         assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
 
     def test_packets_of_pods_to_a_range_that_begins_with_an_own_address(self) -> None:
-        """The own address belongs to the range, and does not say what decides for the rest of it."""
+        """The own address belongs to the range,
+        and does not say what decides for the rest of it.
+        """
         fine = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
         of_host = rule(iif="lo")
         host = node(Route.to("10.0.0.4/30", dev="ib0"), fine, rules=(of_host,))
@@ -358,7 +360,9 @@ class TestSeveralReasons:
         ],
     )
     def test_without_routes(self, more: list[Route], general: str) -> None:
-        """Whether a gateway is missing, or too many routes would be needed, does not matter there."""
+        """Whether a gateway is missing, or too many routes would be needed, does not
+        matter there.
+        """
         prohibit = rule(dst="172.17.0.0/16", priority=50, table=0, action="prohibit")
         ways = (self.LOCAL, self.NETWORK, self.ADDRESS, *more)
         host = node(*ways, rules=(prohibit,), links=(IB0, WG1))

@@ -1,5 +1,5 @@
-"""What the commands say of one host: `check` agrees with `explain` and with the check of a snapshot,
-`status` with what `apply` has done, and each with what is to be typed next.
+"""What the commands say of one host: `check` agrees with `explain` and with the check of a
+snapshot, `status` with what `apply` has done, and each with what is to be typed next.
 """
 
 import json
@@ -17,7 +17,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel import Answer
-from hostrouting.model.prefix import IP, Prefix, ip_at, width_of
+from hostrouting.model.prefix import IP, Prefix, width_of
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -32,10 +32,10 @@ from hostrouting.testing import (
     vpn_node,
 )
 from tests.support.cli import Said, say
-from tests.support.nodes import block_of, nodes
+from tests.support.nodes import BITS, block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, lose_routes
-from tests.support.topologies import IB0, refusing, rule, vm_with
+from tests.support.topologies import ELSEWHERE, IB0, refusing, rule, vm_with
 
 
 def apply(host: FakeHost, settings: dict[str, Any], *options: str) -> Said:
@@ -66,19 +66,22 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
     """
     host = FakeHost(kernel=HOSTS[name]())
     elsewhere = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
-    saved = say("snapshot", host=host)
-    assert say("snapshot", "--json", host=host).json == json.loads(saved.out)
-    for form in ([], ["--json"]):
-        here = say(*words.split(), *form, host=host)
-        there = say(
-            *words.split(), *form, "--snapshot", "-", host=elsewhere, stdin=saved.out.encode()
-        )
-        same = here.out if form else here.out.replace("as root", "on that host as root")
-        # Nobody knows what is installed on the host of a snapshot.
-        assert (there.code, there.out.replace(", unless hostrouting is installed there", "")) == (
-            here.code,
-            same,
-        )
+    saved = say("snapshot", host=host).out
+    assert say("snapshot", "--json", host=host).json == json.loads(saved)
+    command = words.split()
+    of_snapshot = [*command, "--snapshot", "-"]
+
+    document = say(*command, "--json", host=host)
+    same_document = say(*of_snapshot, "--json", host=elsewhere, stdin=saved.encode())
+    assert same_document.code == document.code
+    assert same_document.out == document.out
+
+    page = say(*command, host=host)
+    same_page = say(*of_snapshot, host=elsewhere, stdin=saved.encode())
+    assert same_page.code == page.code
+    # The page says where a command is to be typed; and nobody knows what is installed there.
+    expected = page.out.replace("as root", "on that host as root")
+    assert same_page.out.replace(", unless hostrouting is installed there", "") == expected
 
 
 def test_a_plan_of_what_is_installed() -> None:
@@ -100,41 +103,47 @@ def test_a_plan_of_nothing(options: tuple[str, ...]) -> None:
     saved = h200().snapshot().to_json().encode()
     page = say("plan", *options, host=FakeHost(kernel=h200()), stdin=saved)
     assert page.code == 2
-    assert (
-        "--config: no configuration is given, and none is installed here; name a file" in page.err
-    )
+    reason = "no configuration is given, and none is installed here; name a file"
+    assert f"--config: {reason}" in page.err
 
 
 def test_a_plan_for_another_host(tmp_path: Path) -> None:
     """Each command of the plan for a snapshot is typed on the host of the snapshot."""
     kernel = h200()
     kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib3", protocol=4))
+    wanted = {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}
     file = tmp_path / "config.json"
-    file.write_text(
-        '{"staticRoutes": {"enabled": true, "routes": [{"destination": "172.16.0.0/17"}]}}'
-    )
+    file.write_text(json.dumps(wanted))
     saved = kernel.snapshot().to_json().encode()
-    said = say("plan", "--config", str(file), "--snapshot", "-", stdin=saved)
+    page = say("plan", "--config", str(file), "--snapshot", "-", stdin=saved)
     deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
-    assert f", on that host as root: {deletion}" in said.out
+    assert f", on that host as root: {deletion}" in page.out
 
 
-@given(node=nodes(), place=st.integers(0, 1 << 16), has_lost_a_rule=st.booleans())
+@given(node=nodes(), place=st.integers(0, (1 << BITS) - 1), has_lost_a_rule=st.booleans())
 def test_explain_agrees_with_check(
     node: tuple[int, Snapshot], place: int, *, has_lost_a_rule: bool
 ) -> None:
-    """Where a device is expected, it begins with the verdict of a check of the address alone."""
-    family, block = node[0], block_of(node[0])
-    snapshot = node[1]
+    """Where a device is expected, it begins with the verdict of a check of the address alone. For
+    an escape, that word is what happens to the packets.
+    """
+    family, snapshot = node
     if has_lost_a_rule:  # that for table local
         snapshot = snapshot._replace(rules=snapshot.rules[1:])
-    address = str(ip_at(family, block.first + place % (block.last - block.first + 1)))
-    config = HostRoutingConfig(route_overlap=expect(address + f"/{width_of(family)}"))
-    report = check_snapshot(snapshot, config)
-    assume(report.families[0].expected_devs)
-    said = say("explain", address, "--snapshot", "-", stdin=snapshot.to_json().encode())
-    word = said.lines[0].partition(":")[0].lower()
-    assert (word if word in {"ok", "undecided"} else "overlap") == report.verdict
+    address = Prefix(family, block_of(family).first + place, width_of(family))
+    [report] = check_snapshot(
+        snapshot, HostRoutingConfig(route_overlap=expect(address.to_network()))
+    ).families
+    assume(report.expected_devs)
+
+    saved = snapshot.to_json().encode()
+    explained = say("explain", str(address.ip), "--snapshot", "-", stdin=saved)
+
+    word, _, _ = explained.lines[0].partition(":")
+    if report.verdict == "overlap":
+        assert word not in {"OK", "UNDECIDED"}
+    else:
+        assert word == report.verdict.upper()
 
 
 @pytest.mark.parametrize("source", ["installed", "given", "given, of a snapshot"])
@@ -146,15 +155,20 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> Non
     apply(host, {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}})
     file = tmp_path / "a file.json"
     file.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}))
-    options = [] if source == "installed" else ["--config", str(file)]
+    options: list[str] = []
+    if source != "installed":
+        options += ["--config", str(file)]
     if source == "given, of a snapshot":
         saved = tmp_path / "snapshot.json"
         saved.write_text(say("snapshot", host=host).out)
         options += ["--snapshot", str(saved)]
-    commands = re.compile("hostrouting repair [^|]*[|][^;\n]*")
-    checked = commands.findall(say("check", *options, host=host).out)
-    assert checked
-    assert commands.findall(say("explain", "172.16.5.9", *options, host=host).out) == checked
+
+    checked = say("check", *options, host=host)
+    explained = say("explain", "172.16.5.9", *options, host=host)
+
+    command = re.compile("hostrouting repair [^|]*[|][^;\n]*")
+    assert command.search(checked.out)
+    assert command.findall(explained.out) == command.findall(checked.out)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +176,29 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> Non
     [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")],
 )
 def test_a_missing_rule(priority: int, words: str) -> None:
-    """What is missing is the rule, and not a default route: the remedy is the command that adds it."""
-    snapshot = plain_vm().snapshot()
-    snapshot = snapshot._replace(
-        rules=tuple(rule for rule in snapshot.rules if rule.priority != priority)
-    )
-    said = say(*words.split(), "--snapshot", "-", stdin=snapshot.to_json().encode())
-    assert f"on that host as root: ip rule add pref {priority} lookup " in said.out + said.err
-    assert not re.search("is no default route|add a default route|^OK", said.out + said.err)
+    """What is missing is the rule, and not a default route:
+    the remedy is the command that adds it.
+    """
+    vm = plain_vm().snapshot()
+    others = tuple(rule for rule in vm.rules if rule.priority != priority)
+    saved = vm._replace(rules=others).to_json().encode()
+    said = say(*words.split(), "--snapshot", "-", stdin=saved)
+    all_words = said.out + said.err
+    assert f"on that host as root: ip rule add pref {priority} lookup " in all_words
+    assert not all_words.startswith("OK")
+    assert "is no default route" not in all_words
+    assert "add a default route" not in all_words
+
+
+def test_explain_is_about_one_address() -> None:
+    """What else there is to tell about the host, `check` says."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200))
+    sentence = "Linux prefers the default route of eth0 to that of eth1"
+    assert sentence in say("check", "10.96.0.0/12", kernel=kernel).out
+    assert sentence not in say("explain", "10.96.0.1", kernel=kernel).out
 
 
 # What is typed, beside what is installed.
@@ -180,16 +209,21 @@ def test_typed_cidrs_are_checked_by_what_is_installed() -> None:
     holds for them, too.
     """
     host = FakeHost(kernel=h200())
-    check = {
+    section = {
         "expectedCidrs": [CIDR],
         "expectedDevs": ["ib0"],
         "allowedDevs": ["ib*"],
         "mode": "WARN",
     }
-    apply(host, {"routeOverlap": check})
-    assert say("check", CIDR, "--json", host=host).json == say("check", "--json", host=host).json
-    assert say("check", CIDR, "--json", host=host).json["expectedDevs"] == {"ipv4": ["ib0"]}
-    assert say("explain", "172.16.5.9", "--json", host=host).json["expectedDevs"] == ["ib0"]
+    apply(host, {"routeOverlap": section})
+
+    of_typed = say("check", CIDR, "--json", host=host).json
+    of_installed = say("check", "--json", host=host).json
+    explained = say("explain", "172.16.5.9", "--json", host=host).json
+
+    assert of_typed == of_installed
+    assert of_typed["expectedDevs"] == {"ipv4": ["ib0"]}
+    assert explained["expectedDevs"] == ["ib0"]
 
 
 UNUSABLE = {
@@ -235,10 +269,13 @@ class TestTypedCidrs:
     def test_in_the_document(self, name: str) -> None:
         """It is a finding beside the verdict."""
         said = say("check", CIDR, "--json", host=with_unusable_config(name, h200()))
-        assert (said.code, said.err, said.json["verdict"]) == (1, "", "overlap")
+        assert said.code == 1
+        assert said.err == ""
+        assert said.json["verdict"] == "overlap"
         [warning] = [finding for finding in said.json["findings"] if finding["name"] == "file"]
         assert warning["sentence"].startswith(self.sentence(name))
-        assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
+        assert warning["severity"] == "warning"
+        assert warning["target"] == HostLayout.config_path
 
     @pytest.mark.parametrize("name", UNUSABLE)
     def test_on_the_page(self, name: str) -> None:
@@ -275,17 +312,19 @@ def test_what_needs_the_configuration(name: str) -> None:
     host = with_unusable_config(name, h200())
     for words in (["check"], ["repair", CIDR]):
         said = say(*words, host=host)
-        assert (said.code != 0, said.out, HostLayout.config_path in said.err) == (True, "", True)
+        assert said.code != 0
+        assert said.out == ""
+        assert HostLayout.config_path in said.err
 
 
 def test_an_explanation_for_connections() -> None:
     """Where only packets with the host's address escape, the verdict is theirs, as in a check."""
-    by_rule = Route.to("0.0.0.0/0", dev="ib0", table=100)
-    saved = vm_with(by_rule, rules=(rule("10.0.0.4/32"),), links=(IB0,)).to_json().encode()
+    host = vm_with(ELSEWHERE, rules=(rule("10.0.0.4/32"),), links=(IB0,))
+    saved = host.to_json().encode()
     explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
+    checked = say("check", CIDR, "--snapshot", "-", stdin=saved)
     escape = "for connections from 10.0.0.4, leaves through ib0"
     assert explained.lines[0].startswith(f"OVERLAP: 172.16.5.9, {escape}")
-    checked = say("check", CIDR, "--snapshot", "-", stdin=saved)
     assert checked.lines[0].startswith(f"OVERLAP: {CIDR}, {escape}")
 
 
@@ -313,12 +352,14 @@ def test_a_part_of_a_repair_in_a_pipe() -> None:
     """Whoever pipes a partial repair into `apply` reads twice that it is one, for the exit code is
     lost.
     """
-    repair = say("repair", CIDR, kernel=refusing())
-    assert repair.code == 1
-    assert repair.err.count("the printed configuration repairs only a part of what escapes") == 1
-    assert "only a part" not in say("repair", CIDR, kernel=h200()).err
     host = FakeHost(kernel=refusing())
-    applied = apply(host, json.loads(repair.out), "--wait", "0")
+    of_a_part = say("repair", CIDR, host=host)
+    of_all = say("repair", CIDR, kernel=h200())
+    assert of_a_part.code == 1
+    assert of_a_part.err.count("the printed configuration repairs only a part of what escapes") == 1
+    assert "only a part" not in of_all.err
+
+    applied = apply(host, json.loads(of_a_part.out), "--wait", "0")
     assert applied.lines[0] == "DONE: this host matches the configuration, but addresses escape"
 
 
@@ -328,11 +369,12 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     """
 
     def by_ib7(_: FakeKernel, addresses: Sequence[IP]) -> tuple[Answer, ...]:
-        return tuple(Answer("unicast", Route.to(CIDR, dev="ib7")) for _ in addresses)
+        return (Answer("unicast", Route.to(CIDR, dev="ib7")),) * len(addresses)
 
     monkeypatch.setattr(FakeKernel, "lookup", by_ib7)
     said = say("repair", CIDR, kernel=plain_vm())
-    assert (said.code, said.out) == (3, "")
+    assert said.code == 3
+    assert said.out == ""
     assert "cannot tell whether a repair is needed:" in said.err
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
 
@@ -340,10 +382,8 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
 class TestTypedRoutes:
     """Where nothing is installed, `status` and `check` say that routes of ours will be lost."""
 
-    FIRST, SECOND = (
-        Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS)
-        for half in ("172.16.0.0/17", "172.16.128.0/17")
-    )
+    FIRST = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=OURS)
+    SECOND = Route.to("172.16.128.0/17", dev="eth0", gateway="10.0.0.1", protocol=OURS)
 
     @staticmethod
     def line(cidr: str) -> str:
@@ -373,7 +413,8 @@ class TestTypedRoutes:
     def test_in_the_document(self, host: FakeHost) -> None:
         """Both have the same finding, with the command of their pages."""
         [finding] = say("status", "--json", host=host).json["findings"]
-        assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
+        assert finding["name"] == "route-not-configured"
+        assert finding["severity"] == "warning"
         assert finding["facts"] == {
             "unconfigured": ["172.16.0.0/17", "172.16.128.0/17"],
             "ranges": [],
@@ -413,24 +454,27 @@ def test_what_was_typed_becomes_permanent() -> None:
 
 def test_a_name_server_in_a_service_network() -> None:
     """It is a finding of a check on the host, of its snapshot, and of the verdict after apply."""
-    host, typed = FakeHost(kernel=plain_vm()), ("--config", "-", "--json")
+    host = FakeHost(kernel=plain_vm())
     host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
     assert say("snapshot", host=host).out.count("10.96.0.10") == 1
+
     text = b'{"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}'
-    check, plan = (
-        say(command, *typed, host=host, stdin=text).json for command in ("check", "plan")
-    )
-    assert (
-        [row["target"] for row in check["findings"]]
-        == [row["target"] for row in plan["check"]["findings"]]
-        == ["10.96.0.10"]
-    )
+    check = say("check", "--config", "-", "--json", host=host, stdin=text).json
+    plan = say("plan", "--config", "-", "--json", host=host, stdin=text).json
+
+    [of_check] = check["findings"]
+    [of_plan] = plan["check"]["findings"]
+    assert of_check["target"] == "10.96.0.10"
+    assert of_plan["target"] == "10.96.0.10"
 
 
 NETIF = "/run/systemd/netif"
 
+AT_BOOT = {f"{NETIF}/leases/.keep": "", f"{NETIF}/links/.keep": ""}
+"""The folders that systemd-tmpfiles makes, without a file of networkd's."""
 
 UNMANAGED = {
+    f"{NETIF}/state": "OPER_STATE=routable\n",
     f"{NETIF}/links/1": "# Private.\nADMIN_STATE=unmanaged\nOPER_STATE=carrier\n",
     f"{NETIF}/links/2": "# Private.\nADMIN_STATE=unmanaged\nOPER_STATE=routable\n",
 }
@@ -439,87 +483,110 @@ UNMANAGED = {
 def networkd_notes(host: FakeHost, keep: str = "leave") -> int:
     """How many notes about systemd-networkd a check of this host has."""
     document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
-    said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
-    notes = [
-        finding["target"] for finding in said.json["findings"] if finding["severity"] == "note"
-    ]
+    stdin = json.dumps(document).encode()
+    said = say("check", "--config", "-", "--json", host=host, stdin=stdin)
+    findings = said.json["findings"]
+    notes = [finding["target"] for finding in findings if finding["severity"] == "note"]
     return notes.count("systemd-networkd.service")
 
 
-@pytest.mark.parametrize(
-    ("files", "is_noted"),
-    [
-        (
-            {f"{NETIF}/leases/.keep": "", f"{NETIF}/links/.keep": ""},
-            False,
-        ),  # as systemd-tmpfiles makes them at boot
-        ({**UNMANAGED, f"{NETIF}/state": "OPER_STATE=routable\n"}, False),
-        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=pending\n"}, False),
-        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=configuring\n"}, True),
-        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=configured\n"}, True),
-        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=failed\n"}, True),
-    ],
-)
-def test_what_a_networkd_writes(files: dict[str, str], *, is_noted: bool) -> None:
-    """A check names networkd only where it manages a device: its folders are there at every boot."""
+@pytest.mark.parametrize("files", [AT_BOOT, UNMANAGED], ids=["at boot", "unmanaged"])
+def test_a_networkd_that_manages_nothing(files: dict[str, str]) -> None:
+    """A check does not name it: its folders are there at every boot."""
     host = FakeHost(kernel=h200())
     host.files.texts.update(files)
-    assert networkd_notes(host) == is_noted
+    assert networkd_notes(host) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "notes"), [("pending", 0), ("configuring", 1), ("configured", 1), ("failed", 1)]
+)
+def test_a_device_that_networkd_manages(state: str, notes: int) -> None:
+    """A check names networkd as soon as it configures a device."""
+    host = FakeHost(kernel=h200())
+    host.files.texts.update(UNMANAGED)
+    host.files.texts[f"{NETIF}/links/3"] = f"ADMIN_STATE={state}\n"
+    assert networkd_notes(host) == notes
 
 
 FOLDER = "systemd/networkd.conf.d"
 
 
-@pytest.mark.parametrize(
-    ("keep", "path", "text", "is_noted"),
-    [
-        ("leave", "", "", True),
-        ("keep", "", "", False),
-        ("leave", f"/etc/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n", False),
-        ("leave", f"/run/{FOLDER}/10-own.conf", " ManageForeignRoutes = off \n", False),
-        ("leave", f"/usr/local/lib/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n", False),
-        ("leave", "/usr/lib/systemd/networkd.conf", "ManageForeignRoutes=False\n", False),
-        ("leave", "/etc/systemd/networkd.conf", "ManageForeignRoutes=OFF\n", False),
-        ("leave", "/etc/systemd/networkd.conf", "manageforeignroutes=no\n", True),
-        ("leave", "/etc/systemd/networkd.conf", "#ManageForeignRoutes=no\n", True),
-        ("leave", "/etc/systemd/networkd.conf", "ManageForeignRoutes=\nno\n", True),
-        ("leave", "/etc/systemd/networkd.conf", "ManageForeignRoutes=yes\n", True),
-    ],
-)
-def test_a_networkd_that_keeps_static_routes(
-    keep: str, path: str, text: str, *, is_noted: bool
-) -> None:
-    """There is no note where networkd is told, by us or by somebody else, to keep the routes of
-    other programs.
-    """
+def host_with_networkd() -> FakeHost:
+    """A host whose eth0 systemd-networkd has configured."""
     host = FakeHost(kernel=h200())
     host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
-    if path:
-        host.files.texts[path] = f"[Network]\n{text}"
-    assert networkd_notes(host, keep) == is_noted
+    return host
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (f"/etc/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n"),
+        (f"/run/{FOLDER}/10-own.conf", " ManageForeignRoutes = off \n"),
+        (f"/usr/local/lib/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n"),
+        ("/usr/lib/systemd/networkd.conf", "ManageForeignRoutes=False\n"),
+        ("/etc/systemd/networkd.conf", "ManageForeignRoutes=OFF\n"),
+    ],
+)
+def test_a_networkd_that_keeps_static_routes(path: str, text: str) -> None:
+    """There is no note where somebody else tells networkd to keep the routes of other programs."""
+    host = host_with_networkd()
+    host.files.texts[path] = f"[Network]\n{text}"
+    assert networkd_notes(host) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("manageforeignroutes=no\n", id="another name"),
+        pytest.param("#ManageForeignRoutes=no\n", id="a comment"),
+        pytest.param("ManageForeignRoutes=\nno\n", id="no value"),
+        pytest.param("ManageForeignRoutes=yes\n", id="the contrary"),
+    ],
+)
+def test_a_networkd_that_is_told_nothing(text: str) -> None:
+    """There is a note where its configuration does not have the setting as systemd reads it."""
+    host = host_with_networkd()
+    host.files.texts["/etc/systemd/networkd.conf"] = f"[Network]\n{text}"
+    assert networkd_notes(host) == 1
+
+
+@pytest.mark.parametrize(("keep", "notes"), [("leave", 1), ("keep", 0)])
+def test_a_networkd_that_we_tell_to_keep_static_routes(keep: str, notes: int) -> None:
+    """There is no note if the configuration that is checked has `manageForeign`."""
+    assert networkd_notes(host_with_networkd(), keep) == notes
 
 
 def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
-    """An XDP program may take them: plan, status and check name it. If the route for replies waits,
-    apply says so.
-    """
-    host, path = FakeHost(kernel=FakeKernel()), tmp_path / "config.json"
+    """An XDP program may take them: plan, status and check name it."""
+    host = FakeHost(kernel=FakeKernel())
     host.kernel.add_link(Link(name="eth0", index=0, xdp=True))
     probes = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
-    path.write_text(json.dumps({"probeRewrite": probes, "routeOverlap": {"expectedCidrs": [CIDR]}}))
-    assert say("apply", "--config", str(path), "--wait", "0", host=host).code == 0
-    for words, code in ((("plan", "--config", str(path)), 3), (("status",), 1), (("check",), 3)):
-        said = say(*words, "--json", host=host)
-        xdp = [
-            finding["target"] for finding in said.json["findings"] if "XDP" in finding["sentence"]
-        ]
-        assert (said.code, xdp) == (code, ["eth0"]), words
-    path.write_text('{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}')
-    said = say("apply", "--config", str(path))
-    assert (
-        said.lines[0]
-        == "DONE: this host matches the configuration, except for the route for replies to probes"
-    )
+    wanted = {"probeRewrite": probes, "routeOverlap": {"expectedCidrs": [CIDR]}}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(wanted))
+    assert say("apply", "--config", str(file), "--wait", "0", host=host).code == 0
+
+    plan = say("plan", "--config", str(file), "--json", host=host)
+    status = say("status", "--json", host=host)
+    check = say("check", "--json", host=host)
+
+    assert plan.code == 3
+    assert status.code == 1
+    assert check.code == 3
+    for said in (plan, status, check):
+        [xdp] = [finding for finding in said.json["findings"] if "XDP" in finding["sentence"]]
+        assert xdp["target"] == "eth0"
+
+
+def test_a_route_for_replies_to_probes_that_waits() -> None:
+    """Its device is not there yet: apply says so, and that all else is done."""
+    probes = {"enabled": True, "interfaces": ["eth9"]}
+    said = apply(FakeHost(), {"probeRewrite": probes})
+    assert said.code == 0
+    done = "this host matches the configuration, except for the route for replies to probes"
+    assert said.lines[0] == f"DONE: {done}"
     assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
 
 
@@ -527,23 +594,28 @@ def test_routes_that_would_wait_after_a_reboot(tmp_path: Path) -> None:
     """While the default route is gone, plan, apply and status name the routes that stay, and what
     to do; nothing fails, and for status something is wrong.
     """
-    host, path = FakeHost(kernel=plain_vm()), tmp_path / "config.json"
+    host = FakeHost(kernel=plain_vm())
     routes = [{"destination": "10.9.0.0/16"}, {"destination": "10.8.0.0/16"}]
-    path.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
-    assert say("apply", "--config", str(path), host=host).code == 0
-    for route in host.kernel.snapshot().routes:
-        if not route.prefix.length:
-            host.kernel.ip_route("delete", route)
-    commands = {("plan", "--config", str(path)): 0, ("apply", "--config", str(path)): 0}
-    for words, code in (commands | {("status",): 1}).items():
-        said = say(*words, host=host)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
+    assert say("apply", "--config", str(file), host=host).code == 0
+    [default] = host.kernel.snapshot().default_routes(4)
+    host.kernel.ip_route("delete", default)
+
+    plan = say("plan", "--config", str(file), host=host)
+    applied = say("apply", "--config", str(file), host=host)
+    status = say("status", host=host)
+
+    assert plan.code == 0
+    assert applied.code == 0
+    assert status.code == 1
+    for said in (plan, applied, status):
         [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
         assert line == (
             "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, will wait for an IPv4 "
             "default route; what is there now works; bring back what is missing, or write "
             '"dev" and "gateway" into the configured route'
         )
-        assert said.code == code, said.out
 
 
 # `plan`, `apply` and then `status`.
@@ -557,12 +629,15 @@ def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
     wanted = {"routeOverlap": {"expectedCidrs": cidrs, "mode": "STRICT"}, "manageForeign": "keep"}
     assert apply(host, installed).code == 0
     before = {*host.files.texts, *host.files.links}
+
     typed = ("plan", "--config", "-", "--allow-removal", "--json")
     plan = say(*typed, host=host, stdin=json.dumps(wanted).encode()).json
     files = apply(host, wanted, "--allow-removal", "--json").json["files"]
-    assert (files["write"], files["remove"]) == (plan["writes"], plan["removes"])
+
+    assert files["write"] == plan["writes"]
+    assert files["remove"] == plan["removes"]
     gone = before - {*host.files.texts, *host.files.links}
-    assert {*files["remove"]} == gone - {HostLayout.ok_path}
+    assert set(files["remove"]) == gone - {HostLayout.ok_path}
     assert (HostLayout.ok_path in gone) is (not cidrs)
 
 
@@ -570,21 +645,23 @@ def test_what_apply_would_not_mend() -> None:
     """If nothing escapes, a repair keeps what is in conflict; status proposes no apply that would
     fail, and names UNSAFE.
     """
-    host = FakeHost(kernel=plain_vm())
-    routes = {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}
-    check = {"routeOverlap": {"expectedCidrs": ["172.16.0.0/17"]}}
-    assert apply(host, routes | check).code == 0
+    routes = {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}
+    installed = FakeHost(kernel=plain_vm())
+    check = {"expectedCidrs": ["172.16.0.0/17"]}
+    assert apply(installed, {"staticRoutes": routes, "routeOverlap": check}).code == 0
     kernel = plain_vm()
     kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.7", protocol=4))
-    held = FakeHost(kernel=kernel, files=host.files)
-    held.files.modes[HostLayout.gate_path] = 0o600
-    assert say("repair", host=held).json["staticRoutes"] == routes["staticRoutes"]
-    kernel.add_rule(
-        Rule(family=4, priority=10, action="prohibit", dst=Prefix.parse("172.16.3.0/24"))
-    )
-    said = say("status", host=held)
-    assert "UNSAFE: " in said.out
-    assert "hostrouting apply --config" not in said.out
+    host = FakeHost(kernel=kernel, files=installed.files)
+    host.files.modes[HostLayout.gate_path] = 0o600
+
+    repair = say("repair", host=host)
+    assert repair.json["staticRoutes"] == routes
+
+    refused = Prefix.parse("172.16.3.0/24")
+    kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
+    status = say("status", host=host)
+    assert "UNSAFE: " in status.out
+    assert "hostrouting apply --config" not in status.out
 
 
 def test_apply_where_nothing_holds_units_back() -> None:
@@ -608,8 +685,13 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     warn = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
     strict = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}
     host.faults.meanwhile("snapshot", lambda: apply(host, strict))
-    said = apply(host, warn, "--json")
-    assert (said.code, said.json["failures"][0]["faults"][0]["path"]) == (2, "routeOverlap.mode")
+
+    refused = apply(host, warn, "--json")
+
+    assert refused.code == 2
+    [failure] = refused.json["failures"]
+    [fault] = failure["faults"]
+    assert fault["path"] == "routeOverlap.mode"
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
     stdin = json.dumps(warn).encode()
     allowed = say("plan", "--config", "-", "--allow-removal", host=host, stdin=stdin)
@@ -625,7 +707,8 @@ def test_a_refused_file_gates_nothing() -> None:
     assert apply(host, gated).code == 0
     said = apply(host, {"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}, "--json")
     assert said.code == 2
-    assert said.json["failures"][0]["error"] == "ConfigError"
+    [failure] = said.json["failures"]
+    assert failure["error"] == "ConfigError"
     assert said.json["findings"] == []
 
 
@@ -638,7 +721,8 @@ def test_a_stopped_run() -> None:
     assert said.code == 130
     first, second, third, *others = said.lines
     assert first == "STOPPED: SIGINT; not everything was done"
-    assert (second, third) == ("What this run has changed:", f"  wrote {HostLayout.config_path}")
+    assert second == "What this run has changed:"
+    assert third == f"  wrote {HostLayout.config_path}"
     now = "NOT READY: systemd-nspawn@.service cannot start: 9.0.0.0/8 needs an IPv4 default route"
     assert [line for line in others if line.startswith("NOT READY")] == [now]
 
@@ -650,19 +734,26 @@ def test_the_mode_without_systemd() -> None:
     assert "  mode STRICT" in say("status", host=host).lines
 
 
-def test_status_says_what_it_can() -> None:
+@pytest.mark.parametrize(
+    ("allowed", "code", "verdict"),
+    [
+        pytest.param([], 1, "OVERLAP", id="beside an escape"),
+        pytest.param(["ib*"], 3, "OK", id="alone"),
+    ],
+)
+def test_status_says_what_it_can(allowed: list[str], code: int, verdict: str) -> None:
     """Somebody who may not list nftables still learns what escapes, and what is not known; alone,
     that is exit code 3.
     """
     host = FakeHost(kernel=h200())
+    check = {"expectedCidrs": [CIDR], "allowedDevs": allowed}
+    probes = {"enabled": True, "interfaces": ["eth0"]}
+    assert apply(host, {"routeOverlap": check, "probeRewrite": probes}).code == 0
     refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
-    for allowed, code, verdict in (([], 1, "OVERLAP"), (["ib*"], 3, "OK")):
-        check = {"expectedCidrs": [CIDR], "allowedDevs": allowed}
-        config = {"routeOverlap": check, "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
-        assert apply(host, config).code == 0
-        host.nftables.fault = refusal
-        said = say("status", host=host)
-        host.nftables.fault = None
-        assert said.code == code
-        assert "REQUIREMENT: nft could not list the table" in said.lines
-        assert any(line.startswith(f"{verdict}: ") for line in said.lines)
+    host.nftables.fault = refusal
+
+    said = say("status", host=host)
+
+    assert said.code == code
+    assert "REQUIREMENT: nft could not list the table" in said.lines
+    assert any(line.startswith(f"{verdict}: ") for line in said.lines)

@@ -271,7 +271,9 @@ def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> Non
 
 
 def test_a_check_of_another_network_knows_what_the_installed_one_needs() -> None:
-    """The proposed line repairs both: what the kernel has about the installed CIDRs is read, too."""
+    """The proposed line repairs both: what the kernel has about the installed CIDRs
+    is read, too.
+    """
     host = FakeHost(kernel=h200())
     say("apply", "--config", "-", host=host, stdin=as_stdin(CHECKED))
     type_routes(host, *REPAIR)

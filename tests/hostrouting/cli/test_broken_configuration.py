@@ -1,5 +1,5 @@
-"""The installed config.json is broken or empty: the installed scripts go on, so the commands read from
-the scripts what is in force, and say how to get the file back.
+"""The installed config.json is broken or empty: the installed scripts go on, so the commands read
+from the scripts what is in force, and say how to get the file back.
 """
 
 import errno
@@ -43,7 +43,9 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     "text", ["{}", '{"hostRouting": {}}', '{"hostRouting": {"azureVnetCleanup": null}}', ""]
 )
 def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> None:
-    """`status` calls the host broken, as where the file is missing, and `apply` refuses the text."""
+    """`status` calls the host broken, as where the file is missing,
+    and `apply` refuses the text.
+    """
     host = node(config(*REPAIR, guard=GUARDED))
     host.files.texts[LAYOUT.config_path] = text
     lose_routes(host)

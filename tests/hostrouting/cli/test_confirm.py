@@ -40,6 +40,7 @@ from tests.support.tasks import (
     configured,
     context,
     failure_of,
+    left_to_do,
     manager_of,
     run,
     type_routes,
@@ -133,7 +134,7 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeH
     assert said.code == 0
     assert said.json["ok"]
     assert said.json["changed"]
-    assert Configure(WANTED, host=installed).plan().is_empty
+    assert left_to_do(Configure(WANTED, host=installed)) == ""
     assert terminal.said == [
         "The change is made. Press Enter within 1 s to keep it. Otherwise, all of it is taken back."
     ]
@@ -375,7 +376,8 @@ def test_in_the_background() -> None:
             os.write(ours, b"\n")
         out, err = shell.communicate(timeout=60)
     os.close(ours)
-    assert (out, err) == ("nobody pressed Enter within 0.5 s\n", "")
+    assert out == "nobody pressed Enter within 0.5 s\n"
+    assert err == ""
 
 
 @settings(max_examples=scaled(200), deadline=None)

@@ -1,5 +1,5 @@
-"""A VPN has a better default route, or a family has none: nobody but the operator knows which device is
-intended, so each candidate has what is known of it and its command, which works.
+"""A VPN has a better default route, or a family has none: nobody but the operator knows which
+device is intended, so each candidate has what is known of it and its command, which works.
 """
 
 import json

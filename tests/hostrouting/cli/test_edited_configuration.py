@@ -1,5 +1,5 @@
-"""Somebody edits the installed config.json in its place: what protects the host stays as the installed
-scripts have it, and the commands say what the edited file would take away.
+"""Somebody edits the installed config.json in its place: what protects the host stays as the
+installed scripts have it, and the commands say what the edited file would take away.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,9 @@ def test_the_guard_is_kept_where_no_script_can_be_read() -> None:
 
 
 def test_a_unit_that_only_its_drop_in_gates() -> None:
-    """A unit that was taken out of the file still starts through the gate, and `status` says why."""
+    """A unit that was taken out of the file still starts through the gate,
+    and `status` says why.
+    """
     host = node(config(*REPAIR))
     edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
     status = say("status", "kubelet", host=host)

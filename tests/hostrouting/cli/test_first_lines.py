@@ -1,5 +1,5 @@
-"""The first line of `status`, `plan` and `apply` has the reason: what differs, what is missing, and when
-a run would fail.
+"""The first line of `status`, `plan` and `apply` has the reason: what differs, what is missing, and
+when a run would fail.
 """
 
 import json
@@ -97,7 +97,9 @@ NO_IPV6_ROUTE = "there is no IPv6 default route"
 
 
 def of_both_families(mode: str) -> str:
-    """A configuration that expects CIDRs of IPv4 and IPv6; the node has no default route for IPv6."""
+    """A configuration that expects CIDRs of IPv4 and IPv6;
+    the node has no default route for IPv6.
+    """
     both = {"expectedCidrs": [CIDR, "fd00::/64"], "mode": mode}
     return json.dumps(config(*REPAIR, routeOverlap=both))
 
@@ -171,8 +173,8 @@ def test_apply_ends_with_what_status_says(mode: str) -> None:
 
 
 def test_a_failed_apply_ends_with_what_status_says() -> None:
-    """In mode STRICT, an apply fails where addresses escape: its page ends with that of `status`, with
-    the first line.
+    """In mode STRICT, an apply fails where addresses escape: its page ends with that of `status`,
+    with the first line.
     """
     host = escaping_node()
     applied = apply_installed(host)

@@ -63,7 +63,8 @@ def samples(text: str) -> dict[str, float]:
 def read(host: FakeHost) -> dict[str, float]:
     """The samples of this host; the exit code is 0 whatever they say."""
     said = say("status", "--metrics", host=host)
-    assert (said.code, said.err) == (0, "")
+    assert said.err == ""
+    assert said.code == 0
     return samples(said.out)
 
 
@@ -197,7 +198,8 @@ def test_the_client_of_prometheus_reads_them() -> None:
     text = say("status", "--metrics", host=applied(change=refused)()).out
     read_by_client: dict[str, float] = {}
     for family in parser.text_string_to_metric_families(text):
-        assert (family.type, bool(family.documentation)) == ("gauge", True)
+        assert family.type == "gauge"
+        assert bool(family.documentation) is True
         for sample in family.samples:
             labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
             read_by_client[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value

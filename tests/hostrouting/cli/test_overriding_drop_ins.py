@@ -1,5 +1,5 @@
-"""A drop-in of another program takes the gate away from a unit: it is named, before systemd reads it and
-afterwards, with the command that ends that.
+"""A drop-in of another program takes the gate away from a unit: it is named, before systemd reads
+it and afterwards, with the command that ends that.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,8 @@ def test_an_overriding_drop_in_that_systemd_has_loaded(
     """Nothing that `apply` does ends that, so `plan` and `apply` say it, and fail in STRICT."""
     said = command(with_loaded_override(mode))
     first = f"NOTHING TO DO: this host matches the configuration, but {KUBELET} can start unchecked"
-    assert (said.code, said.lines[0]) == (code, first)
+    assert said.code == code
+    assert said.lines[0] == first
     line = gate_open(said)
     assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
     assert line.endswith(f"/d' {OVERRIDE} && systemctl daemon-reload")
@@ -112,7 +113,9 @@ def test_a_drop_in_that_adds_a_condition_takes_nothing_away() -> None:
 
 
 def test_our_own_drop_in_was_overwritten() -> None:
-    """The page names this file, and no other drop-in; an `apply` that would fail is not proposed."""
+    """The page names this file, and no other drop-in;
+    an `apply` that would fail is not proposed.
+    """
     host = node(config(*REPAIR))
     host.files.write(DROP_IN, "[Service]\n")
     manager_of(host).reload()

@@ -197,8 +197,8 @@ NEEDING_OPTIONS = {
     "STRICT",
     "broken: config.json, with kubelet gated, and the guard",
 }
-"""The hosts on which what `check` of another file proposes needs other options: none, leave for what
-the file takes away, and that with a unit to gate.
+"""The hosts on which what `check` of another file proposes needs other options: none, leave for
+what the file takes away, and that with a unit to gate.
 """
 
 

@@ -1,5 +1,5 @@
-"""Gated units on the page of `status`: one that was refused, one that was not checked, and one that has no
-state here.
+"""Gated units on the page of `status`: one that was refused, one that was not checked, and one that
+has no state here.
 """
 
 from collections.abc import Callable
@@ -214,11 +214,16 @@ def test_a_unit_that_has_no_state_here(unit: str) -> None:
     assert len([line for line in lines if line.startswith(WITHOUT_STATE[unit])]) == 1
 
 
-def test_a_unit_may_be_typed_without_its_suffix() -> None:
-    """As systemctl takes it."""
-    host = node(config(*REPAIR))
-    refuse(host)
-    assert say("status", "kubelet", host=host) == say("status", KUBELET, host=host)
+@pytest.mark.parametrize("name", ["kubelet", "k3s.node", "systemd-nspawn@kube0.service.example"])
+def test_a_unit_may_be_typed_without_its_suffix(name: str) -> None:
+    """As systemctl takes it: a service, also if the name of a machine has dots."""
+    host = node(
+        config(*REPAIR, gate={"units": [KUBELET, "k3s.node.service", "systemd-nspawn@.service"]})
+    )
+    refuse(host, f"{name}.service")
+    said = say("status", name, host=host)
+    assert said == say("status", f"{name}.service", host=host)
+    assert f"systemctl start {name}.service" in said.out
 
 
 def test_a_refusal_without_a_known_cause_ends_the_sentence() -> None:

@@ -28,7 +28,9 @@ def test_a_removal_says_before_and_after_what_escapes() -> None:
 def test_a_script_that_cannot_be_read_does_not_hinder_its_removal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without config.json, the scripts say what was expected; if they do not, there is no verdict."""
+    """Without config.json, the scripts say what was expected;
+    if they do not, there is no verdict.
+    """
 
     def cannot_read(*_: object) -> None:
         raise HostError("cannot read the script", what="file")

@@ -1,5 +1,5 @@
-"""The guard that should set lost routes again does not run, is masked, or has not set them: `status` says
-why, and what to type.
+"""The guard that should set lost routes again does not run, is masked, or has not set them:
+`status` says why, and what to type.
 """
 
 import json
@@ -117,6 +117,12 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
     unmask(masked)
     assert apply_installed(masked).code == 0
     assert say("status", host=masked).code == 0
+
+
+def test_a_masked_guard_is_not_the_only_reason_to_fail(masked: FakeHost) -> None:
+    """The first line says that apply would fail, because no single command makes the host match."""
+    headline = say("status", host=attrs.evolve(masked, missing={"flock"})).lines[0]
+    assert "the guard is masked, and apply would fail: " in headline
 
 
 def test_a_check_knows_that_the_guard_is_masked(masked: FakeHost) -> None:

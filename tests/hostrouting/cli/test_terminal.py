@@ -4,11 +4,14 @@ it.
 
 import io
 import re
+from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from rich.console import Console
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.check.results import CheckReport
 from hostrouting.cli.terminal import print_page
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, width_of
@@ -30,6 +33,11 @@ def config_of(*cidrs: str) -> HostRoutingConfig:
 
 def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str:
     """What a terminal shows for a check of these CIDRs."""
+    return shown_by_a_terminal(lines, check_snapshot(snapshot, config_of(*cidrs)))
+
+
+def shown_by_a_terminal(lines: Sequence[str], report: CheckReport | None) -> str:
+    """What a terminal shows of this page."""
     shown = io.StringIO()
     console = Console(
         file=shown,
@@ -39,7 +47,7 @@ def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str
         soft_wrap=True,
         _environ={},
     )
-    print_page(lines, check_snapshot(snapshot, config_of(*cidrs)), console)
+    print_page(lines, report, console)
     return shown.getvalue()
 
 
@@ -70,7 +78,9 @@ def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapsho
 
 
 def test_the_strip_of_a_node() -> None:
-    """The devices with their shares, the worst first, and without those that have next to nothing."""
+    """The devices with their shares, the worst first,
+    and without those that have next to nothing.
+    """
     lines = ("OVERLAP: a sentence", "", "a rest")
     shown = page_of(h200().snapshot(), "172.16.0.0/15", "10.0.0.0/24", lines=lines)
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines() == [
@@ -81,6 +91,23 @@ def test_the_strip_of_a_node() -> None:
         "a rest",
     ]
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
+
+
+@pytest.mark.parametrize(
+    ("line", "colours"),
+    [
+        ("DONE: a sentence", ["1;32"]),
+        ("OVERLAP: a sentence", ["1;31"]),
+        ("REPAIR-COST: a sentence", ["1;33"]),
+        ("  + 10.9.0.0/16 dev eth0", ["32"]),
+        ("  removed /etc/a", ["31"]),
+        ("Until the next boot, as root:", ["1"]),
+        ("  route  10.9.0.0/16 dev eth0", []),
+    ],
+)
+def test_the_colour_of_a_line(line: str, colours: list[str]) -> None:
+    """Green is right, red is wrong, yellow is to be read, and a headline is bold."""
+    assert re.findall(r"\x1b\[([1-9;]+)m", shown_by_a_terminal([line], None)) == colours
 
 
 def test_what_only_connections_meet_is_red() -> None:

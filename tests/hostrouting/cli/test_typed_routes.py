@@ -1,7 +1,8 @@
 """Somebody has typed the routes that repair a host: nothing deletes them as long as addresses would
 escape without them, and the commands say how to keep them.
 
-Routes of the commands of `check` have our protocol; those of a plain `ip route add` have another one.
+Routes of the commands of `check` have our protocol; those of a plain `ip route add` have another
+one.
 """
 
 import json
@@ -40,7 +41,8 @@ def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> No
         type_routes(host, *REPAIR)
     refused = say("repair", "--commands", host=host)
     first, *_, last = refused.err.splitlines()
-    assert (refused.code, refused.out) == (1, "")
+    assert refused.code == 1
+    assert refused.out == ""
     assert first.startswith("hostrouting: Do not repair it with ip")
     assert last.endswith(f"permanently, as root: {PERMANENTLY}")
     assert "nothing to repair" not in refused.err
@@ -74,7 +76,8 @@ def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
     host = FakeHost(kernel=h200())
     type_routes(host, *REPAIR)
     refused = apply(host, json.dumps(config()))
-    assert (refused.code, len(ours(host))) == (1, len(REPAIR))
+    assert refused.code == 1
+    assert len(ours(host)) == len(REPAIR)
     assert "add to staticRoutes.routes: " in refused.out
     assert "hostrouting repair |" not in refused.out
     assert "--allow-removal" in refused.out
@@ -125,7 +128,8 @@ def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
     assert "nothing to repair" not in printed.err
     assert plan(host, printed.out).lines[0].startswith("TO DO")
     applied = apply(host, printed.out)
-    assert (applied.code, applied.lines[0]) == (0, "DONE: this host matches the configuration")
+    assert applied.code == 0
+    assert applied.lines[0] == "DONE: this host matches the configuration"
     assert host.kernel.snapshot().routes == before
     status = say("status", host=host)
     assert status.code == 0

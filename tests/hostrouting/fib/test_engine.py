@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import Fib, PacketKind
+from hostrouting.fib.engine import Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -25,12 +25,14 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
     Kills: `not to`, `iif lo`, a mark rule that 0 fulfils, suppressed routes, throw.
     """
     family, snapshot = node
-    fib, block = Fib(snapshot, family), block_of(family)
+    fib = Fib(snapshot, family)
+    block = block_of(family)
     for address in range(block.first, block.last + 1):
         decision = fib.lookup(ip_at(family, address))
         kind, route = scanned(snapshot, family, address)
         event(kind)
-        assert (decision.kind, decision.route) == (kind, route)
+        assert decision.kind == kind
+        assert decision.route == route
 
 
 @given(nodes())
@@ -41,14 +43,13 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
-    addresses = range(block.first, block.last + 1)
-    borders = {block.first, *borders_of(fib)}
+    inside = range(block.first + 1, block.last + 1)
+    borders = sorted(border for border in borders_of(fib) if border in inside)
 
     cells = list(fib.cells(block.first, block.last))
 
-    assert [cell.first for cell in cells] == [each for each in addresses if each in borders]
-    ends = [cell.first - 1 for cell in cells[1:]]
-    assert [cell.last for cell in cells] == [*ends, block.last]
+    assert [cell.first for cell in cells] == [block.first, *borders]
+    assert [cell.last for cell in cells] == [*(border - 1 for border in borders), block.last]
     by_sight: dict[tuple[int, ...], object] = {}
     for cell in cells:
         for address in range(cell.first, cell.last + 1):
@@ -59,11 +60,12 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
 def borders_of(fib: Fib) -> set[int]:
     """Where a prefix begins that may decide, and what follows its end."""
     tables = {rule.table for rule in fib.rules if rule.action == "to_table"}
-    prefixes = [route.prefix for route in fib.snapshot.routes if route.table in tables]
-    prefixes += [rule.dst for rule in fib.rules if rule.dst is not None]
+    of_routes = [route.prefix for route in fib.snapshot.routes if route.table in tables]
+    of_rules = [rule.dst for rule in fib.rules if rule.dst is not None]
     borders: set[int] = set()
-    for prefix in prefixes:
-        borders |= {prefix.first, prefix.last + 1}
+    for prefix in of_routes + of_rules:
+        borders.add(prefix.first)
+        borders.add(prefix.last + 1)
     return borders
 
 
@@ -73,107 +75,149 @@ def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
     at a listed end.
     """
     family, snapshot = node
-    fib, block = Fib(snapshot, family), block_of(family)
-    conditional = [rule for rule in fib.rules if rule.src or rule.fwmask or rule.iif or rule.others]
+    fib = Fib(snapshot, family)
+    block = block_of(family)
+    conditional = [rule for rule in fib.rules if conditions_of(rule) != NO_CONDITIONS]
     assume(conditional)
     for met in conditional:
         for address in (block.first, block.last):
             plain, others = fib.outcomes(address)
-            ends = [plain, *(end.decision for end in others)]
+            ends = [plain, *(other.decision for other in others)]
             assert end_of_met(fib, met, address) in ends
 
 
-def end_of_met(fib: Fib, met: Rule, address: int) -> object:
-    """Where a packet ends that meets this rule's conditions, and is plain in all else."""
-    alike = (met.src, met.iif, met.fwmark, met.fwmask, met.others)
-    rules = tuple(
-        rule if (rule.src, rule.iif, rule.fwmark, rule.fwmask, rule.others) != alike else bare(rule)
-        for rule in fib.rules
-    )
+def conditions_of(rule: Rule) -> tuple[object, ...]:
+    """What a rule selects packets by, other than their destination."""
+    return rule.src, rule.iif, rule.fwmark, rule.fwmask, rule.others
+
+
+NO_CONDITIONS = (None, None, 0, 0, ())
+
+
+def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
+    """Where a packet ends that meets this rule's conditions, and is plain in all else: as the plain
+    packet does if each rule with these conditions is without them.
+    """
+    rules: list[Rule] = []
+    replaced: dict[int, Rule] = {}
+    for rule in fib.rules:
+        if conditions_of(rule) == conditions_of(met):
+            bare = rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())
+            replaced[id(bare)] = rule
+            rules.append(bare)
+        else:
+            rules.append(rule)
     other = Fib(fib.snapshot, fib.family)
-    other.rules = rules
-    decision = other.outcomes(address)[0]
-    back = {id(new): old for new, old in zip(rules, fib.rules, strict=True)}
-    return decision if decision.rule is None else decision._replace(rule=back[id(decision.rule)])
+    other.rules = tuple(rules)
+    decision, _ = other.outcomes(address)
+    original = replaced.get(id(decision.rule), decision.rule)
+    return decision._replace(rule=original)
 
 
-def bare(rule: Rule) -> Rule:
-    """The rule without its conditions, as a packet sees it that meets them."""
-    return rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())
-
-
-def test_further_routes() -> None:
-    """An engine with further routes decides like that of the host with these routes, in any table."""
+@pytest.mark.parametrize("table", [7, TABLE_MAIN, 99])
+def test_further_routes(table: int) -> None:
+    """An engine with further routes decides like that of the host with these routes: in a table
+    that only a rule looks up, in table main, and in one that no rule looks up.
+    """
     host = plain_vm().snapshot()
     host = host._replace(rules=(*host.rules, Rule(family=4, priority=9, table=7)))
-    for more in (
-        [Route.to("8.8.8.8/32", dev="eth1", table=table)] for table in (7, TABLE_MAIN, 99)
-    ):
-        shared, fresh = Fib(host, 4).with_routes(more), Fib(host.with_routes(more), 4)
-        assert shared.borders == fresh.borders
-        for address in (0, *fresh.borders[:-1]):
-            assert shared.outcomes(address) == fresh.outcomes(address)
+    further = [Route.to("8.8.8.8/32", dev="eth1", table=table)]
+    shared = Fib(host, 4).with_routes(further)
+    fresh = Fib(host.with_routes(further), 4)
+    assert shared.borders == fresh.borders
+    for address in (0, *fresh.borders[:-1]):
+        assert shared.outcomes(address) == fresh.outcomes(address)
 
 
 def test_the_other_family() -> None:
     """A family has its own engine: an address of the other one is refused, and so is one that was
     not read.
     """
-    snapshot = plain_vm().snapshot(family=4)
+    of_ipv4 = plain_vm().snapshot(family=4)
+    of_both = plain_vm().snapshot()
+    fib = Fib(of_ipv4, 4)
     with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
-        Fib(snapshot, 4).lookup(ip_address("::1"))
+        fib.lookup(ip_address("::1"))
     with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
-        list(trace_rules(Fib(snapshot, 4), "::1"))
+        list(trace_rules(fib, "::1"))
     with pytest.raises(ValueError, match="the snapshot has no IPv6"):
-        Fib(snapshot, 6)
+        Fib(of_ipv4, 6)
     with pytest.raises(ValueError, match="the snapshot has no IPv5"):
-        Fib(plain_vm().snapshot(), 5)
+        Fib(of_both, 5)
 
 
 def test_a_rule_that_does_nothing() -> None:
     """A lookup goes on to the next rule."""
     host = plain_vm().snapshot()
-    also = host._replace(rules=(Rule(family=4, priority=0, action="nop"), *host.rules))
-    address = ip_at(4, 0x08080808)
-    assert Fib(also, 4).lookup(address) == Fib(host, 4).lookup(address)
+    nothing = Rule(family=4, priority=0, action="nop")
+    with_nop = host._replace(rules=(nothing, *host.rules))
+
+    decision = Fib(with_nop, 4).lookup("8.8.8.8")
+
+    assert decision.devs == ("eth0",)
+    assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
 def test_a_rule_for_users() -> None:
     """It selects some connections of this host, also those from a known source; but nothing that
     is forwarded, which is of user 0.
     """
-    rule = Rule(family=4, priority=9, table=7, others=(("uidrange", "1000-1999"),))
-    host = plain_vm().snapshot().with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
-    fib = Fib(host._replace(rules=(rule, *host.rules)), 4)
-    source, address = Prefix.parse("10.0.0.4/32"), 0x08080808
-    for packet, selecting in (
-        (PacketKind(), [rule]),
-        (PacketKind(source), [rule]),
-        (PacketKind(source, "eth1"), []),
-    ):
-        _, others = fib.outcomes(address, packet)
-        assert [other.rule for other in others] == selecting, packet
+    for_users = Rule(family=4, priority=9, table=7, others=(("uidrange", "1000-1999"),))
+    fib = Fib(vm_with_table_7(for_users), 4)
+    source = Prefix.parse("10.0.0.4/32")
+    sent = PacketKind()
+    of_a_connection = PacketKind(source)
+    forwarded = PacketKind(source, "eth1")
+    assert rules_of_others(fib, sent) == [for_users]
+    assert rules_of_others(fib, of_a_connection) == [for_users]
+    assert rules_of_others(fib, forwarded) == []
+
+
+def vm_with_table_7(rule: Rule) -> Snapshot:
+    """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
+    vm = plain_vm().snapshot()
+    host = vm.with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
+    return host._replace(rules=(rule, *host.rules))
+
+
+def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
+    """The rules that tell some packets of this kind to 8.8.8.8 from the plain one."""
+    _, others = fib.outcomes(0x08080808, packet)
+    return [other.rule for other in others]
+
+
+ETH0 = NextHop("eth0")
+ETH1 = NextHop("eth1")
+ETH0_DEAD = NextHop("eth0", dead=True)
+ETH1_DEAD = NextHop("eth1", dead=True)
 
 
 @pytest.mark.parametrize(
     ("next_hops", "devs"),
     [
-        ("eth0 eth1", ("eth0", "eth1")),
-        ("eth0-dead eth1", ("eth1",)),
-        ("eth0 eth1-dead", ("eth0",)),
-        ("eth0-dead eth1-dead", ("wider",)),
-        ("eth0-dead", ("wider",)),
+        pytest.param((ETH0, ETH1), ("eth0", "eth1"), id="none"),
+        pytest.param((ETH0_DEAD, ETH1), ("eth1",), id="the-first"),
+        pytest.param((ETH0, ETH1_DEAD), ("eth0",), id="the-second"),
+        pytest.param((ETH0_DEAD, ETH1_DEAD), ("wider",), id="both"),
+        pytest.param((ETH0_DEAD,), ("wider",), id="the-only-one"),
     ],
 )
-def test_next_hops_that_are_dead(next_hops: str, devs: tuple[str, ...]) -> None:
+def test_next_hops_that_are_dead(next_hops: tuple[NextHop, ...], devs: tuple[str, ...]) -> None:
     """A route is used as long as one of its next hops is not dead, and leads to those alone.
 
     Kills: the whole route is passed over.
     """
-    hops = tuple(NextHop(hop[:4], dead=hop.endswith("dead")) for hop in next_hops.split())
+    narrow = Route(Prefix.parse("10.9.0.0/24"), next_hops)
+    assert decision_beside_wider(narrow).devs == devs
+
+
+def decision_beside_wider(narrow: Route) -> Decision:
+    """What becomes of a packet to 10.9.0.1 on a host with this route and a wider one, which leads
+    to the device `wider`.
+    """
     wider = Route.to("10.9.0.0/16", dev="wider")
-    host = plain_vm().snapshot().with_routes([wider, Route(Prefix.parse("10.9.0.0/24"), hops)])
-    assert Fib(host, 4).lookup("10.9.0.1").devs == devs
+    host = plain_vm().snapshot().with_routes([wider, narrow])
+    return Fib(host, 4).lookup("10.9.0.1")
 
 
 @pytest.mark.parametrize(("expired", "dev"), [(True, "wider"), (False, "narrow"), (None, "narrow")])
@@ -182,10 +226,8 @@ def test_a_route_that_has_expired(dev: str, *, expired: bool | None) -> None:
 
     Kills: it is used as any other.
     """
-    wider = Route.to("10.9.0.0/16", dev="wider")
     narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(expired=expired)
-    host = plain_vm().snapshot().with_routes([wider, narrow])
-    assert Fib(host, 4).lookup("10.9.0.1").devs == (dev,)
+    assert decision_beside_wider(narrow).devs == (dev,)
 
 
 def test_a_route_for_a_type_of_service() -> None:
@@ -193,10 +235,8 @@ def test_a_route_for_a_type_of_service() -> None:
 
     Kills: it is used as any other.
     """
-    wider = Route.to("10.9.0.0/16", dev="wider")
     narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
-    host = plain_vm().snapshot().with_routes([wider, narrow])
-    assert Fib(host, 4).lookup("10.9.0.1").devs == ("wider",)
+    assert decision_beside_wider(narrow).devs == ("wider",)
 
 
 @pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])
@@ -206,9 +246,8 @@ def test_a_mark_outside_its_mask(fwmask: int, dev: str) -> None:
 
     Kills: the mark alone is compared with 0.
     """
-    rule = Rule(family=4, priority=9, table=7, fwmark=0x10, fwmask=fwmask)
-    host = plain_vm().snapshot().with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
-    fib = Fib(host._replace(rules=(rule, *host.rules)), 4)
+    marked = Rule(family=4, priority=9, table=7, fwmark=0x10, fwmask=fwmask)
+    fib = Fib(vm_with_table_7(marked), 4)
     assert fib.lookup("8.8.8.8").devs == (dev,)
 
 

@@ -3,6 +3,7 @@ route or refusal.
 """
 
 from itertools import permutations, product
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings, strategies as st
@@ -30,7 +31,8 @@ HOST = (
 )
 GATEWAY = {4: "10.0.0.1", 6: "fd00::1"}
 ON_LINK = {4: "", 6: "via fe80::1"}
-"""How a next hop by a device without an address is written: IPv6 wants a gateway for each of several.
+"""How a next hop by a device without an address is written: IPv6 wants a gateway for each of
+several.
 """
 SOURCE = {4: "10.0.0.0/24", 6: "fd00::/64"}
 UNBOUND = {4: ["0.0.0.0/32", "0.0.0.0/8", "0.0.0.0/1"], 6: ["::/128", "::/8", "::/1"]}
@@ -110,23 +112,20 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
     """For every address of the block, the plain decision is what Linux answers, also if a device is
     down, so that a next hop of several is dead.
     """
-    lines = [
-        *data.draw(st.lists(routes(family), max_size=8)),
-        *data.draw(st.lists(rules(family), max_size=4)),
-    ]
+    some_routes = data.draw(st.lists(routes(family), max_size=8))
+    some_rules = data.draw(st.lists(rules(family), max_size=4))
     down = data.draw(st.sampled_from(["", "", "link set eth1 down", "link set ib0 down"]))
     default = f"route add default via {GATEWAY[family]} dev eth0 metric 1024"
+    # A rule that was ever added lets Linux look up table local before main; a snapshot cannot show
+    # that.
+    a_rule = "rule add priority 50000 lookup 200"
+    block = BLOCK[family]
+    addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        # A rule that was ever added lets Linux look up table local before main; a snapshot cannot
-        # show that.
         namespace.batch(HOST)
-        namespace.batch(
-            ["rule add priority 50000 lookup 200", default, *lines, down],
-            force=True,
-            family=family,
-        )
-        fib, block = Fib(backend.snapshot(), family), BLOCK[family]
-        addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
+        commands = [a_rule, default, *some_routes, *some_rules, down]
+        namespace.batch(commands, force=True, family=family)
+        fib = Fib(backend.snapshot(), family)
         answers = backend.lookup(addresses)
     for address, answer in zip(addresses, answers, strict=True):
         decision = fib.lookup(address)
@@ -141,10 +140,14 @@ def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
     several = f"nexthop via {GATEWAY[family]} dev eth0 nexthop {ON_LINK[family]} dev eth1"
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         namespace.batch(HOST)
-        lines = ["route add default dev ib0 metric 9999", f"route add {BLOCK[family]} {several}"]
-        namespace.batch([*lines, "link set eth1 down"], family=family)
+        commands = [
+            "route add default dev ib0 metric 9999",
+            f"route add {BLOCK[family]} {several}",
+            "link set eth1 down",
+        ]
+        namespace.batch(commands, family=family)
         decision = Fib(backend.snapshot(), family).lookup(address)
-        (answer,) = backend.lookup([address])
+        [answer] = backend.lookup([address])
     assert agree(answer, decision)
     assert decision.devs == ("eth0",)
 
@@ -221,71 +224,93 @@ def test_a_route_of_table_main_inside_one_of_table_local() -> None:
         namespace.batch(
             ["route add local 10.8.0.0/15 dev lo table local", f"route add {BLOCK[4]} dev eth0"]
         )
-        decision = Fib(backend.snapshot(), 4).lookup(address)
-        [answer] = backend.lookup([address])
-        assert (answer.kind, decision.kind) == ("unicast", "not-judged")
+        [in_one_table] = backend.lookup([address])
+        not_judged = Fib(backend.snapshot(), 4).lookup(address)
         namespace.batch(["rule add priority 50000 lookup 200"])
-        decision = Fib(backend.snapshot(), 4).lookup(address)
-        [answer] = backend.lookup([address])
-        assert (answer.kind, decision.kind) == ("local", "local")
+        [in_two_tables] = backend.lookup([address])
+        judged = Fib(backend.snapshot(), 4).lookup(address)
+    assert in_one_table.kind == "unicast"
+    assert not_judged.kind == "not-judged"
+    assert in_two_tables.kind == "local"
+    assert judged.kind == "local"
+
+
+class Asked(NamedTuple):
+    """A kind of packets to the first address of the block, as `ip route get` and as the engine have
+    it.
+    """
+
+    name: str
+    words: str
+    packet: PacketKind
+
+
+OWN = {4: "10.0.0.4", 6: "fd00::4"}
+"""An address of this host."""
+SENDER = {4: "10.77.0.5", 6: "fd77::5"}
+"""An address of another host, which sends through this one."""
+
+
+def all_kinds(family: int) -> list[Asked]:
+    """The host's own packets, those of its connections, and what others send through it by each
+    device.
+    """
+    own = Prefix.parse(OWN[family])
+    sender = Prefix.parse(SENDER[family])
+    return [
+        Asked("own", "", FROM_HOST),
+        Asked("connected", f"from {own.ip}", PacketKind(own)),
+        Asked("eth1", f"from {sender.ip} iif eth1", PacketKind(sender, "eth1")),
+        Asked("ib0", f"from {sender.ip} iif ib0", PacketKind(sender, "ib0")),
+    ]
 
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize(
     ("rule", "selects"),
     [
-        ("iif lo", "own connected"),
-        ("not iif lo", "eth1 ib0"),
-        ("iif eth1", "eth1"),
-        ("not iif eth1", "own connected ib0"),
-        ("from SENDER", "eth1 ib0"),
-        ("not from SENDER", "own connected"),
-        ("from SENDER iif lo", ""),
-        ("not from SENDER iif lo", "own connected eth1 ib0"),
-        ("from SENDER iif ib0", "ib0"),
-        ("not from SENDER iif ib0", "own connected eth1"),
-        ("from OWN", "connected"),
-        ("not from OWN", "own eth1 ib0"),
-        ("from OWN iif lo", "connected"),
-        ("from OWN iif eth1", ""),
-        ("not oif eth1", "own connected eth1 ib0"),
+        ("iif lo", ["own", "connected"]),
+        ("not iif lo", ["eth1", "ib0"]),
+        ("iif eth1", ["eth1"]),
+        ("not iif eth1", ["own", "connected", "ib0"]),
+        ("from SENDER", ["eth1", "ib0"]),
+        ("not from SENDER", ["own", "connected"]),
+        ("from SENDER iif lo", []),
+        ("not from SENDER iif lo", ["own", "connected", "eth1", "ib0"]),
+        ("from SENDER iif ib0", ["ib0"]),
+        ("not from SENDER iif ib0", ["own", "connected", "eth1"]),
+        ("from OWN", ["connected"]),
+        ("not from OWN", ["own", "eth1", "ib0"]),
+        ("from OWN iif lo", ["connected"]),
+        ("from OWN iif eth1", []),
+        ("not oif eth1", ["own", "connected", "eth1", "ib0"]),
     ],
 )
-def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) -> None:
-    """A rule selects the same packets for Linux and for the engine: the host's own, those of its
-    connections, and what others send through it by each device. `not iif lo` selects everything
-    that is forwarded.
+def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: list[str]) -> None:
+    """A rule selects the same packets for Linux and for the engine: it leads them to eth1. `not iif
+    lo` selects everything that is forwarded.
     """
-    own = {4: "10.0.0.4", 6: "fd00::4"}[family]
-    sender = {4: "10.77.0.5", 6: "fd77::5"}[family]
     target = ip_at(family, BLOCK[family].first)
-    forwarded = Prefix.parse(sender)
-    asked = {
-        "own": (f"{target}", FROM_HOST),
-        "connected": (f"{target} from {own}", PacketKind(Prefix.parse(own))),
-        "eth1": (f"{target} from {sender} iif eth1", PacketKind(forwarded, "eth1")),
-        "ib0": (f"{target} from {sender} iif ib0", PacketKind(forwarded, "ib0")),
-    }
-    words = rule.replace("SENDER", sender).replace("OWN", own)
+    kinds = all_kinds(family)
+    words = rule.replace("SENDER", SENDER[family]).replace("OWN", OWN[family])
+    commands = [
+        "route add default dev eth0",
+        "route add default dev eth1 table 100",
+        f"rule add priority 50 {words} lookup 100",
+    ]
     with private_namespace() as namespace:
         namespace.batch(HOST)
         namespace.sysctl("ipv4/ip_forward", 1)
         namespace.sysctl("ipv6/conf/all/forwarding", 1)
-        namespace.batch(
-            [
-                "route add default dev eth0",
-                "route add default dev eth1 table 100",
-                f"rule add priority 50 {words} lookup 100",
-            ],
-            family=family,
-        )
-        answers = namespace.get(family, [query for query, _ in asked.values()])
+        namespace.batch(commands, family=family)
+        answers = namespace.get(family, [f"{target} {kind.words}" for kind in kinds])
         fib = Fib(namespace.snapshot(), family)
-    for (name, (_, packet)), answer in zip(asked.items(), answers, strict=True):
-        assert isinstance(answer, Route), f"{name}: {answer}"
-        dev = "eth1" if name in selects.split() else "eth0"
-        assert answer.devs == (dev,), name
-        assert fib.lookup(target, packet).devs == (dev,), name
+
+    for kind, answer in zip(kinds, answers, strict=True):
+        devs = ("eth1",) if kind.name in selects else ("eth0",)
+        assert isinstance(answer, Route), f"{kind.name}: {answer}"
+        assert answer.devs == devs, kind.name
+        assert fib.lookup(target, kind.packet).devs == devs, kind.name
 
 
 def agree(answer: Answer, decision: Decision) -> bool:
@@ -295,10 +320,9 @@ def agree(answer: Answer, decision: Decision) -> bool:
     if answer.route is None or decision.route is None:
         failed = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= failed
-    ours, theirs = decision.route, answer.route
-    return (ours.prefix, ours.table, ours.metric, set(ours.devs)) == (
-        theirs.prefix,
-        theirs.table,
-        theirs.metric,
-        set(theirs.devs),
-    )
+    return what_is_compared(decision.route) == what_is_compared(answer.route)
+
+
+def what_is_compared(route: Route) -> tuple[object, ...]:
+    """The route, and the devices by which it leads in any order."""
+    return route.prefix, route.table, route.metric, set(route.devs)

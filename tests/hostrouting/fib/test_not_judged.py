@@ -77,7 +77,9 @@ def test_each_route_is_named(route: Route, words: str) -> None:
     ],
 )
 def test_a_rule_and_another_destination(rule: Rule, verdict: str) -> None:
-    """A rule for one destination does not matter elsewhere; a rule with `not` may matter anywhere."""
+    """A rule for one destination does not matter elsewhere;
+    a rule with `not` may matter anywhere.
+    """
     assert checked(vm_with(rules=(rule,)), str(ELSEWHERE)).verdict == verdict
 
 
@@ -211,6 +213,8 @@ def test_a_route_of_table_main_inside_one_of_table_local() -> None:
     assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in doubt.sentence
     assert "until a rule is added, it comes before a route of table local" in doubt.sentence
     assert checked(host, "172.16.128.0/17").verdict == "overlap"
+    elsewhere = SERVICES._replace(prefix=Prefix.parse("10.96.0.0/12"))
+    assert checked(host.with_routes([elsewhere]), "172.16.0.0/17").verdict == "undecided"
 
 
 @pytest.mark.parametrize("rule", LOOKS_ELSEWHERE, ids=str)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.trace import trace_rules
+from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -21,63 +21,94 @@ def test_a_trace_ends_where_the_engine_decides(node: tuple[int, Snapshot]) -> No
     decision.
     """
     family, snapshot = node
-    fib, block = Fib(snapshot, family), block_of(family)
+    fib = Fib(snapshot, family)
+    block = block_of(family)
     for number in range(block.first, block.last + 1):
-        tried = tuple(trace_rules(fib, ip_at(family, number)))
-        decision = fib.lookup(ip_at(family, number))
+        address = ip_at(family, number)
+        decision = fib.lookup(address)
+        tried = list(trace_rules(fib, address))
+
         assert [each.rule for each in tried] == list(fib.rules[: len(tried)])
         ends = [each for each in tried if each.result in {"decides", "refuses", "not-judged"}]
         if decision.rule is None:
-            assert (decision.kind, ends) == ("no-route", [])
+            assert decision.kind == "no-route"
+            assert ends == []
         else:
-            assert [(each.rule, each.route) for each in ends] == [(decision.rule, decision.route)]
-            assert tried[-1] is ends[0]
+            [end] = ends
+            assert end is tried[-1]
+            assert end.rule == decision.rule
+            assert end.route == decision.route
 
 
 def test_a_trace_ends_at_what_is_not_judged() -> None:
     """A rule that does nothing is passed over; after a goto, nothing is known."""
-    rules = (
-        Rule(family=4, priority=7, action="nop"),
-        Rule(family=4, priority=8, action="goto", target=32766),
-    )
+    nothing = Rule(family=4, priority=7, action="nop")
+    jump = Rule(family=4, priority=8, action="goto", target=32766)
     snapshot = plain_vm().snapshot()
-    fib = Fib(snapshot._replace(rules=(*rules, *snapshot.rules)), 4)
-    tried = [(each.rule.priority, each.result) for each in trace_rules(fib, ip_at(4, 1 << 31))]
+    fib = Fib(snapshot._replace(rules=(nothing, jump, *snapshot.rules)), 4)
+    tried = [(each.rule.priority, each.result) for each in trace_rules(fib, "128.0.0.0")]
     assert tried == [(0, "no-route"), (7, "skipped"), (8, "not-judged")]
 
 
+BEFORE_A_SOURCE = ("family", "source", "invert")
+"""A rule with `from`, or `not from`, and a packet that has no source yet."""
+
+
+@pytest.mark.parametrize("iif", [None, "lo"])
 @pytest.mark.parametrize(
-    ("family", "source", "invert", "result"),
+    BEFORE_A_SOURCE,
     [
-        (4, "0.0.0.0/32", False, "decides"),
-        (4, "0.0.0.0/8", False, "decides"),
-        (4, "0.0.0.1/32", False, "skipped"),
-        (4, "10.0.0.0/8", False, "skipped"),
-        (4, "0.0.0.0/32", True, "skipped"),
-        (4, "10.0.0.0/8", True, "decides"),
-        (6, "::/128", False, "skipped"),
-        (6, "::/8", False, "skipped"),
-        (6, "::/128", True, "decides"),
+        (4, "0.0.0.0/32", False),
+        (4, "0.0.0.0/8", False),
+        (4, "10.0.0.0/8", True),
+        (6, "::/128", True),
     ],
 )
-@pytest.mark.parametrize("iif", [None, "lo"])
-def test_a_source_before_there_is_one(
-    family: int, source: str, *, invert: bool, result: str, iif: str | None
+def test_a_source_that_a_packet_without_one_has(
+    family: int, source: str, *, invert: bool, iif: str | None
 ) -> None:
-    """IPv4 compares `from` with 0.0.0.0 while a packet has no source; in IPv6 no `from` matches.
-    With `iif lo`, the rule selects the same packets of this host.
+    """IPv4 compares `from` with 0.0.0.0 while a packet has no source; in IPv6 each `not from`
+    matches. With `iif lo`, the rule selects the same packets of this host.
     """
-    selecting = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
-    host = plain_vm().snapshot()
-    rules = sorted((selecting, *host.rules), key=lambda rule: (rule.family, rule.priority))
-    default = Route.to(Prefix(family, 0, 0), dev="wg0", table=7)
-    fib = Fib(host.with_routes([default])._replace(rules=tuple(rules)), family)
-    local, tried, *later = trace_rules(fib, ip_at(family, 1 << 31))
+    by_source = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
+    local, tried = traced(by_source)
     assert local.rule.priority == 0
-    assert (tried.rule, tried.result) == (selecting, result)
-    if result == "decides":
-        assert tried.route == default
-        assert later == []
-    else:
-        assert tried.route is None
-        assert later[0].rule.priority == 32766
+    assert tried.rule == by_source
+    assert tried.result == "decides"
+    assert tried.route == Route.to(Prefix(family, 0, 0), dev="wg0", table=7)
+
+
+@pytest.mark.parametrize("iif", [None, "lo"])
+@pytest.mark.parametrize(
+    BEFORE_A_SOURCE,
+    [
+        (4, "0.0.0.1/32", False),
+        (4, "10.0.0.0/8", False),
+        (4, "0.0.0.0/32", True),
+        (6, "::/128", False),
+        (6, "::/8", False),
+    ],
+)
+def test_a_source_that_a_packet_without_one_does_not_have(
+    family: int, source: str, *, invert: bool, iif: str | None
+) -> None:
+    """The rule is passed over, and table main is next."""
+    by_source = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
+    local, tried, main, *_ = traced(by_source)
+    assert local.rule.priority == 0
+    assert tried.rule == by_source
+    assert tried.result == "skipped"
+    assert tried.route is None
+    assert main.rule.priority == 32766
+
+
+def traced(by_source: Rule) -> list[Tried]:
+    """The trace of a packet that has no source yet, on a plain VM that has this rule between its
+    own. Table 7 leads everything to wg0.
+    """
+    family = by_source.family
+    vm = plain_vm().snapshot()
+    rules = sorted((by_source, *vm.rules), key=lambda rule: rule.priority)
+    default = Route.to(Prefix(family, 0, 0), dev="wg0", table=7)
+    host = vm.with_routes([default])._replace(rules=tuple(rules))
+    return list(trace_rules(Fib(host, family), ip_at(family, 1 << 31)))

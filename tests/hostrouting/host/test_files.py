@@ -147,14 +147,16 @@ def test_what_cannot_be_written(
         with pytest.raises(kind, match=said) as caught:
             step(files, "/folder/file")
         assert "secret" not in str(caught.value)
-    assert (fake, os.listdir(tmp_path)) == (FakeFiles(), [])
+    assert fake == FakeFiles()
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_root_and_a_folder_with_a_slash(tmp_path: Path) -> None:
     """Both are folders, on the fake as on a real host, and neither is replaced by a file."""
     for files in (FakeFiles(), LocalFiles(tmp_path)):
         files.write("/etc/a", "text")
-        assert (files.names("/"), files.names("/etc/")) == (("etc",), ("a",))
+        assert files.names("/") == ("etc",)
+        assert files.names("/etc/") == ("a",)
         with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
             files.write("/", "text")
         with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
@@ -306,10 +308,8 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
         )  # a socket that is bound there would need a short path
     with pytest.raises(HostError) as caught:
         in_child(lambda: VERBS[verb](str(path)))
-    assert (str(caught.value), caught.value.target) == (
-        f"cannot {verb} {path}: it is a {kind}; remove it",
-        str(path),
-    )
+    assert str(caught.value) == f"cannot {verb} {path}: it is a {kind}; remove it"
+    assert caught.value.target == str(path)
     if kind == "directory":
         with pytest.raises(
             HostError, match=f"cannot remove {re.escape(str(path))}: it is a directory; remove it"
@@ -335,7 +335,9 @@ def test_a_fifo_on_the_way(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     os.mkfifo(folder)
     path = f"{folder}/file"
-    assert (HERE.read(path), HERE.look(path), HERE.remove(path)) == (None, None, False)
+    assert HERE.read(path) is None
+    assert HERE.look(path) is None
+    assert HERE.remove(path) is False
     assert HERE.why_unwritable(str(folder)) == f"{folder} is not a directory; remove it"
     with pytest.raises(
         HostError, match=rf"cannot write {re.escape(path)}: .*; a part of the path is not a folder"

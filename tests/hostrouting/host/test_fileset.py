@@ -56,7 +56,8 @@ def test_difference() -> None:
         assert script.differs(files)
         script.write(files)
         assert not script.differs(files)
-        assert (files.modes[SCRIPT], files.texts[SCRIPT]) == (0o755, "text\n")
+        assert files.modes[SCRIPT] == 0o755
+        assert files.texts[SCRIPT] == "text\n"
     for target in ("", "/dev/null"):
         files.links |= {link.path: target} if target else {}
         assert link.differs(files)

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.systemd import SystemdManager
+from hostrouting.host.systemd import SystemdManager, unit_failed
 from hostrouting.kernel.programs import Ended
 from tests.support.stand_ins import Answer, Programs
 
@@ -19,7 +19,9 @@ VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
 
 
 class Systemctl(Programs):
-    """Answers by the verb of systemctl; journalctl has "sync" and "quiet", for the lines of a unit."""
+    """Answers by the verb of systemctl; journalctl has "sync" and "quiet",
+    for the lines of a unit.
+    """
 
     def key(self, *words: str) -> str:
         """See Programs."""
@@ -63,6 +65,12 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     assert caught.value.lines == tuple(words.split(" | "))
     assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
+
+
+def test_a_unit_that_fails_without_a_word() -> None:
+    """The error has only systemd's reason."""
+    error = unit_failed(UNIT, result="signal", status="9", lines=())
+    assert str(error) == f"{UNIT} failed (signal, exit status 9); see `journalctl -u {UNIT}`"
 
 
 @pytest.mark.parametrize(
@@ -159,4 +167,5 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Systemctl(daemon_reload="")
     SystemdManager(run=run).reload()
     assert not {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"} & run.environment.keys()
-    assert (run.environment["SYSTEMD_IGNORE_CHROOT"], run.environment["OTHER"]) == ("1", "1")
+    assert run.environment["SYSTEMD_IGNORE_CHROOT"] == "1"
+    assert run.environment["OTHER"] == "1"

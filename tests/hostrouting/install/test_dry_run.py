@@ -283,12 +283,15 @@ def foreseen(task: phases.Task[Any]) -> phases.Step:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_cause(case: str) -> None:
-    """A dry run is not ok if the run would fail on this host; it says why, and still has the plan."""
+    """A dry run is not ok if the run would fail on this host;
+    it says why, and still has the plan.
+    """
     reason, kind, wanted, make = CASES[case]
     host = make()
     before, texts = host.kernel.snapshot(), dict(host.files.texts)
     plan = phases.plan(kind(wanted, host=host))
-    assert (host.kernel.snapshot(), host.files.texts) == (before, texts)
+    assert host.kernel.snapshot() == before
+    assert host.files.texts == texts
     dry = foreseen(kind(wanted, host=host))
     assert str(dry) == str(plan)
     assert isinstance(dry.result, Plan)
@@ -345,5 +348,6 @@ def test_one_snapshot() -> None:
     for nth in range(1, 4):
         host.faults.meanwhile("snapshot", partial(snapshots.append, nth), nth=nth)
     plan = Configure(probed, host=host).plan()
-    assert (plan.report and plan.report.verdict, len(plan.routes.changes)) == ("ok", len(REPAIR))
+    assert (plan.report and plan.report.verdict) == "ok"
+    assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]

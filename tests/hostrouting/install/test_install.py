@@ -2,7 +2,8 @@
 rows that they lack.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.section import SectionTask
+from hostrouting.install.task import InstallTask
 from hostrouting.install.wanted import Wanted
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.snapshot import Snapshot
@@ -29,7 +31,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
@@ -43,6 +45,7 @@ from tests.support.tasks import (
     config,
     configured,
     failure_of,
+    left_to_do,
     manager_of,
     our_routes,
     ours,
@@ -50,7 +53,8 @@ from tests.support.tasks import (
 )
 
 NOTHING = HostRoutingConfig()
-KUBE1, PROBE_UNIT = (f"systemd-nspawn@{name}.service" for name in ("kube1", "hostrouting-probe"))
+KUBE1 = "systemd-nspawn@kube1.service"
+PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
 FOREIGN = {
     "/etc/systemd/system/kubelet.service.d/10-site.conf": "[Service]\nExecStartPre=/bin/true\n",
     "/etc/systemd/networkd.conf.d/10-site.conf": "[Network]\n",
@@ -66,24 +70,23 @@ def possible(draw: st.DrawFn) -> HostRoutingConfig:
     def some(*texts: str, least: int = 0) -> list[str]:
         return draw(st.lists(st.sampled_from(texts), unique=True, min_size=least, max_size=3))
 
-    routes = some("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")
+    sections: dict[str, Any] = {"manageForeign": draw(st.sampled_from(["leave", "keep"]))}
+    destinations = some("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")
+    if destinations:
+        routes = [{"destination": destination} for destination in destinations]
+        sections["staticRoutes"] = {"enabled": True, "routes": routes}
     cidrs = some("172.16.0.0/16", "10.9.0.0/16", "fd00:5::/48")
-    rewrites = [
-        {"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False)
-    ]
-    probe = draw(st.sampled_from([{}, *rewrites]))
-    sections: dict[str, Any] = {
-        "staticRoutes": {
-            "enabled": bool(routes),
-            "routes": [{"destination": prefix} for prefix in routes],
-        },
-        "routeOverlap": {"expectedCidrs": cidrs, "mode": draw(st.sampled_from(["WARN", "STRICT"]))}
-        if cidrs
-        else {},
-        "probeRewrite": probe,
-        "guard": {"enabled": bool(routes or cidrs or probe) and draw(st.booleans())},
-        "manageForeign": draw(st.sampled_from(["leave", "keep"])),
-    }
+    if cidrs:
+        mode = draw(st.sampled_from(["WARN", "STRICT"]))
+        sections["routeOverlap"] = {"expectedCidrs": cidrs, "mode": mode}
+    rewrites = draw(st.sampled_from(["no", "with a route", "without a route"]))
+    if rewrites != "no":
+        ensure_route = rewrites == "with a route"
+        rewrite = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": ensure_route}
+        sections["probeRewrite"] = rewrite
+    has_something_to_guard = destinations or cidrs or rewrites != "no"
+    if has_something_to_guard:
+        sections["guard"] = {"enabled": draw(st.booleans())}
     if draw(st.booleans()):
         sections["gate"] = {"units": some(MACHINES, "kubelet.service", KUBE1, least=1)}
     return HostRoutingConfig.from_mapping(sections)
@@ -112,9 +115,13 @@ def apply_task(task: phases.Task[object]) -> None:
 
 def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
     """Every file and link, without the check's markers."""
-    files = {path: (text, host.files.modes[path]) for path, text in host.files.texts.items()}
-    links = {path: (target, 0) for path, target in host.files.links.items()}
-    return {path: has for path, has in {**files, **links}.items() if path not in LAYOUT.markers}
+    disk: dict[str, tuple[str, int]] = {}
+    for path, text in host.files.texts.items():
+        if path not in LAYOUT.markers:
+            disk[path] = (text, host.files.modes[path])
+    for path, target in host.files.links.items():
+        disk[path] = (target, 0)
+    return disk
 
 
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
@@ -130,14 +137,26 @@ def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     return {path: (text, 0o644) for path, text in FOREIGN.items()} | files_by_path(config)
 
 
+def differing(
+    there: Mapping[str, tuple[str, int]], wanted: Mapping[str, tuple[str, int]]
+) -> list[str]:
+    """The files that are not as wanted, and how: their texts would fill pages."""
+    differences = [f"{path} is left" for path in there if path not in wanted]
+    differences += [f"{path} is missing" for path in wanted if path not in there]
+    for path in there:
+        if path in wanted and there[path] != wanted[path]:
+            differences.append(f"{path} has another text, target or mode")
+    return differences
+
+
 def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRoutingConfig) -> None:
     """Files, routes, table and units are those of the configuration, and nothing else changed."""
-    assert disk(host) == wanted_disk(config)
+    assert differing(disk(host), wanted_disk(config)) == []
     wanted = (*config.static_routes.routes, *reply_routes(config))
     assert {route.key for route in our_routes(host)} == {route.key for route in wanted}
     listing = host.nftables.tables.get(TABLE, "")
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
-    assert Configure(config, host=host).plan().is_empty
+    assert left_to_do(Configure(config, host=host)) == ""
     manager = manager_of(host)
     units = {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
     for each in (config, *others):
@@ -229,7 +248,7 @@ class TestLaws:
             if section is old and whole.has_step and not installed.has_step:
                 whole = whole._replace(guard=old.guard)
             apply_task(step)
-            assert disk(host) == wanted_disk(whole)
+            assert differing(disk(host), wanted_disk(whole)) == []
             apply(host, whole)
             assert_installed(host, whole, old)
 
@@ -255,13 +274,13 @@ class TestLaws:
         for task in tasks[1:]:  # its moment has not come
             apply_task(task)
         whole = NOTHING.replaced("static_routes", one).replaced("route_overlap", other)
-        assert disk(host) == wanted_disk(whole)
+        assert differing(disk(host), wanted_disk(whole)) == []
 
 
 class Greet(SectionTask):
     """Somebody's task for a section of the configuration."""
 
-    name, section, step, nothing = "greet", "manage_foreign", "40-greet", "no greeting"
+    name, section, step = "greet", "manage_foreign", "40-greet"
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         """One operation."""
@@ -276,7 +295,7 @@ class Greet(SectionTask):
         return Effects(operations=(done,))
 
 
-class TestRoad:
+class TestOrder:
     """In which order files and units change, and what systemd is told."""
 
     def test_a_new_host(self) -> None:
@@ -285,11 +304,8 @@ class TestRoad:
         """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
-        events = [
-            event
-            for event in mishaps.events
-            if not event.startswith(("lock", "route", "write /run"))
-        ]
+        others = ("lock", "route", "write /run")
+        events = [event for event in mishaps.events if not event.startswith(others)]
         assert events[0] == f"write {LAYOUT.config_path}"
         assert events[-4:] == [
             f"write {LAYOUT.drop_in_path(MACHINES)}",
@@ -300,14 +316,20 @@ class TestRoad:
         assert events.count("reload") == 1
 
     def test_a_script_changes(self) -> None:
-        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself,
-        but not its own.
-        """
+        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
         run(Configure(GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16")), host=host))
-        assert not {"reload", f"start {LAYOUT.guard_unit}"} & {*mishaps.events}
+        assert f"write {LAYOUT.step_path(LAYOUT.check_step)}" in mishaps.events
+        assert "reload" not in mishaps.events
+        assert f"start {LAYOUT.guard_unit}" not in mishaps.events
+
+    def test_the_script_of_the_guard_changes(self) -> None:
+        """The guard does not run its own new script by itself, so it is started again."""
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        mishaps.disarm()
         host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
         run(Configure(GUARDED, host=host))
         assert f"start {LAYOUT.guard_unit}" in mishaps.events
@@ -321,33 +343,41 @@ class TestRoad:
         mishaps.disarm()
         run(Remove(host=host))
         events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
-        units = [LAYOUT.routes_unit, LAYOUT.check_unit]
-        files = [LAYOUT.enabled_path(units[0]), *map(LAYOUT.unit_path, units)]
-        stops = [f"stop {unit}" for unit in units]
-        removed = [LAYOUT.drop_in_path(MACHINES), *files]
-        before = [f"remove {LAYOUT.ok_path}", *stops, *(f"remove {path}" for path in removed)]
-        assert events[: events.index("reload")] == before
-        assert events[-1] == f"remove {LAYOUT.config_path}"
         assert events.count("reload") == 1
-        assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
+        assert events[: events.index("reload")] == [
+            f"remove {LAYOUT.ok_path}",
+            f"stop {LAYOUT.routes_unit}",
+            f"stop {LAYOUT.check_unit}",
+            f"remove {LAYOUT.drop_in_path(MACHINES)}",
+            f"remove {LAYOUT.enabled_path(LAYOUT.routes_unit)}",
+            f"remove {LAYOUT.unit_path(LAYOUT.routes_unit)}",
+            f"remove {LAYOUT.unit_path(LAYOUT.check_unit)}",
+        ]
+        assert events[-1] == f"remove {LAYOUT.config_path}"
+        assert f"stop {MACHINES}" not in manager_of(host).calls
 
     @pytest.mark.parametrize("unit", ["kubelet.service", "agent@.service", "agent@a.service"])
     def test_a_unit_joins_and_leaves_the_gate(self, unit: str) -> None:
-        """Its drop-in is the only file of systemd's that changes, and is read: by one reload, behind
-        it. Until then, systemd would start the unit unchecked, or with a gate that it has left.
+        """Its drop-in is the only file of systemd's that changes, and is read: by one reload,
+        behind it. Until then, systemd would start the unit unchecked, or with a gate that it has
+        left.
         """
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
         more = WANTED._replace(gate=GateConfig((*gated_units(WANTED), unit)))
-        for verb, wanted in (("write", more), ("remove", WANTED)):
+
+        def told_to_systemd(wanted: HostRoutingConfig) -> list[str]:
             mishaps.disarm()
             run(Configure(wanted, host=host))
-            of_systemd = [
-                event
-                for event in mishaps.events
-                if "/etc/systemd/" in event or not event.startswith(("lock", "write", "remove"))
-            ]
-            assert of_systemd == [f"{verb} {LAYOUT.drop_in_path(unit)}", "reload"]
+            events: list[str] = []
+            for event in mishaps.events:
+                is_other_file = event.startswith(("write", "remove")) and "/systemd/" not in event
+                if not is_other_file and not event.startswith("lock"):
+                    events.append(event)
+            return events
+
+        assert told_to_systemd(more) == [f"write {LAYOUT.drop_in_path(unit)}", "reload"]
+        assert told_to_systemd(WANTED) == [f"remove {LAYOUT.drop_in_path(unit)}", "reload"]
 
     def test_what_opens_the_gate(self) -> None:
         """The administrator's reason stays as long as there is a gate, and does not open the next
@@ -361,20 +391,26 @@ class TestRoad:
         assert host.files.texts == {}
 
     def test_a_reload_that_fails(self) -> None:
-        """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
-        gated = [
-            WANTED._replace(gate=GateConfig(units))
-            for units in (("a.service", "b.service"), ("a.service",))
-        ]
+        """A unit that left the gate is gated until systemd has read that;
+        the next run sees to it.
+        """
+        both = WANTED._replace(gate=GateConfig(("a.service", "b.service")))
+        only_a = WANTED._replace(gate=GateConfig(("a.service",)))
         host, mishaps = mishap_host()
-        run(Configure(gated[0], host=host))
-        mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
-        failure_of(run, Configure(gated[1], host=host), of=HostError)
+        run(Configure(both, host=host))
+
+        def fail_the_reload(event: str) -> None:
+            if event == "reload":
+                mishaps.arm(1, full)
+
+        mishaps.watch = fail_the_reload
+        failure_of(run, Configure(only_a, host=host), of=HostError)
         mishaps.watch = lambda _event: None
         mishaps.disarm()
-        [reload] = Configure(gated[1], host=host).plan().systemd
-        assert reload.verb == "reload"
-        run(Configure(gated[1], host=host))
+
+        task = Configure(only_a, host=host)
+        assert [operation.verb for operation in task.plan().systemd] == ["reload"]
+        run(task)
         [shown] = manager_of(host).show(("NeedDaemonReload",), "b.service")
         assert shown["NeedDaemonReload"] == "no"
 
@@ -383,16 +419,13 @@ class TestRoad:
         gate.sh.
         """
         host = configured(WANTED)
-        before = dict(host.files.texts)
-        before.pop(LAYOUT.ok_path)
+        before = disk(host)
         host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "Operation not permitted"
-        error = failure_of(
-            run,
-            Remove(host=host),
-            of=HostError,
-            match=r"00-host-routing.conf: Operation not permitted",
-        )
-        assert (host.files.texts, effects_of(error).files) == (before, ())
+        words = r"00-host-routing.conf: Operation not permitted"
+        error = failure_of(run, Remove(host=host), of=HostError, match=words)
+        assert differing(disk(host), before) == []
+        assert LAYOUT.ok_path not in host.files.texts
+        assert effects_of(error).files == ()
 
     @pytest.mark.parametrize("broken", [LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES)])
     def test_effects_of_a_failure(self, broken: str) -> None:
@@ -400,21 +433,26 @@ class TestRoad:
         host = FakeHost(kernel=h200())
         host.files.broken[broken] = "No space left on device"
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
-        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+        assert LAYOUT.config_path in host.files.texts
+        assert set(effects_of(error).files) == {*host.files.texts, *host.files.links}
 
     @pytest.mark.parametrize("task", [Configure, *TASKS])
     def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
-        """The report has the step that failed, with what it had written before; no later step ran."""
+        """The report has the step that failed, with what it had written before;
+        no later step ran.
+        """
         host = FakeHost(kernel=h200())
         host.files.broken[LAYOUT.gate_path] = "No space left on device"
         probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
-        report = phases.run(
-            task(WANTED._replace(probe_rewrite=probes), host=host), observers=[], clock=FakeClock()
-        )
+        wanted = WANTED._replace(probe_rewrite=probes)
+
+        report = phases.run(task(wanted, host=host), observers=[], clock=FakeClock())
+
         [step] = report.children
-        assert (step.name, step.status) == ("install-files", phases.Status.FAILED)
+        assert step.name == "install-files"
+        assert step.status is phases.Status.FAILED
         assert report.failures == (step,)
-        assert {*effects_of(step.error).files} == {*host.files.texts}
+        assert set(effects_of(step.error).files) == set(host.files.texts)
         assert LAYOUT.config_path in host.files.texts
         assert our_routes(host) == ()
 
@@ -443,15 +481,14 @@ class TestRoad:
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
         assert f"start {LAYOUT.guard_unit}    # it does not run" in str(task.plan()).splitlines()
         run(task)
-        assert task.plan().is_empty
+        assert left_to_do(task) == ""
 
 
+ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 ORIGINAL = {
-    LAYOUT.unit_path(
-        LAYOUT.routes_unit
-    ): "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n",
+    LAYOUT.unit_path(LAYOUT.routes_unit): f"[Service]\nExecStart={ORIGINAL_SCRIPT}\n",
     LAYOUT.unit_path(LAYOUT.check_unit): "[Unit]\nBefore=systemd-nspawn@.service\n",
-    "/etc/aks-flex-node/static-routes.sh": "#!/bin/sh\n",
+    ORIGINAL_SCRIPT: "#!/bin/sh\n",
     LAYOUT.ok_path: "ok\n",
 }
 
@@ -462,86 +499,99 @@ class TestOriginal:
     @pytest.fixture
     def host(self) -> FakeHost:
         """Its units, script, marker, and the links that tie running machines to its units."""
-        host = FakeHost(
-            kernel=h200(), files=FakeFiles(dict(ORIGINAL), dict.fromkeys(ORIGINAL, 0o644))
-        )
-        links = [*LAYOUT.original_links[:4], LAYOUT.enabled_path(LAYOUT.routes_unit)]
-        host.files.links |= {
-            link: f"/etc/systemd/system/{link.rpartition('/')[2]}" for link in links
-        }
+        files = FakeFiles(dict(ORIGINAL), dict.fromkeys(ORIGINAL, 0o644))
+        for link in (*LAYOUT.original_links[:4], LAYOUT.enabled_path(LAYOUT.routes_unit)):
+            _, _, unit = link.rpartition("/")
+            files.links[link] = f"/etc/systemd/system/{unit}"
+        host = FakeHost(kernel=h200(), files=files)
         manager_of(host).boot()
         return host
 
     def test_replaced(self, host: FakeHost) -> None:
-        """Its links go before its files are replaced, its units become ours, and its script stays."""
+        """Its links go before its files are replaced, its units become ours,
+        and its script stays.
+        """
         run(Configure(WANTED, host=host))
-        assert {*host.files.writes[3:7]} == {*LAYOUT.original_links[:4]}
-        assert not {*LAYOUT.original_links} & {*host.files.links}
-        assert disk(host) == {
-            "/etc/aks-flex-node/static-routes.sh": ("#!/bin/sh\n", 0o644),
-            **files_by_path(WANTED),
-        }
-        run(Remove(host=host))
-        assert {*host.files.texts, *host.files.links} == {"/etc/aks-flex-node/static-routes.sh"}
+        writes = host.files.writes
+        before = writes[: writes.index(LAYOUT.config_path)]
+        assert set(LAYOUT.original_links[:4]) <= set(before)
+        assert not set(LAYOUT.original_links) & host.files.links.keys()
+        script = {ORIGINAL_SCRIPT: ("#!/bin/sh\n", 0o644)}
+        assert differing(disk(host), script | files_by_path(WANTED)) == []
 
-    @pytest.mark.parametrize("task", [Remove, *TASKS])
-    def test_not_ours(self, host: FakeHost, task: type[Any]) -> None:
+        run(Remove(host=host))
+        assert differing(disk(host), script) == []
+
+    @pytest.mark.parametrize(
+        "make", [Remove, *(partial(task, HostRoutingConfig()) for task in TASKS)]
+    )
+    def test_not_ours(self, host: FakeHost, make: Callable[..., phases.Task[object]]) -> None:
         """Alone, nothing of it is ours: there is nothing to remove, and no configuration is
         missing.
         """
         before = {**host.files.texts, **host.files.links}
-        made = Remove(host=host) if task is Remove else task(HostRoutingConfig(), host=host)
-        assert isinstance(run(made), phases.Skip)
+        result = run(make(host=host))
+        assert isinstance(result, phases.Skip)
         assert {**host.files.texts, **host.files.links} == before
 
 
 class TestRequirements:
     """What must fail fails before the first write, all of it at once, and the plan has it."""
 
-    @pytest.mark.parametrize(
-        ("disturb", "sentences"),
-        [
-            (
-                lambda host: host.missing.update({"ip", "flock"}),
-                ["program ip is not .*; install .* iproute2", "flock"],
-            ),
-            (
-                lambda host: setattr(host.manager, "version", "246.7-1"),
-                ["systemd 246 runs here, and the gate needs"],
-            ),
-            (
-                lambda host: host.manager.properties.update(
-                    {PROBE_UNIT: {"Before": "network.target"}}
-                ),
-                [f"{MACHINES} starts before network.target, which the gate waits for"],
-            ),
-            (
-                lambda host: host.files.broken.update(
-                    {"/etc/systemd": "the file system is read-only"}
-                ),
-                [
-                    "nothing can be changed in /etc/systemd/system, .* and .*: the file system is read-only"
-                ],
-            ),
-            (
-                lambda host: host.files.texts.update(
-                    {LAYOUT.drop_in_path(MACHINES): "[Service]\n"}
-                ),
-                ["was not written by hostrouting, .*: move the file away"],
-            ),
-        ],
-    )
-    def test_each_requirement(
-        self, disturb: Callable[[FakeHost], object], sentences: list[str]
-    ) -> None:
-        """The error names it with its remedy; nothing was written, and not even the lock was taken."""
-        host = FakeHost(kernel=h200(), missing=set())
-        disturb(host)
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host that lacks nothing."""
+        host = FakeHost(kernel=h200())
+        assert Configure(WANTED, host=host).plan().errors == ()
+        return host
+
+    @staticmethod
+    def lacking(host: FakeHost) -> list[str]:
+        """What the run says that the host lacks; the plan says the same. Nothing was written, and
+        not even the lock was taken.
+        """
         task = Configure(WANTED, host=host)
-        for sentence in sentences:
-            failure_of(run, task, of=RequirementError, match=sentence)
-        assert len(task.plan().errors) == len(sentences)
+        error = failure_of(run, task, of=RequirementError)
+        lacking = [str(finding) for finding in error.findings]
+        assert [str(finding) for finding in task.plan().errors] == lacking
+        for words in lacking:
+            assert words in str(error)
         assert host.files.writes == []
+        return lacking
+
+    def test_programs(self, host: FakeHost) -> None:
+        """Each that is missing is named, with the package that has it."""
+        host = attrs.evolve(host, missing={"ip", "flock"})
+        ip, flock = sorted(self.lacking(host), reverse=True)
+        assert re.search("program ip is not .*; install .* iproute2", ip)
+        assert "program flock is not " in flock
+
+    def test_the_version_of_systemd(self, host: FakeHost) -> None:
+        """The gate needs a newer one."""
+        manager_of(host).version = "246.7-1"
+        [words] = self.lacking(host)
+        assert "systemd 246 runs here, and the gate needs" in words
+
+    def test_a_unit_that_starts_before_what_the_gate_waits_for(self, host: FakeHost) -> None:
+        """Each would wait for the other."""
+        manager_of(host).properties[PROBE_UNIT] = {"Before": "network.target"}
+        [words] = self.lacking(host)
+        assert f"{MACHINES} starts before network.target, which the gate waits for" in words
+
+    def test_a_file_system_that_is_read_only(self, host: FakeHost) -> None:
+        """The folders in which something would be written are named."""
+        host.files.broken["/etc/systemd"] = "the file system is read-only"
+        [words] = self.lacking(host)
+        reason = "the file system is read-only"
+        assert re.search(
+            f"nothing can be changed in /etc/systemd/system, .* and .*: {reason}", words
+        )
+
+    def test_a_file_of_somebody_else_in_our_place(self, host: FakeHost) -> None:
+        """It is not replaced."""
+        host.files.texts[LAYOUT.drop_in_path(MACHINES)] = "[Service]\n"
+        [words] = self.lacking(host)
+        assert re.search("was not written by hostrouting, .*: move the file away", words)
 
     def test_programs_of_an_image(self, caplog: pytest.LogCaptureFixture) -> None:
         """In an image, a missing program is a warning: it may be installed later. The run logs it,
@@ -552,18 +602,31 @@ class TestRequirements:
         run(Configure(WANTED, host=host))
         for program in missing - {"nft"}:
             assert f"the program {program} is not installed in the image" in caplog.text
-        assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {
-            "warning"
-        }
+        plan = Configure(WANTED, host=host).plan()
+        assert {finding.severity for finding in plan.findings} == {"warning"}
 
     def test_rights(self) -> None:
         """A process that may not change routes writes nothing; if no route has to change, it need
         not.
         """
         host = FakeHost(kernel=h200(), rights=lambda: Rights(changes_network=False))
-        assert failure_of(run, Configure(WANTED, host=host)).kind == "not-permitted"
+        error = failure_of(run, Configure(WANTED, host=host))
+        assert error.kind == "not-permitted"
         assert host.files.writes == []
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
+        assert LAYOUT.config_path in host.files.texts
+
+    def test_rights_for_a_route_that_waits(self) -> None:
+        """A process that may not add it does not wait either."""
+        wanted = config("10.9.0.0/16")
+        installed = configured(wanted)
+        host = FakeHost(
+            kernel=FakeKernel(),  # without a default route
+            files=installed.files,
+            manager=installed.manager,
+            rights=lambda: Rights(changes_network=False),
+        )
+        assert failure_of(run, Configure(wanted, host=host)).kind == "not-permitted"
 
     def test_a_plan_for_anybody(self) -> None:
         """Whoever may not write can look at the plan, and check a host on which everything is
@@ -571,48 +634,62 @@ class TestRequirements:
         """
         host = configured(WANTED)
         anybody = attrs.evolve(host, rights=lambda: Rights(is_root=False, changes_network=False))
-        host.files.broken |= dict.fromkeys(
-            ("/etc", "/run", LAYOUT.lock_path, LAYOUT.turn_path), "Permission denied"
-        )
-        assert Configure(WANTED, host=anybody).plan().is_empty
-        run(Configure(WANTED, host=anybody))
-        assert not Configure(config(), host=anybody).plan().errors
-        failure_of(
-            run, Configure(config(*REPAIR), host=anybody), match="Permission denied|run it as root"
-        )
+        for path in ("/etc", "/run", LAYOUT.lock_path, LAYOUT.turn_path):
+            host.files.broken[path] = "Permission denied"
+        installed = Configure(WANTED, host=anybody)
+        removal = Configure(config(), host=anybody)
+        another = Configure(config(*REPAIR), host=anybody)
+        assert left_to_do(installed) == ""
+        run(installed)
+        assert removal.plan().errors == ()
+        failure_of(run, another, match="Permission denied|run it as root")
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        (
-            None,
-            "json is missing, although .*00-host-routing.conf is still there, so the installed configuration is unknown",
-        ),
-        ("{", "json is not JSON: .*line 1 column 2"),
-        ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
-    ],
-)
-def test_unusable_config_json(text: str | None, rule: str) -> None:
-    """A task alone fails and changes nothing; a whole configuration takes its place, and Remove
-    needs none.
-    """
-    for make in (partial(Configure, WANTED), Remove):
+class TestUnusableConfigJson:
+    """A task alone does not know what is installed."""
+
+    @staticmethod
+    def host_with(text: str | None) -> FakeHost:
+        """A host on which config.json has become this, or is missing."""
         host = configured(WANTED)
-        host.files.texts.pop(LAYOUT.config_path)
+        del host.files.texts[LAYOUT.config_path]
         if text is not None:
             host.files.texts[LAYOUT.config_path] = text
         host.files.writes.clear()
-        for task in TASKS:
-            failure_of(
-                run,
-                task(WANTED, host=host),
-                of=ConfigError,
-                match=f"{rule}.*to remove hostrouting .*, as root: hostrouting remove",
-            )
+        return host
+
+    @pytest.mark.parametrize("task", TASKS)
+    @pytest.mark.parametrize(
+        ("text", "rule"),
+        [
+            (
+                None,
+                "json is missing, although .*conf is still there, so the installed .* is unknown",
+            ),
+            ("{", "json is not JSON: .*line 1 column 2"),
+            ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
+        ],
+    )
+    def test_a_task_alone(self, text: str | None, rule: str, task: type[SectionTask]) -> None:
+        """It fails, and changes nothing."""
+        host = self.host_with(text)
+        words = f"{rule}.*to remove hostrouting .*, as root: hostrouting remove"
+        failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
         assert host.files.writes == []
-        run(make(host=host))
-        assert disk(host) == ({} if make is Remove else files_by_path(WANTED))
+
+    @pytest.mark.parametrize("text", [None, "{", '{"hostRouting": {"later": 1}}'])
+    def test_a_whole_configuration(self, text: str | None) -> None:
+        """It takes the place of what cannot be read."""
+        host = self.host_with(text)
+        run(Configure(WANTED, host=host))
+        assert differing(disk(host), files_by_path(WANTED)) == []
+
+    @pytest.mark.parametrize("text", [None, "{", '{"hostRouting": {"later": 1}}'])
+    def test_removal(self, text: str | None) -> None:
+        """It needs no configuration."""
+        host = self.host_with(text)
+        run(Remove(host=host))
+        assert differing(disk(host), {}) == []
 
 
 class TestForeignSteps:
@@ -628,25 +705,31 @@ class TestForeignSteps:
         assert self.PATH in host.files.texts
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
-    def test_what_they_hold_would_be_free(self) -> None:
-        """Nobody removes the gate while there are any: they are named, in the plan and by the
-        error.
+    @pytest.mark.parametrize(
+        "make", [partial(Configure, config()), Remove], ids=["apply", "remove"]
+    )
+    @pytest.mark.parametrize("is_whole", [True, False])
+    def test_what_they_hold_would_be_free(
+        self, make: Callable[..., InstallTask[Any]], *, is_whole: bool
+    ) -> None:
+        """Nobody removes the gate while there are any, also if a part of it is gone: they are
+        named, in the plan and by the error.
         """
-        host, paths = configured(WANTED), [self.PATH, self.PATH.replace("50", "60")]
-        host.files.texts |= dict.fromkeys(paths, "true\n")
+        another = "/etc/hostrouting/gate.d/60-site.sh"
+        host = configured(WANTED)
+        host.files.texts[self.PATH] = "true\n"
+        host.files.texts[another] = "true\n"
+        if not is_whole:
+            del host.files.texts[LAYOUT.gate_path]
         before = dict(host.files.texts)
-        for task in (Configure(config(), host=host), Remove(host=host)):
-            failure_of(
-                run,
-                task,
-                of=RequirementError,
-                match=r"50-site.sh was not installed by hostrouting.*60-site.sh",
-            )
-            assert [finding.target for finding in task.plan().errors] == paths
-            before.pop(
-                LAYOUT.gate_path, host.files.texts.pop(LAYOUT.gate_path, None)
-            )  # then with a part of it
-        assert (host.files.texts, len(ours(host))) == (before, 2)
+        task = make(host=host)
+
+        words = r"50-site.sh was not installed by hostrouting.*60-site.sh"
+        failure_of(run, task, of=RequirementError, match=words)
+
+        assert [finding.target for finding in task.plan().errors] == [self.PATH, another]
+        assert host.files.texts == before
+        assert len(ours(host)) == 2
 
 
 PROBES = HostRoutingConfig(
@@ -668,31 +751,26 @@ class TestLock:
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
+        words = r"for more than 150 s; .* or stop it if"
         with caplog.at_level("INFO"):
-            error = failure_of(
-                run,
-                make(later, host=host),
-                of=NotReady,
-                match=r"for more than 150 s; .* or stop it if",
-            )
+            error = failure_of(run, make(later, host=host), of=NotReady, match=words)
         assert "waiting up to 150 s" in caplog.text
-        assert (error.can_retry, host.files.locked, host.files.texts) == (True, {path}, before)
+        assert error.can_retry
+        assert host.files.locked == {path}
+        assert host.files.texts == before
 
     def test_another_configuration_meanwhile(self) -> None:
         """A run whose configuration was replaced while it waited for the kernel leaves the kernel
         to the other one.
         """
-        host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
+        host = FakeHost(kernel=h200())
+        other = config("10.7.0.0/16")
         for nth in (3, 4):  # after the files were installed; after the wait for the default route
             host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
-        failure_of(
-            run,
-            Configure(WANTED, host=host),
-            of=NotReady,
-            match="another run has installed a different configuration",
-        )
+        words = "another run has installed a different configuration"
+        failure_of(run, Configure(WANTED, host=host), of=NotReady, match=words)
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
-        assert Configure(other, host=host).plan().is_empty
+        assert left_to_do(Configure(other, host=host)) == ""
 
     @pytest.mark.parametrize("wanted", [WANTED, PROBES])
     def test_another_configuration_while_the_lock_is_awaited(
@@ -706,21 +784,16 @@ class TestLock:
             lambda: run(Configure(other, host=host)),
             when=lambda: LAYOUT.config_path in host.files.texts,
         )
-        failure_of(
-            run, Configure(wanted, host=host), of=NotReady, match="another run has installed"
-        )
-        assert Configure(other, host=host).plan().is_empty
+        task = Configure(wanted, host=host)
+        failure_of(run, task, of=NotReady, match="another run has installed")
+        assert left_to_do(Configure(other, host=host)) == ""
 
     def test_another_section_meanwhile(self) -> None:
         """What another task has installed while this one waited belongs to the routes, too."""
-        host, probe = (
-            FakeHost(kernel=h200(dual_stack=True)),
-            ProbeRewriteConfig(enabled=True, interfaces=("eth0",)),
-        )
-        other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probe), host=host)
+        host = FakeHost(kernel=h200(dual_stack=True))
+        rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+        other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=rewrite), host=host)
         host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
-        assert [route.partition("/")[0] for route in ours(host)] == [
-            "10.7.0.0",
-            "2603:1062:0:1:fe80:1234:5678:9abc",
-        ]
+        destinations = [str(route.prefix) for route in our_routes(host)]
+        assert destinations == ["10.7.0.0/16", "2603:1062:0:1:fe80:1234:5678:9abc/128"]

@@ -1,6 +1,5 @@
 """hostrouting.install.requirements: what a host lacks, and what a configuration would take away."""
 
-from collections.abc import Callable
 from ipaddress import IPv4Network
 from itertools import chain
 
@@ -19,6 +18,7 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
 )
 from hostrouting.errors import RequirementError
+from hostrouting.finding import Finding
 from hostrouting.host.fileset import FileChanges
 from hostrouting.install.losses import find_losses
 from hostrouting.install.requirements import find_requirements
@@ -56,34 +56,40 @@ def test_law_a_route_is_lost_where_no_other_that_is_as_long_takes_its_place(
 
 
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
-LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
+LOSSES = {
     "routes": (
-        lambda old: old._replace(static_routes=config(REPAIR[0]).static_routes),
+        OLD._replace(static_routes=config("172.16.0.0/17").static_routes),
         "staticRoutes.routes: 172.16.128.0/17 would lose the route that is installed",
     ),
     "a metric": (
-        lambda old: old._replace(static_routes=config(*REPAIR, metric=4000).static_routes),
-        "staticRoutes.routes: 172.16.0.0/17 and 172.16.128.0/17 would lose the route that is installed",
+        OLD._replace(static_routes=config(*REPAIR, metric=4000).static_routes),
+        f"staticRoutes.routes: {' and '.join(REPAIR)} would lose the route that is installed",
     ),
     "CIDRs": (
-        lambda old: old._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
+        OLD._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
     ),
     "units": (
-        lambda old: old._replace(gate=GateConfig(("kubelet.service",))),
+        OLD._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",
     ),
     "guard": (
-        lambda old: old._replace(guard=GuardConfig()),
+        OLD._replace(guard=GuardConfig()),
         "guard.enabled: the guard that repairs routes would be removed",
     ),
 }
+"""By what would be lost: the new configuration, and the loss."""
 
 
-@pytest.mark.parametrize(("weaken", "sentence"), LOSSES.values(), ids=LOSSES)
-def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
+def losses(old: HostRoutingConfig, new: HostRoutingConfig) -> list[str]:
+    """What the new configuration would take away."""
+    return [str(fault) for fault in find_losses(old, new)]
+
+
+@pytest.mark.parametrize(("new", "sentence"), LOSSES.values(), ids=LOSSES)
+def test_each_loss(new: HostRoutingConfig, sentence: str) -> None:
     """What protects less than the installed configuration is named."""
-    assert [*map(str, find_losses(OLD, weaken(OLD)))] == [sentence]
+    assert losses(OLD, new) == [sentence]
 
 
 def test_a_lower_metric() -> None:
@@ -91,23 +97,22 @@ def test_a_lower_metric() -> None:
     halves, whatever their metric.
     """
     old = config("172.16.0.0/16", metric=100)
-    assert [*find_losses(old, config("172.16.0.0/16", metric=50))] == []
-    assert [*find_losses(old, config(*REPAIR, metric=4000))] == []
+    assert losses(old, config("172.16.0.0/16", metric=50)) == []
+    assert losses(old, config(*REPAIR, metric=4000)) == []
 
 
 def test_pods_that_are_no_longer_checked() -> None:
-    """A range of pods is a loss where anything is checked before and afterwards."""
-    old = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
-    new = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/17"]))
-    assert [*map(str, find_losses(old, new))] == [
+    """A range of pods is a loss where anything is checked before and afterwards. Where nothing is
+    checked any more, that is the loss.
+    """
+    whole = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
+    half = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/17"]))
+    assert losses(whole, half) == [
         "routeOverlap.podCidrs: packets from 10.244.0.0/16 would no longer be checked"
     ]
-    assert [*find_losses(new, old)] == []
-    # Where nothing is checked any more, that is the loss.
-    assert [fault.path for fault in find_losses(old, HostRoutingConfig())] == [
-        "routeOverlap.expectedCidrs",
-        "gate.units",
-    ]
+    assert losses(half, whole) == []
+    of_nothing = find_losses(whole, HostRoutingConfig())
+    assert [fault.path for fault in of_nothing] == ["routeOverlap.expectedCidrs", "gate.units"]
 
 
 KUBELET = "kubelet.service"
@@ -134,11 +139,18 @@ def test_a_systemd_that_is_new_enough(version: str) -> None:
     """The oldest that will do is 247; a version that is not a number is not judged."""
     host = FakeHost()
     manager_of(host).version = version
-    assert [*find_requirements(host, OLD, FileChanges())] == []
+    assert requirements(host) == []
+
+
+def requirements(host: FakeHost, wanted: HostRoutingConfig = OLD) -> list[Finding]:
+    """What the host lacks for this configuration."""
+    return list(find_requirements(host, wanted, FileChanges()))
 
 
 class TestIneffectiveGates:
-    """What lets a gated unit start unchecked, or keeps it from starting, before the gate is there."""
+    """What lets a gated unit start unchecked,
+    or keeps it from starting, before the gate is there.
+    """
 
     @pytest.fixture
     def host(self) -> FakeHost:
@@ -149,17 +161,19 @@ class TestIneffectiveGates:
         return host
 
     @pytest.mark.parametrize(
-        ("line", "name"),
+        ("line", "lacks"),
         [
-            ("SuccessExitStatus=255", "gate-open"),
-            ("SuccessExitStatus=1", ""),
+            pytest.param("SuccessExitStatus=255", [("gate-open", KUBELET)], id="opens it"),
+            pytest.param("SuccessExitStatus=1", [], id="does not matter"),
         ],
     )
-    def test_a_setting_of_the_unit(self, host: FakeHost, line: str, name: str) -> None:
+    def test_a_setting_of_the_unit(
+        self, host: FakeHost, line: str, lacks: list[tuple[str, str]]
+    ) -> None:
         """It is found before the first gate."""
         host.files.texts[f"{UNITS}/{KUBELET}"] += f"{line}\n"
         manager_of(host).boot()
-        assert lacking(host) == ([(name, KUBELET)] if name else [])
+        assert lacking(host) == lacks
 
     def test_a_setting_beside_a_gate(self, host: FakeHost) -> None:
         """The unit is open already, so a run that repairs something else does not open it."""
@@ -185,7 +199,7 @@ class TestIneffectiveGates:
         """Wherever it is: the gate would never be in force."""
         path = f"{folder}/50-x.conf"
         host.files.texts[path] = RESET
-        findings = [*find_requirements(host, GATED, FileChanges())]
+        findings = requirements(host, GATED)
         assert findings
         for finding in findings:
             assert finding.name == "gate-open"
@@ -200,8 +214,9 @@ class TestIneffectiveGates:
         host.files.texts[f"{UNITS}/{KUBELET}.d/99-new.conf"] = "[Service]\n"
         path = f"{folder}/50-x.conf"
         host.files.texts[path] = RESET
-        [finding] = find_requirements(host, GATED, FileChanges())
-        assert (finding.name, finding.target) == ("gate-open", KUBELET)
+        [finding] = requirements(host, GATED)
+        assert finding.name == "gate-open"
+        assert finding.target == KUBELET
         assert path in finding.sentence
 
     def test_a_drop_in_that_does_not_count(self, host: FakeHost) -> None:
@@ -278,50 +293,79 @@ def test_what_no_script_needs() -> None:
     assert lacking(host, HostRoutingConfig(manage_foreign="keep")) == []
 
 
+NOT_ROOT = Rights(is_root=False)
+
+
 def test_an_image_that_is_not_roots() -> None:
     """Without root, the files of an image belong to a user who could then change what root runs."""
-    for host, is_warned in (
-        (FakeHost.image(), False),
-        (attrs.evolve(FakeHost.image(), rights=lambda: Rights(is_root=False)), True),
-        (FakeHost(rights=lambda: Rights(is_root=False)), False),  # it cannot write to /etc
-    ):
-        findings = [*find_requirements(host, OLD, FileChanges())]
-        warned = [
-            finding.severity for finding in findings if "another user owns" in finding.sentence
-        ]
-        assert warned == (["warning"] if is_warned else [])
+    image = attrs.evolve(FakeHost.image(), rights=lambda: NOT_ROOT)
+    [finding] = requirements(image)
+    assert finding.severity == "warning"
+    assert "another user owns" in finding.sentence
 
 
-@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(FakeHost.image(), id="an image of root's"),
+        pytest.param(FakeHost(rights=lambda: NOT_ROOT), id="a host that they cannot change"),
+    ],
+)
+def test_files_that_are_roots(host: FakeHost) -> None:
+    """Nobody else can change them."""
+    for finding in requirements(host):
+        assert "another user owns" not in finding.sentence
+
+
 @pytest.mark.parametrize("manager", ["systemd", "no systemd", "an image"])
-def test_a_foreign_step_that_the_gate_does_not_run(manager: str, *, is_link: bool) -> None:
-    """The next gated start would be refused, whether or not systemd runs now: it is named before
-    anything is written.
+class TestForeignStepsThatTheGateDoesNotRun:
+    """The next gated start would be refused, whether or not systemd runs now: such a step is named
+    before anything is written.
     """
-    path = LAYOUT.step_path("50-x")
-    files = FakeFiles({path: "exit 0\n"}, {path: 0o644})
-    host = FakeHost(files=files)
-    if manager == "no systemd":
-        host = FakeHost(files=files, manager=FakeManager(running=False))
-    if manager == "an image":
-        host = attrs.evolve(FakeHost.image(), files=files)
-    assert [*find_requirements(host, OLD, FileChanges())] == []
-    if is_link:
-        files.texts.clear()
-        files.links[path] = "/opt/x.sh"
-    else:
-        files.modes[path] = 0o775
-    [finding] = find_requirements(host, OLD, FileChanges())
-    assert (finding.name, finding.severity, finding.target) == ("file", "error", path)
-    assert str(finding) == (
-        f"{path} is a link, so the gate does not run it, and lets no unit pass; "
-        "put a copy of the file in its place"
-        if is_link
-        else f"users other than root can write to {path}, so the gate does not run it, and lets no "
-        f"unit pass; as root: chown root {path} && chmod 644 {path}"
-    )
-    keeping = HostRoutingConfig(manage_foreign="keep")  # no unit is gated
-    assert [*find_requirements(host, keeping, FileChanges())] == []
+
+    PATH = LAYOUT.step_path("50-x")
+
+    @pytest.fixture
+    def host(self, manager: str) -> FakeHost:
+        """A host with a step of somebody else, which the gate runs."""
+        files = FakeFiles({self.PATH: "exit 0\n"}, {self.PATH: 0o644})
+        host = FakeHost(files=files)
+        if manager == "no systemd":
+            host = FakeHost(files=files, manager=FakeManager(running=False))
+        if manager == "an image":
+            host = attrs.evolve(FakeHost.image(), files=files)
+        assert requirements(host) == []
+        return host
+
+    def test_a_link(self, host: FakeHost) -> None:
+        """Nobody knows who can change what it leads to."""
+        host.files.texts.clear()
+        host.files.links[self.PATH] = "/opt/x.sh"
+        [finding] = requirements(host)
+        assert finding.name == "file"
+        assert finding.severity == "error"
+        assert finding.target == self.PATH
+        assert str(finding) == (
+            f"{self.PATH} is a link, so the gate does not run it, and lets no unit pass; "
+            "put a copy of the file in its place"
+        )
+
+    def test_a_file_that_others_can_change(self, host: FakeHost) -> None:
+        """The remedy is a command."""
+        host.files.modes[self.PATH] = 0o775
+        [finding] = requirements(host)
+        assert finding.name == "file"
+        assert finding.severity == "error"
+        assert finding.target == self.PATH
+        assert str(finding) == (
+            f"users other than root can write to {self.PATH}, so the gate does not run it, and "
+            f"lets no unit pass; as root: chown root {self.PATH} && chmod 644 {self.PATH}"
+        )
+
+    def test_no_unit_is_gated(self, host: FakeHost) -> None:
+        """Nobody waits for it."""
+        host.files.modes[self.PATH] = 0o775
+        assert requirements(host, HostRoutingConfig(manage_foreign="keep")) == []
 
 
 def test_no_loss() -> None:
@@ -329,13 +373,13 @@ def test_no_loss() -> None:
     host.
     """
     more = config(*REPAIR, "10.9.0.0/16", cidrs=(*REPAIR, "10.0.0.0/8"))
-    units = GateConfig(("kubelet.service", "systemd-nspawn@.service"))
+    units = GateConfig(("kubelet.service", MACHINES))
     new = more._replace(gate=units, guard=GuardConfig(enabled=True))
-    instance = OLD._replace(
-        gate=GateConfig(("systemd-nspawn@kube.1.service",))
-    )  # the template gates it, too
-    assert [
-        *find_losses(OLD, new),
-        *find_losses(instance, new),
-        *find_losses(HostRoutingConfig(), OLD),
-    ] == []
+    assert losses(OLD, new) == []
+    assert losses(HostRoutingConfig(), OLD) == []
+
+
+def test_no_loss_of_an_instance() -> None:
+    """The template gates it, too."""
+    instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))
+    assert losses(instance, OLD._replace(gate=GateConfig((MACHINES,)))) == []

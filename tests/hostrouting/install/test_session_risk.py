@@ -1,4 +1,6 @@
-"""A change that moves the packets of the session in which it is typed is named before it is made."""
+"""A change that moves the packets of the session in which it is typed
+is named before it is made.
+"""
 
 import os
 import shlex
@@ -97,13 +99,13 @@ class TestClient:
 
     @pytest.mark.linux
     def test_the_variable_of_a_parent(self) -> None:
-        """Sudo takes the variable away: a parent has it."""
+        """Sudo takes the variable away: a parent has it, and others that are not text."""
         program = "from hostrouting.host.session import ssh_client; print(ssh_client())"
         python = shlex.quote(sys.executable)
         shell = f"env -u SSH_CONNECTION {python} -c '{program}'; true"
         seen = subprocess.run(
             ["sh", "-c", shell],
-            env={**os.environ, "SSH_CONNECTION": "192.0.2.9 50000 10.0.0.4 22"},
+            env={**os.environb, b"SSH_CONNECTION": b"192.0.2.9 50000 10.0.0.4 22", b"X": b"\xff"},
             capture_output=True,
             text=True,
             check=True,

@@ -56,7 +56,8 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
     assert nft.listing("first") is None
     nft.load(table())
     listing = nft.listing("first") or ""
-    assert (listing.count('comment "contract: '), "packets" in listing) == (3, False)
+    assert listing.count('comment "contract: ') == 3
+    assert "packets" not in listing
     for text in (table(), "add table ip6 first\n"):  # the second leaves a table as it is
         nft.load(text)
         assert nft.listing("first") == listing
@@ -64,7 +65,8 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
     assert nft.listing("first") not in {listing, None}
     for _ in range(2):
         nft.load("add table ip6 first\ndelete table ip6 first\n")
-        assert (nft.listing("first"), nft.listing("second") is None) == (None, False)
+        assert nft.listing("first") is None
+        assert nft.listing("second") is not None
 
 
 @pytest.mark.parametrize("fault", ["delete table ip6 absent\n", "to be or not to be\n"])

@@ -17,7 +17,7 @@ import phases
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.host.effects import effects_of
-from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import OURS, NextHop, Route, RouteKey, bare
@@ -88,8 +88,12 @@ def raised_by(call: Callable[[], object]) -> BaseException | None:
 
 def after_of(error: BaseException) -> str:
     """What the error says about the present routes."""
-    text = str(error) if isinstance(error, ApplyError) else notes_of(error)[0]
-    return text[text.rindex("not every" if "not every" in text else "every change") :]
+    if isinstance(error, ApplyError):
+        text = str(error)
+    else:
+        text, *_ = notes_of(error)
+    beginning = "not every" if "not every" in text else "every change"
+    return text[text.rindex(beginning) :]
 
 
 def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
@@ -105,11 +109,7 @@ def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(
     "more",
-    [
-        {"mtu": 1400},
-        {"advmss": 1200},
-        {"mtu": 1400, "advmss": 1200},
-    ],
+    [{"mtu": 1400}, {"advmss": 1200}, {"mtu": 1400, "advmss": 1200}],
     ids=str,
 )
 @pytest.mark.parametrize("is_first", [True, False])
@@ -153,19 +153,21 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
             reached["conflict"] += 1
             assert isinstance(error, RouteConflict)
             assert linux.snapshot() == before
-        elif error is not None:
+            return
+        if error is not None:
             reached["taken back"] += 1
             assert isinstance(error, ApplyError)
             assert may_be_misread(before)
             assert is_true(after_of(error), linux.snapshot(), before)
-            assert both(linux)[FOREIGN] == held[FOREIGN]
         else:
             reached["applied" if plan.changes else "nothing to do"] += 1
             again, now = planned(linux, wanted)
-            assert not again.changes
-            shared = {key for key, _ in held[FOREIGN]} & {key for key, _ in held[OURS]}
+            assert again.changes == ()
+            keys_of_others = {key for key, _ in held[FOREIGN]}
+            keys_of_ours = {key for key, _ in held[OURS]}
+            shared = keys_of_others & keys_of_ours
             assert table_without(shared, now) == table_without(shared, plan.apply_to(before))
-            assert both(linux)[FOREIGN] == held[FOREIGN]
+        assert both(linux)[FOREIGN] == held[FOREIGN]
 
     law()
     # Of 31 examples; a third is missed once in 50 runs.
@@ -214,37 +216,47 @@ def test_a_fault_at_any_request(
 
     If the run is cancelled or interrupted, also on the way back, a note says it.
     """
-    kernel = faulty()
-    put(kernel, there)
-    theirs = both(kernel)[FOREIGN]
+    another = faulty()
+    put(another, there)
+    theirs = both(another)[FOREIGN]
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
     assume(not plan.conflicts)
     for _ in range(refusals):
         kernel.fail("change", errno.EINVAL)
-    if fault == "interrupted":
-        interrupt(kernel, nth)
-    elif fault in FAULTS:
-        moment, error, is_done = FAULTS[fault]
-        if moment == "change":
-            nth += refusals  # the first change is refused already
-        kernel.fail(moment, error, nth=nth, done=is_done)
-    check = cancelling(nth) if fault == "cancelled" else nothing_to_say
+    check = arrange(fault, kernel, nth, refusals)
 
     raised = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
 
-    kernel = FaultyBackend(kernel.inner)
-    now = kernel.snapshot()
+    without_faults = FaultyBackend(kernel.inner)
+    now = without_faults.snapshot()
     if raised is None:
-        assert not planned(kernel, wanted)[0].changes
+        again, _ = planned(without_faults, wanted)
+        assert again.changes == ()
     else:
         assert is_true(after_of(raised), now, before), raised
-    assert both(kernel)[FOREIGN] == theirs
+    assert both(without_faults)[FOREIGN] == theirs
     # It looks before the first request, and after it.
     if fault == "cancelled" and nth < 3 and plan.changes and not refusals:
         assert type(raised) is phases.Cancelled
         assert bool(effects_of(raised).changes) is (nth == 2)
+
+
+def arrange(fault: str, kernel: FaultyBackend, nth: int, refusals: int) -> Callable[[], None]:
+    """Have this fault happen at the nth moment, after some changes that are refused already; the
+    check of the run.
+    """
+    if fault == "cancelled":
+        return cancelling(nth)
+    if fault == "interrupted":
+        interrupt(kernel, nth)
+        return nothing_to_say
+    moment, error, is_done = FAULTS[fault]
+    if moment == "change":
+        nth += refusals
+    kernel.fail(moment, error, nth=nth, done=is_done)
+    return nothing_to_say
 
 
 def nothing_to_say() -> None:
@@ -275,15 +287,17 @@ def interrupt(kernel: FaultyBackend, nth: int) -> None:
 
 
 somebodys = st.builds(
-    lambda verb, prefix, hop, metric, protocol: RouteRequest(
-        verb, entry(prefix, hop, metric, protocol)
-    ),
+    RouteRequest,
     st.sampled_from(["add", "append", "delete"]),
-    st.sampled_from(PREFIXES[4]),
-    st.sampled_from(HOPS[4]),
-    st.sampled_from([0, 5]),
-    st.sampled_from([FOREIGN, FOREIGN, OURS]),
+    st.builds(
+        entry,
+        st.sampled_from(PREFIXES[4]),
+        st.sampled_from(HOPS[4]),
+        st.sampled_from([0, 5]),
+        st.sampled_from([FOREIGN, FOREIGN, OURS]),
+    ),
 )
+"""What another program asks of the kernel."""
 
 
 @laws
@@ -343,19 +357,30 @@ def test_another_program_takes_the_place(
     """A route that another program puts in the place of ours after the plan was made stays,
     whenever it comes.
     """
-    prefix, (old, new, other, _) = PREFIXES[family][0], HOPS[family]
+    prefix, *_ = PREFIXES[family]
+    old, new, other, _ = HOPS[family]
     put(kernel.inner, [entry(prefix, old)])
     plan, before = planned(kernel, [by(prefix, new)])
     theirs = entry(prefix, other, protocol=FOREIGN)
-    ours = [RouteRequest("delete", entry(prefix, hop)) for hop in (old, new)]
-    kernel.meanwhile(
-        moment, lambda: kernel.inner.change([*ours, RouteRequest("add", theirs)]), nth=nth
-    )
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    assert (type(error), kernel.waiting) == (ApplyError, 0)
+    take_the_place = [
+        RouteRequest("delete", entry(prefix, old)),
+        RouteRequest("delete", entry(prefix, new)),
+        RouteRequest("add", theirs),
+    ]
+    kernel.meanwhile(moment, partial(kernel.inner.change, take_the_place), nth=nth)
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert kernel.waiting == 0
     now = kernel.snapshot()
-    assert [bare(route) for route in now.routes if route.prefix == prefix] == [theirs]
-    assert is_true(error.after, now, before)  # type: ignore[union-attr]  # an ApplyError
+    assert routes_to(prefix, now) == [theirs]
+    assert is_true(caught.value.after, now, before)
+
+
+def routes_to(prefix: Prefix, host: Snapshot) -> list[Route]:
+    """The routes to this prefix, as they are compared."""
+    return [bare(route) for route in host.routes if route.prefix == prefix]
 
 
 @pytest.mark.linux
@@ -364,18 +389,21 @@ def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
     """One that Linux lists as ours is not deleted: the routes cannot be applied, the error names
     it, all is as before.
     """
-    prefix, (first, other, *_) = PREFIXES[IPV6][0], HOPS[IPV6]
+    prefix, *_ = PREFIXES[IPV6]
+    first, other, *_ = HOPS[IPV6]
     put(kernel.inner, [entry(prefix, first), entry(prefix, other, protocol=FOREIGN)])
     plan, before = planned(kernel, [by(prefix, first)])
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    assert isinstance(error, ApplyError)
-    assert (
-        "but there is [fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 "
-        in str(error)
-    )
-    rival = "another program changes these routes at the same time, or has a next hop in one: configure another metric"
-    assert f"]: {rival}" in str(error)
-    assert (after_of(error), table(kernel.snapshot())) == (AS_BEFORE, table(before))
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    words = str(caught.value)
+    listed = "fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 "
+    assert f"but there is [{listed}" in words
+    rival = "another program changes these routes at the same time, or has a next hop in one"
+    assert f"]: {rival}: configure another metric" in words
+    assert caught.value.after == AS_BEFORE
+    assert table(kernel.snapshot()) == table(before)
 
 
 @pytest.mark.linux
@@ -383,14 +411,14 @@ def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
 @pytest.mark.parametrize("family", [4, IPV6])
 def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, family: int) -> None:
     """It is as wanted afterwards, though Linux has no IPv6 next hop twice."""
-    prefix, hop = PREFIXES[family][0], HOPS[family][0]
+    prefix, *_ = PREFIXES[family]
+    hop, *_ = HOPS[family]
+    wanted = entry(prefix, hop)
     put(kernel.inner, [])
-    kernel.inner.change([RouteRequest("add", entry(prefix, hop)._replace(mtu=1400))])
+    kernel.inner.change([RouteRequest("add", wanted._replace(mtu=1400))])
     plan, before = planned(kernel, [by(prefix, hop)])
     apply_plan(plan, kernel, before=before)
-    assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [
-        bare(entry(prefix, hop))
-    ]
+    assert routes_to(prefix, kernel.snapshot()) == [bare(wanted)]
 
 
 @pytest.mark.linux
@@ -417,7 +445,8 @@ def test_next_hops_that_begin_alike(
     now = kernel.snapshot()
     if nth < 4:
         assert isinstance(error, ApplyError)
-        assert (error.after, table(now)) == (AS_BEFORE, table(before))
+        assert error.after == AS_BEFORE
+        assert table(now) == table(before)
     else:
         assert error is None
         assert table(now) == table(plan.apply_to(before))
@@ -426,7 +455,7 @@ def test_next_hops_that_begin_alike(
 @pytest.mark.parametrize(
     ("there", "wanted", "nth"),
     [
-        (
+        pytest.param(
             [
                 entry(FIRST, ONE, protocol=FOREIGN),
                 entry(FIRST, TWO),
@@ -435,10 +464,15 @@ def test_next_hops_that_begin_alike(
             ],
             [],
             3,
+            id="behind another program's",
         ),
-        ([entry(FIRST, ONE), entry(SECOND, ONE)], [by(FIRST, TWO), by(SECOND, TWO)], 4),
+        pytest.param(
+            [entry(FIRST, ONE), entry(SECOND, ONE)],
+            [by(FIRST, TWO), by(SECOND, TWO)],
+            4,
+            id="beside the successors",
+        ),
     ],
-    ids=["behind another program's", "beside the successors"],
 )
 def test_what_was_deleted_comes_back(
     there: list[Route], wanted: list[StaticRoute], nth: int
@@ -450,44 +484,56 @@ def test_what_was_deleted_comes_back(
     put(kernel, there)
     plan, before = planned(kernel, wanted)
     kernel.fail("change", errno.EINVAL, nth=nth)
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    assert isinstance(error, ApplyError)
-    assert (error.after, error.can_retry, table(kernel.snapshot())) == (
-        AS_BEFORE,
-        False,
-        table(before),
-    )
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+    assert caught.value.after == AS_BEFORE
+    assert not caught.value.can_retry
+    assert table(kernel.snapshot()) == table(before)
 
 
 def test_what_took_a_free_place_is_left_alone() -> None:
     """A route of ours is not put back beside one that another program has put into its place
     meanwhile.
     """
-    kernel, (first, second, *_) = faulty(), HOPS[IPV6]
-    put(kernel, [entry(prefix, first) for prefix in PREFIXES[IPV6][:2]])
+    first, second, *_ = HOPS[IPV6]
+    one_prefix, another_prefix, _ = PREFIXES[IPV6]
+    kernel = faulty()
+    put(kernel, [entry(one_prefix, first), entry(another_prefix, first)])
     plan, before = planned(kernel, [])
-    theirs = entry(plan.changes[0].route.prefix, second, protocol=FOREIGN)
-    kernel.meanwhile("change", lambda: kernel.inner.change([RouteRequest("add", theirs)]), nth=2)
+    deleted_first, _ = plan.changes
+    theirs = entry(deleted_first.route.prefix, second, protocol=FOREIGN)
+    take_the_place = partial(kernel.inner.change, [RouteRequest("add", theirs)])
+    kernel.meanwhile("change", take_the_place, nth=2)
     kernel.fail("change", errno.EINVAL, nth=2)
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    assert f"not every change could be rolled back: there is now [{theirs}] instead of [" in str(
-        error
-    )
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    words = f"not every change could be rolled back: there is now [{theirs}] instead of ["
+    assert words in str(caught.value)
     assert theirs in kernel.snapshot().routes
 
 
 def test_what_another_run_has_done() -> None:
     """Requests that somebody has carried out meanwhile are done."""
+    wanted = [by(FIRST, TWO), by(SECOND, ONE)]
     kernel = faulty()
     put(kernel, [entry(FIRST, ONE)])
-    plan, before = planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])
-    verbs: list[Verb] = ["append", "add", "delete"]
-    for nth, (verb, step) in enumerate(zip(verbs, plan.changes, strict=True), 1):
-        kernel.meanwhile(
-            "change", partial(kernel.inner.change, [RouteRequest(verb, step.route)]), nth=nth
-        )
-    assert apply_plan(plan, kernel, before=before).changes == ()
-    assert not planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])[0].changes
+    plan, before = planned(kernel, wanted)
+    replaced, added, deleted = plan.changes
+    same_requests = [
+        RouteRequest("append", replaced.route),
+        RouteRequest("add", added.route),
+        RouteRequest("delete", deleted.route),
+    ]
+    for nth, request in enumerate(same_requests, start=1):
+        kernel.meanwhile("change", partial(kernel.inner.change, [request]), nth=nth)
+
+    applied = apply_plan(plan, kernel, before=before)
+
+    assert applied.changes == ()
+    again, _ = planned(kernel, wanted)
+    assert again.changes == ()
 
 
 def test_a_device_that_goes_with_its_routes() -> None:
@@ -501,19 +547,23 @@ def test_a_device_that_goes_with_its_routes() -> None:
 
 
 def test_nothing_to_do() -> None:
-    """A plan that changes nothing is done without a write and without reading back; one that waits
-    is refused.
-    """
+    """A plan that changes nothing is done without a write and without reading back."""
     kernel = faulty()
-    plan, before = planned(kernel, [StaticRoute(prefix.to_network()) for prefix in EVERY[:2]])
-    with pytest.raises(
-        ValueError, match=r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
-    ):
-        apply_plan(plan, kernel, before=before)
-    for moment in ("change", "snapshot"):
-        kernel.fail(moment, BackendError("touched"))
-    assert apply_plan(RoutePlan(), kernel, before=before) == Applied(RoutePlan())
+    before = kernel.snapshot()
+    kernel.fail("change", BackendError("touched"))
+    kernel.fail("snapshot", BackendError("touched"))
+    applied = apply_plan(RoutePlan(), kernel, before=before)
+    assert applied == Applied(RoutePlan())
     assert kernel.waiting == 2
+
+
+def test_a_plan_that_waits() -> None:
+    """It is refused."""
+    kernel = faulty()
+    plan, before = planned(kernel, [StaticRoute(FIRST.to_network())])
+    words = r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
+    with pytest.raises(ValueError, match=words):
+        apply_plan(plan, kernel, before=before)
 
 
 def test_a_table_that_cannot_be_read_back() -> None:
@@ -592,18 +642,18 @@ class TestReasons:
         kernel = faulty()
         kernel.fail("change", errno.EINVAL, nth=3)
         kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=4)
-        assert re.search(
-            r"not every .* rolled back .the capability is gone.: there is now \[20",
-            str(self.failed(kernel)),
-        )
+        words = r"not every .* rolled back .the capability is gone.: there is now \[20"
+        assert re.search(words, str(self.failed(kernel)))
 
     def test_many_that_cannot_be_taken_back(self) -> None:
         """The first ten are named, and the others counted: a device can have thousands."""
         inner = fake()
         kernel = FaultyBackend(inner)
-        many = [by(Prefix.parse(f"20.9.{number}.0/24"), NextHop("eth1")) for number in range(12)]
-        put(kernel, [entry(Prefix.of(wish.destination), NextHop("eth1")) for wish in many])
-        plan, before = planned(kernel, [*many, self.WANTED[0]])
+        eth1 = NextHop("eth1")
+        prefixes = [Prefix.parse(f"20.9.{number}.0/24") for number in range(12)]
+        put(kernel, [entry(prefix, eth1) for prefix in prefixes])
+        added = self.WANTED[0]
+        plan, before = planned(kernel, [*(by(prefix, eth1) for prefix in prefixes), added])
         kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
         kernel.fail("change", errno.EINVAL, nth=1)
         with pytest.raises(ApplyError) as caught:

@@ -15,6 +15,7 @@ from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
     PROTOCOL_RA,
+    TABLE_LOCAL,
     NextHop,
     Route,
     RouteKey,
@@ -164,10 +165,11 @@ def test_what_an_operator_reads(snapshot: object) -> None:
     """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while
     ours stay.
     """
-    held = {1: "10.0.0.1", 2: "10.0.0.7", 3: "10.0.0.1", 5: "10.0.0.1"}
     ours = [
-        Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
-        for number, gateway in held.items()
+        Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
+        Route.to("10.2.0.0/16", dev="eth0", gateway="10.0.0.7", protocol=OURS),
+        Route.to("10.3.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
+        Route.to("10.5.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
     ]
     wanted = [
         static("10.4.0.0/16", metric=9),
@@ -190,15 +192,18 @@ def test_a_plan_of_nothing() -> None:
 
 def test_a_plan_that_spares_routes() -> None:
     """Only the deletion of the named routes is left out."""
+    kept, spared, deleted = "10.7.0.0/16", "10.8.0.0/16", "10.9.0.0/16"
     kernel = h200()
-    places = [f"10.{number}.0.0/16" for number in (7, 8, 9)]
-    put(kernel, [Route.to(place, dev="eth0")._replace(protocol=OURS) for place in places])
-    kept, spared, deleted = places
+    put(kernel, [Route.to(to, dev="eth0", protocol=OURS) for to in (kept, spared, deleted)])
     plan = plan_static_routes(configured(static(kept, dev="eth0")), kernel.snapshot())
-    steps = plan.without_deletion_of([kept, spared]).steps
-    known = [(step.action, str(step.route.prefix)) for step in steps]
-    assert known == [("keep", kept), ("delete", deleted)]
     assert len(plan.steps) == 3
+
+    keep, delete = plan.without_deletion_of([kept, spared]).steps
+
+    assert keep.action == "keep"
+    assert str(keep.route.prefix) == kept
+    assert delete.action == "delete"
+    assert str(delete.route.prefix) == deleted
 
 
 @pytest.mark.parametrize(
@@ -231,70 +236,99 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
+THEIR_NETWORK = Route.to("172.16.0.0/16", dev="ib0", protocol=4)
+
+
+def remedy_beside(there: list[Route], wanted: list[StaticRoute]) -> str:
+    """What to do about the conflict with the network of another program, beside these routes."""
+    config = configured(static("172.16.0.0/16"), *wanted)
+    [conflict] = plan_static_routes(config, ipv6_host(THEIR_NETWORK, *there)).conflicts
+    assert str(conflict.remedy).endswith(f"as root: {deletion_command(THEIR_NETWORK)}")
+    return str(conflict.remedy)
+
+
 @pytest.mark.parametrize(
-    ("half", "is_free"),
+    ("there", "wanted"),
     [
-        (Route.to("172.16.128.0/17", dev="ib0", protocol=4), False),
-        (Route.to("172.16.0.0/17", dev="ib0", protocol=4, metric=7), False),
-        (Route.to("172.16.0.0/17", dev="ib0", protocol=OURS, metric=7), True),
-        (Route.to("172.16.0.0/17", dev="ib0", protocol=4, table=100), True),
-        (static("172.16.0.0/17", metric=7), False),
+        pytest.param(
+            [Route.to("172.16.128.0/17", dev="ib0", protocol=4)], [], id="another program's"
+        ),
+        pytest.param(
+            [Route.to("172.16.0.0/17", dev="ib0", protocol=4, metric=7)], [], id="another metric"
+        ),
+        pytest.param([], [static("172.16.0.0/17", metric=7)], id="configured"),
     ],
-    ids=str,
 )
-def test_halves_that_are_not_free(half: Route | StaticRoute, *, is_free: bool) -> None:
+def test_halves_that_are_not_free(there: list[Route], wanted: list[StaticRoute]) -> None:
     """Halves are proposed only if both can be installed: no way leads to the next conflict."""
-    there = [Route.to("172.16.0.0/16", dev="ib0", protocol=4)]
-    wanted = [static("172.16.0.0/16")]
-    if isinstance(half, Route):
-        there.append(half)
-    else:
-        wanted.append(half)
-    [conflict] = plan_static_routes(configured(*wanted), ipv6_host(*there)).conflicts
-    assert ("172.16.0.0/17 and 172.16.128.0/17" in str(conflict.remedy)) is is_free
-    assert str(conflict.remedy).endswith(f"as root: {deletion_command(there[0])}")
+    assert "172.16.0.0/17" not in remedy_beside(there, wanted)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        pytest.param(
+            Route.to("172.16.0.0/17", dev="ib0", protocol=OURS, metric=7), id="not configured"
+        ),
+        pytest.param(
+            Route.to("172.16.0.0/17", dev="ib0", protocol=4, table=100), id="in another table"
+        ),
+    ],
+)
+def test_halves_that_are_free(half: Route) -> None:
+    """Neither a route of ours that goes, nor a route in another table is in the way."""
+    assert "172.16.0.0/17 and 172.16.128.0/17" in remedy_beside([half], [])
 
 
 def test_several_rivals() -> None:
     """Each is named, with a command for it: one conflict tells all."""
-    theirs = [entry(PLACE, HOPS[IPV4][number], protocol=FOREIGN) for number in (1, 3)]
-    host = host_with(DEFAULT, theirs[0], BY_A, theirs[1])
+    first = entry(PLACE, HOPS[IPV4][1], protocol=FOREIGN)
+    second = entry(PLACE, HOPS[IPV4][3], protocol=FOREIGN)
+    host = host_with(DEFAULT, first, BY_A, second)
     [conflict] = plan_static_routes(configured(static(PLACE)), host).conflicts
-    assert conflict.rivals == tuple(theirs)
-    assert f": [{theirs[0]}], [{theirs[1]}]" in conflict.finding.sentence
-    assert str(conflict.remedy).endswith(" && ".join(map(deletion_command, theirs)))
+    assert conflict.rivals == (first, second)
+    assert f": [{first}], [{second}]" in conflict.finding.sentence
+    deletions = f"{deletion_command(first)} && {deletion_command(second)}"
+    assert str(conflict.remedy).endswith(deletions)
 
 
-FOUR, OTHER, SIX_GLOBAL, NEAR, ALSO_NEAR = (
-    NextHop("eth0", gateway=as_ip(gateway))
-    for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1", "fe80::1", "fe80::2")
+FOUR = NextHop("eth0", gateway=as_ip("10.0.0.1"))
+OTHER = NextHop("eth0", gateway=as_ip("10.0.0.2"))
+SIX_GLOBAL = NextHop("eth0", gateway=as_ip("fd00::1"))
+NEAR = NextHop("eth0", gateway=as_ip("fe80::1"))
+ALSO_NEAR = NextHop("eth0", gateway=as_ip("fe80::2"))
+
+
+@pytest.mark.parametrize(
+    ("held", "of_default", "actions"),
+    [
+        pytest.param(
+            [FOUR._replace(linkdown=True, dead=True)],
+            [FOUR],
+            ["keep"],
+            id="IPv4: not whether it is down",
+        ),
+        pytest.param(
+            [SIX_GLOBAL],
+            [SIX_GLOBAL._replace(onlink=True)],
+            ["keep"],
+            id="IPv6: not what Linux does not keep",
+        ),
+        pytest.param([FOUR, OTHER], [FOUR, OTHER], ["keep"], id="IPv4: equal weights"),
+        pytest.param(
+            [FOUR, OTHER],
+            [FOUR, OTHER._replace(weight=3)],
+            ["add", "delete"],
+            id="IPv4: another weight",
+        ),
+        pytest.param(
+            [NEAR, ALSO_NEAR],
+            [NEAR, ALSO_NEAR._replace(weight=3)],
+            ["keep", "keep"],
+            id="IPv6: not the weights",
+        ),
+    ],
 )
-COMPARED = {
-    "IPv4: not whether it is down": (
-        [FOUR._replace(linkdown=True, dead=True)],
-        [FOUR],
-        ["keep"],
-    ),
-    "IPv6: not what Linux does not keep": (
-        [SIX_GLOBAL],
-        [SIX_GLOBAL._replace(onlink=True)],
-        ["keep"],
-    ),
-    "IPv4: equal weights": ([FOUR, OTHER], [FOUR, OTHER], ["keep"]),
-    "IPv4: another weight": (
-        [FOUR, OTHER],
-        [FOUR, OTHER._replace(weight=3)],
-        ["add", "delete"],
-    ),
-    "IPv6: not the weights": (
-        [NEAR, ALSO_NEAR],
-        [NEAR, ALSO_NEAR._replace(weight=3)],
-        ["keep", "keep"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("held", "of_default", "actions"), COMPARED.values(), ids=COMPARED)
 def test_what_is_compared_of_next_hops(
     held: list[NextHop], of_default: list[NextHop], actions: list[str]
 ) -> None:
@@ -332,7 +366,9 @@ IN_DOUBT = {
     "equal": [OF_ETH1, DEFAULT],
 }
 PLACE = PREFIXES[IPV4][0]
-BY_A, BY_B, BY_DEV = (entry(PLACE, HOPS[IPV4][number]) for number in (0, 1, 3))
+BY_A = entry(PLACE, HOPS[IPV4][0])
+BY_B = entry(PLACE, HOPS[IPV4][1])
+BY_DEV = entry(PLACE, HOPS[IPV4][3])
 
 
 def host_with(*routes: Route, links: tuple[Link, ...] = ()) -> Snapshot:
@@ -352,35 +388,41 @@ def dead(route: Route) -> Route:
 
 ONE_LEG_DEAD = BY_A._replace(next_hops=(*dead(BY_A).next_hops, *BY_B.next_hops))
 SIX = PREFIXES[IPV6][0]
-SIX_BY_A, SIX_BY_B = (entry(SIX, HOPS[IPV6][number]) for number in (0, 1))
-OTHERS, OTHERS_SIX = (route._replace(protocol=FOREIGN) for route in (BY_B, SIX_BY_B))
-HIGH, LOW = (OTHERS_SIX._replace(preference=preference) for preference in ("high", "low"))
+SIX_BY_A = entry(SIX, HOPS[IPV6][0])
+SIX_BY_B = entry(SIX, HOPS[IPV6][1])
+OTHERS = BY_B._replace(protocol=FOREIGN)
+OTHERS_SIX = SIX_BY_B._replace(protocol=FOREIGN)
+HIGH = OTHERS_SIX._replace(preference="high")
+LOW = OTHERS_SIX._replace(preference="low")
 ADVERTISED = SIX_BY_A._replace(protocol=PROTOCOL_RA, expired=False)
 
 
 @pytest.mark.parametrize(
-    ("there", "actions"),
+    ("there", "action"),
     [
-        ([dead(BY_A)], ["keep"]),
-        ([dead(BY_A), OTHERS], ["conflict"]),
-        ([dead(OTHERS), BY_A], ["keep"]),
-        ([dead(BY_A), dead(OTHERS)], ["keep"]),
-        ([SIX_BY_A, HIGH], ["conflict"]),
-        ([LOW, SIX_BY_A], ["keep"]),
-        ([LOW], ["conflict"]),
-        ([ADVERTISED], ["keep"]),
-        ([ADVERTISED._replace(preference="high")], ["keep"]),
-        ([ADVERTISED._replace(expired=True)], ["conflict"]),
-        ([OTHERS_SIX._replace(expired=True), SIX_BY_A], ["keep"]),
+        pytest.param([dead(BY_A)], "keep", id="ours is dead"),
+        pytest.param([dead(BY_A), OTHERS], "conflict", id="ours is dead before another one"),
+        pytest.param([dead(OTHERS), BY_A], "keep", id="a dead one before ours"),
+        pytest.param([dead(BY_A), dead(OTHERS)], "keep", id="both are dead"),
+        pytest.param([SIX_BY_A, HIGH], "conflict", id="a preferred one behind ours"),
+        pytest.param([LOW, SIX_BY_A], "keep", id="one that is not preferred before ours"),
+        pytest.param([LOW], "conflict", id="one that is not preferred alone"),
+        pytest.param([ADVERTISED], "keep", id="advertised, with the wanted next hop"),
+        pytest.param(
+            [ADVERTISED._replace(preference="high")], "keep", id="advertised and preferred"
+        ),
+        pytest.param([ADVERTISED._replace(expired=True)], "conflict", id="advertised and expired"),
+        pytest.param(
+            [OTHERS_SIX._replace(expired=True), SIX_BY_A], "keep", id="an expired one before ours"
+        ),
     ],
-    ids=str,
 )
-def test_which_route_of_a_key_linux_uses(there: list[Route], actions: list[str]) -> None:
+def test_which_route_of_a_key_linux_uses(there: list[Route], action: str) -> None:
     """Not one that is dead or has expired; in IPv6, the one that its router prefers."""
     default = Route.to("::/0", dev="eth0", gateway="fd00:99::1", metric=1024, protocol=9)
     wish = static(there[0].prefix)
     plan = plan_static_routes(configured(wish), host_with(DEFAULT, default, *there))
-    assert [step.action for step in plan.steps] == actions
+    assert [step.action for step in plan.steps] == [action]
 
 
 BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
@@ -388,8 +430,12 @@ BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
 
 @pytest.mark.parametrize(
     ("there", "actions"),
-    [([BY_A, BY_BOTH], ["keep"]), ([BY_BOTH, BY_A], ["keep", "delete"])],
-    ids=["behind it", "before it"],
+    [
+        ([BY_A, BY_BOTH], ["keep"]),
+        ([BY_BOTH, BY_A], ["keep", "delete"]),
+        ([BY_A, BY_BOTH._replace(mtu=1400)], ["keep", "delete"]),
+    ],
+    ids=["behind it", "before it", "with an attribute that the wanted one does not have"],
 )
 def test_a_route_whose_deletion_could_take_the_wanted_one(
     there: list[Route], actions: list[str]
@@ -408,7 +454,7 @@ def test_a_stale_route_without_a_carrier() -> None:
     host = host_with(DEFAULT, stale)
     plan = plan_static_routes(HostRoutingConfig(), host)
     assert [step.action for step in plan.steps] == ["delete"]
-    assert all(route.prefix != PLACE for route in plan.apply_to(host).routes)
+    assert PLACE not in {route.prefix for route in plan.apply_to(host).routes}
 
 
 def by_dev(dev: str, gateway: str | None = None) -> Route:
@@ -418,6 +464,8 @@ def by_dev(dev: str, gateway: str | None = None) -> Route:
 
 BLACKHOLE = BY_A._replace(type="blackhole", next_hops=())
 OF_ANOTHER = BY_A._replace(protocol=FOREIGN)
+OWN_LINK_LOCAL = Route.to("fe80::4/128", dev="eth0", type="local", table=TABLE_LOCAL)
+BY_ITSELF = entry(SIX, NextHop("eth0", gateway=as_ip("fe80::4")))
 MORE_LINKS = (
     Link(name="idle0", index=11, up=False),
     Link(name="ppp0", index=12, type=512, kind="ppp"),
@@ -443,6 +491,7 @@ NOT_USABLE = {
     "by a tunnel": ([by_dev("tun0")], static(PLACE)),
     "by a tap": ([by_dev("tap0")], static(PLACE)),
     "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
+    "this host is its link-local gateway": ([BY_ITSELF, OWN_LINK_LOCAL], static(SIX)),
     "a blackhole": ([BLACKHOLE], static(PLACE)),
     "another program's": ([OF_ANOTHER], static(PLACE)),
     "behind another program's": ([OF_ANOTHER, BY_B], static(PLACE)),
@@ -460,19 +509,22 @@ class TestWhatStays:
         """What is there stays, what is not there waits, and what is not configured goes."""
         stale = entry(PREFIXES[IPV4][1], HOPS[IPV4][0])
         there = host_with(*defaults, BY_A, stale)
+
         plan = plan_static_routes(configured(static(PLACE), static("20.1.0.0/16")), there)
-        assert [(step.action, step.route) for step in plan.steps] == [
-            ("keep", BY_A),
-            ("delete", stale),
-        ]
-        assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
-        [finding] = plan.warnings
-        assert (finding.name, finding.severity, finding.target) == (
-            "route-stays",
-            "warning",
-            str(PLACE),
-        )
+
+        keep, delete = plan.steps
+        assert keep.action == "keep"
+        assert keep.route == BY_A
+        assert keep.reason.startswith("exists, and stays; a new one would need ")
+        assert delete.action == "delete"
+        assert delete.route == stale
         [waiting] = plan.waiting
+        assert str(waiting.route.destination) == "20.1.0.0/16"
+
+        [finding] = plan.warnings
+        assert finding.name == "route-stays"
+        assert finding.severity == "warning"
+        assert finding.target == str(PLACE)
         assert finding.sentence == (
             f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
         )
@@ -480,7 +532,6 @@ class TestWhatStays:
             assert finding.remedy == waiting.missing.remedy
         else:
             assert finding.remedy == Remedy(REMEDIES["pin"])
-        assert [str(waiting.route.destination) for waiting in plan.waiting] == ["20.1.0.0/16"]
 
     @pytest.mark.parametrize(("there", "wish"), USABLE.values(), ids=USABLE)
     def test_which_is_usable(self, there: list[Route], wish: StaticRoute) -> None:
@@ -488,7 +539,9 @@ class TestWhatStays:
         names them.
         """
         plan = plan_static_routes(configured(wish), host_with(*there, links=MORE_LINKS))
-        assert [(step.action, step.route) for step in plan.steps] == [("keep", bare(there[0]))]
+        [step] = plan.steps
+        assert step.action == "keep"
+        assert step.route == bare(there[0])
         assert plan.waiting == ()
 
     @pytest.mark.parametrize(("there", "wish"), NOT_USABLE.values(), ids=NOT_USABLE)
@@ -499,26 +552,40 @@ class TestWhatStays:
         assert not [step for step in plan.steps if step.action != "delete"]
 
     @pytest.mark.parametrize(
-        ("defaults", "dev", "stays"),
+        ("defaults", "dev"),
         [
-            pytest.param([BY_TUNNEL], "eth0", True, id="the wanted device"),
-            pytest.param([BY_TUNNEL], "eth1", False, id="another device"),
-            pytest.param([], "eth1", True, id="another device, no doubt"),
-            pytest.param([], "tun0", False, id="a tunnel"),
+            pytest.param([BY_TUNNEL], "eth0", id="the wanted device"),
+            pytest.param([], "eth1", id="another device, no doubt"),
         ],
     )
-    def test_with_a_device_that_settles(
-        self, defaults: list[Route], dev: str, *, stays: bool
+    def test_with_a_device_that_settles(self, defaults: list[Route], dev: str) -> None:
+        """In doubt, what leaves by the device that is expected stays."""
+        config = configured(static(PLACE), expected=["eth0"])
+        plan = plan_static_routes(config, host_with(*defaults, by_dev(dev)))
+        assert [step.action for step in plan.steps] == ["keep"]
+        assert plan.waiting == ()
+
+    @pytest.mark.parametrize(
+        ("defaults", "dev"),
+        [
+            pytest.param([BY_TUNNEL], "eth1", id="another device"),
+            pytest.param([], "tun0", id="a tunnel"),
+        ],
+    )
+    def test_with_another_device_than_the_one_that_settles(
+        self, defaults: list[Route], dev: str
     ) -> None:
-        """In doubt, it is the device that is wanted."""
-        host = host_with(*defaults, by_dev(dev))
-        plan = plan_static_routes(configured(static(PLACE), expected=["eth0"]), host)
-        assert (len(plan.steps), len(plan.waiting)) == ((1, 0) if stays else (0, 1))
+        """The wanted route waits for the device that is expected."""
+        config = configured(static(PLACE), expected=["eth0"])
+        plan = plan_static_routes(config, host_with(*defaults, by_dev(dev)))
+        assert plan.steps == ()
+        assert len(plan.waiting) == 1
 
     def test_with_a_tunnel_that_is_named(self) -> None:
         """It is not a VPN's guess."""
         config = configured(static(PLACE), expected=["tun0"])
-        assert len(plan_static_routes(config, host_with(by_dev("tun0"))).steps) == 1
+        plan = plan_static_routes(config, host_with(by_dev("tun0")))
+        assert [step.action for step in plan.steps] == ["keep"]
 
     def test_a_line_beside_a_card(self) -> None:
         """A line is usable only if no card has a default route."""
@@ -527,19 +594,19 @@ class TestWhatStays:
         line = Link(name="ppp0", index=12, type=512, kind="ppp")
         there = host_with(of_line, card, entry(PLACE, NextHop("ppp0")), links=(line,))
         plan = plan_static_routes(configured(static(PLACE)), there)
-        assert (plan.steps, len(plan.waiting)) == ((), 1)
+        assert plan.steps == ()
+        assert len(plan.waiting) == 1
 
     def test_many_that_stay(self) -> None:
         """Routes that would wait for the same thing share a finding."""
         others = [entry(prefix, HOPS[IPV4][0]) for prefix in PREFIXES[IPV4]]
         wanted = [static(route.prefix) for route in others]
         plan = plan_static_routes(configured(*wanted), host_with(*others))
-        assert [finding.sentence for finding in plan.findings()] == [
-            (
-                f"after the next boot, {len(others)} routes, such as {PLACE}, will wait for "
-                "an IPv4 default route; what is there now works"
-            )
-        ]
+        [finding] = plan.findings()
+        assert finding.sentence == (
+            f"after the next boot, {len(others)} routes, such as {PLACE}, will wait for "
+            "an IPv4 default route; what is there now works"
+        )
 
     def test_another_one_of_ours_behind_it_goes(self) -> None:
         """Only the first route of a key is used."""
@@ -564,19 +631,25 @@ class TestWhatStays:
         before = kernel.snapshot()
         plan = plan_static_routes(config, before)
         after = plan.apply_to(before)
-        remaining = [
-            route for route in after.routes if route.prefix.length or route.protocol == OURS
-        ]
-        plan_in_doubt = plan_static_routes(config, after._replace(routes=(*defaults, *remaining)))
+        # A plan with a conflict has made nothing.
         stuck = {step.route.key for step in plan.conflicts}
         stuck |= {waiting.route.key for waiting in plan.waiting}
-        firsts: dict[RouteKey, Route] = {}
-        for route in after.routes:
-            firsts.setdefault(route.key, route)
-        ours = {key for key, route in firsts.items() if route.protocol == OURS}
-        # A plan with a conflict has made nothing.
+
+        others = [route for route in after.routes if route.prefix.length or route.protocol == OURS]
+        in_doubt = after._replace(routes=(*defaults, *others))
+        plan_in_doubt = plan_static_routes(config, in_doubt)
+
         assert {step.route.key for step in plan_in_doubt.changes} <= stuck
-        assert {waiting.route.key for waiting in plan_in_doubt.waiting} & ours <= stuck
+        waits = {waiting.route.key for waiting in plan_in_doubt.waiting}
+        assert waits & keys_that_ours_hold(after) <= stuck
+
+
+def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
+    """The keys of which a route of ours is the first one, which Linux uses."""
+    firsts: dict[RouteKey, Route] = {}
+    for route in snapshot.routes:
+        firsts.setdefault(route.key, route)
+    return {key for key, route in firsts.items() if route.protocol == OURS}
 
 
 @pytest.mark.parametrize("protocol", [OURS, FOREIGN])
@@ -585,23 +658,33 @@ def test_on_link_is_no_difference(protocol: int, *, of_default: bool, of_present
     """It changes nothing about where packets go, whether the default route or the present route has
     it.
     """
+    present = on_link(BY_A._replace(protocol=protocol), onlink=of_present)
+    host = host_with(on_link(DEFAULT, onlink=of_default), present)
+    [step] = plan_static_routes(configured(static(PLACE)), host).steps
+    assert step.action == "keep"
+    assert step.route == present
 
-    def made(route: Route, *, onlink: bool) -> Route:
-        return route._replace(next_hops=(route.next_hops[0]._replace(onlink=onlink),))
 
-    there = made(BY_A._replace(protocol=protocol), onlink=of_present)
-    host = host_with(made(DEFAULT, onlink=of_default), there)
-    plan = plan_static_routes(configured(static(PLACE)), host)
-    assert [(step.action, step.route) for step in plan.steps] == [("keep", there)]
-    moved = plan_static_routes(configured(static(PLACE, "10.0.0.3")), host)
-    if protocol == OURS:
-        assert [step.route for step in moved.steps if step.action == "delete"] == [there], (
-            "as it is, to bring it back"
-        )
+@pytest.mark.parametrize("is_on_link", [True, False])
+def test_a_route_is_deleted_as_it_is(*, is_on_link: bool) -> None:
+    """With or without `onlink`, so that it can be brought back."""
+    present = on_link(BY_A, onlink=is_on_link)
+    host = host_with(on_link(DEFAULT, onlink=not is_on_link), present)
+    plan = plan_static_routes(configured(static(PLACE, "10.0.0.3")), host)
+    [deleted] = [step.route for step in plan.steps if step.action == "delete"]
+    assert deleted == present
+
+
+def on_link(route: Route, *, onlink: bool) -> Route:
+    """The route whose gateway is, or is not, said to be on the link."""
+    [hop] = route.next_hops
+    return route._replace(next_hops=(hop._replace(onlink=onlink),))
 
 
 class TestReplyRoute:
-    """The route for replies to probes is one of ours: on the link, without a gateway, and optional."""
+    """The route for replies to probes is one of ours:
+    on the link, without a gateway, and optional.
+    """
 
     config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
     prefix = Prefix.of(config.probe_rewrite.global_address)
@@ -610,41 +693,57 @@ class TestReplyRoute:
         """It is installed and kept like any other, also beside a route by the device that has a
         gateway.
         """
-        near = configured(static("fd00::/64", dev="eth0"))._replace(
-            probe_rewrite=self.config.probe_rewrite
-        )
-        plan = plan_static_routes(near, ipv6_host())
-        reply = Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
-        assert [step.route for step in plan.changes if step.route.prefix == self.prefix] == [reply]
-        assert not plan_static_routes(near, plan.apply_to(ipv6_host())).changes
+        beside = configured(static("fd00::/64", dev="eth0"))
+        config = beside._replace(probe_rewrite=self.config.probe_rewrite)
+        host = ipv6_host()
+
+        plan = plan_static_routes(config, host)
+        again = plan_static_routes(config, plan.apply_to(host))
+
+        [added] = [step.route for step in plan.changes if step.route.prefix == self.prefix]
+        assert added == Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
+        assert again.changes == ()
 
     @pytest.mark.parametrize(
         ("routes", "dev", "name"),
         [
-            ([Route.to(str(prefix), dev="ib0", metric=1024, protocol=4)], "eth0", "route-conflict"),
-            ([], "eth9", "route-waits"),
+            pytest.param(
+                [Route.to(str(prefix), dev="ib0", metric=1024, protocol=4)],
+                "eth0",
+                "route-conflict",
+                id="another program's has its key",
+            ),
+            pytest.param([], "eth9", "route-waits", id="its device is missing"),
         ],
     )
     def test_left_out(self, routes: list[Route], dev: str, name: str) -> None:
         """Where it cannot be installed, nothing waits and nothing fails: a warning says why."""
-        config = HostRoutingConfig(
-            probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=(dev,))
-        )
+        rewrite = ProbeRewriteConfig(enabled=True, interfaces=(dev,))
+        config = HostRoutingConfig(probe_rewrite=rewrite)
         plan = plan_static_routes(config, ipv6_host(*routes))
-        assert (plan.changes, plan.conflicts, plan.waiting) == ((), (), ())
+        assert plan.changes == ()
+        assert plan.conflicts == ()
+        assert plan.waiting == ()
         [finding] = plan.findings()
-        assert (finding.name, finding.severity) == (name, "warning")
+        assert finding.name == name
+        assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
 
+    def test_wanted(self) -> None:
+        """There is one for the device of the probe rewrite."""
+        assert len(reply_routes(self.config)) == 1
+
     def test_not_wanted(self) -> None:
-        """Without ensureRoute there is none, and a configured route with its key takes its place."""
+        """Without ensureRoute there is none, and a configured route
+        with its key takes its place.
+        """
         rewrite = self.config.probe_rewrite
-        assert not reply_routes(
-            HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
-        )
+        without_it = HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
+        same_key = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)
+        with_same_key = configured(same_key)._replace(probe_rewrite=rewrite)
         assert not reply_routes(HostRoutingConfig())
-        same = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)
-        assert not reply_routes(configured(same)._replace(probe_rewrite=rewrite))
+        assert not reply_routes(without_it)
+        assert not reply_routes(with_same_key)
 
 
 def ipv6_host(*more: Route) -> Snapshot:

@@ -105,7 +105,9 @@ class TestOpenRoute:
         assert planned(node(routes)) == means
 
     def test_ipv6_default_routes(self) -> None:
-        """Of one metric, the router's preference decides; one for a source is not for all packets."""
+        """Of one metric, the router's preference decides;
+        one for a source is not for all packets.
+        """
         default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
         low = default._replace(next_hops=(NextHop("eth1"),), preference="low")
         high = default._replace(next_hops=(NextHop("wg0"),), preference="high")
@@ -409,6 +411,12 @@ class TestWhatIsMissing:
         there = node([Route.to(NETWORK_6, dev="eth0", metric=metric)])
         way = planned(there, "fd09::1", "eth0", to=NETWORK_6)
         assert way.startswith("a destination without the gateway fd09::1") is is_hidden
+
+    def test_a_route_around_its_link_local_gateway(self) -> None:
+        """Linux needs no route to such a gateway."""
+        there = node([Route.to("::/0", dev="eth0", metric=2048)])
+        way = planned(there, "fe80::1", "eth0", to=Prefix.parse("fc00::/6"))
+        assert way == "via fe80::1 dev eth0 proto hostrouting metric 1024"
 
     def test_a_device_without_ipv6(self) -> None:
         """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""

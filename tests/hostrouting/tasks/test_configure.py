@@ -47,73 +47,109 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     before = host.kernel.snapshot()
     result = run(make(HostRoutingConfig(), host=host))
     assert isinstance(result, phases.Skip)
-    assert result.reason == make.nothing
-    assert (host.files.writes, manager_of(host).calls) == ([], [])
+    assert result.reason == make.reason_to_skip
+    assert host.files.writes == []
+    assert manager_of(host).calls == []
     assert host.kernel.snapshot() == before
 
 
-@pytest.mark.parametrize("section", ["routes", "probes", "everything", "image"])
-def test_a_second_run(section: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "host"),
+    [
+        pytest.param(ConfigureStaticRoutes, FakeHost(kernel=h200()), id="routes"),
+        pytest.param(RewriteProbeSource, FakeHost(kernel=h200()), id="probes"),
+        pytest.param(Configure, FakeHost(kernel=h200()), id="everything"),
+        pytest.param(Configure, FakeHost.image(), id="image"),
+    ],
+)
+def test_a_second_run(make: type[Any], host: FakeHost) -> None:
     """It finds everything as it should be, and is skipped: files, routes and the table alike."""
-    host = FakeHost(kernel=h200())
-    if section == "image":
-        host = FakeHost.image()
     wanted = HostRoutingConfig.from_mapping(
         {
             "staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]},
             "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
         }
     )
-    kinds = {"routes": ConfigureStaticRoutes, "probes": RewriteProbeSource}
-    task = kinds.get(section, Configure)(wanted, host=host)
-    first, second = run(task), run(task)
+    task = make(wanted, host=host)
+    first = run(task)
+    second = run(task)
     assert effects_of(first).changed
     assert isinstance(second, phases.Skip)
-    assert second.reason.endswith("as it should be") or second.reason.endswith("as they should be")
+    assert second.reason.endswith(("as it should be", "as they should be"))
 
 
-def test_undo_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
+def undo(task: phases.AnyTask) -> phases.Step:
+    """Take back what the runs of this task have done; the report of that."""
+    return phases.undo(task, phases.Context(observers=[]))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(configured(config(REPAIR[0])), id="another configuration"),
+        pytest.param(FakeHost(kernel=h200()), id="nothing"),
+    ],
+)
+def test_undo_of_configure(host: FakeHost) -> None:
     """What was installed before is installed again, after any number of runs; if nothing was,
-    everything is removed.
+    everything is removed. A second undo, like that of a task that did not run, takes nothing away.
     """
-    for former in (config(REPAIR[0]), HostRoutingConfig()):
-        host = configured(former) if former.static_routes.routes else FakeHost(kernel=h200())
-        before, task = (
-            dict(host.files.texts),
-            Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host),
-        )
-        assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
-        whole = phases.serial(task, name="all")
-        monkeypatch.setattr(type(host.files), "try_lock", lambda _files, _path: None)
-        assert not phases.undo(whole, context()).ok, "another run has the lock"
-        monkeypatch.undo()
-        for _ in range(
-            2
-        ):  # a second undo, like that of a task that did not run, takes nothing away
-            assert phases.undo(whole, phases.Context(observers=[])).ok
-            assert (dict(host.files.texts), len(our_routes(host))) == (
-                before,
-                len(former.static_routes.routes),
-            )
+    files = dict(host.files.texts)
+    routes = our_routes(host)
+    task = Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host)
+    assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
+    assert len(our_routes(host)) == 2
+
+    for _ in range(2):
+        assert undo(phases.serial(task, name="all")).ok
+        assert host.files.texts == files
+        assert our_routes(host) == routes
 
 
-@pytest.mark.parametrize("version", ["246", "257"])
-def test_undo_of_what_cannot_be_read(version: str) -> None:
-    """If what was installed could not be read, undo fails and takes nothing away. A run that failed
-    before its first write has nothing to undo.
-    """
+def test_undo_while_another_run_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails, and the next one takes everything back."""
+    host = FakeHost(kernel=h200())
+    task = Configure(WANTED, host=host)
+    run(task)
+    monkeypatch.setattr(type(host.files), "try_lock", lambda _files, _path: None)
+    assert not phases.undo(task, context()).ok
+    assert len(our_routes(host)) == 2
+    monkeypatch.undo()
+    assert undo(task).ok
+    assert host.files.texts == {}
+    assert our_routes(host) == ()
+
+
+def test_undo_of_what_cannot_be_read() -> None:
+    """If what was installed could not be read, undo fails and takes nothing away."""
     host = configured(WANTED)
     host.files.texts[LAYOUT.config_path] = "{"
-    manager_of(host).version = version
     task = Configure(config(*REPAIR), host=host)
-    assert phases.run(task, observers=[]).ok is (version == "257")
-    before = dict(host.files.texts)
-    said = str(phases.undo(task, phases.Context(observers=[])))
-    reason = "what was installed before could not be read"
-    assert (
-        reason if version == "257" else "this object has not run, or has changed nothing"
-    ) in said
-    assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
+    assert phases.run(task, observers=[]).ok
+    files = dict(host.files.texts)
+
+    undone = undo(task)
+
+    assert not undone.ok
+    assert "what was installed before could not be read" in str(undone)
+    assert host.files.texts == files
+    assert len(our_routes(host)) == 2
+
+
+def test_undo_of_a_run_that_failed_before_its_first_write() -> None:
+    """There is nothing to undo, also if what was installed cannot be read."""
+    host = configured(WANTED)
+    host.files.texts[LAYOUT.config_path] = "{"
+    manager_of(host).version = "246"  # is too old
+    task = Configure(config(*REPAIR), host=host)
+    assert not phases.run(task, observers=[]).ok
+    files = dict(host.files.texts)
+
+    undone = undo(task)
+
+    assert "this object has not run, or has changed nothing" in str(undone)
+    assert host.files.texts == files
+    assert len(our_routes(host)) == 2
 
 
 def test_undo_of_a_second_run() -> None:
@@ -122,11 +158,12 @@ def test_undo_of_a_second_run() -> None:
     task = Configure(WANTED, host=host)
     for destination in ("10.98.0.0/16", "10.99.0.0/16"):
         type_routes(host, destination)
-        before = our_routes(host)
+        [typed] = our_routes(host)
         run(task)
-        assert phases.undo(task, phases.Context(observers=[])).ok
-        assert our_routes(host) == before
-        host.kernel.ip_route("delete", before[0])
+        assert typed not in our_routes(host)
+        assert undo(task).ok
+        assert our_routes(host) == (typed,)
+        host.kernel.ip_route("delete", typed)
 
 
 def test_undo_of_a_run_with_two_attempts() -> None:
@@ -135,9 +172,11 @@ def test_undo_of_a_run_with_two_attempts() -> None:
     again = phases.retry(Configure(WANTED, host=host))
     host.faults.fail("change", BackendError("no answer", kind="timeout"))
     report = phases.run(again, observers=[], clock=FakeClock())
-    assert (report.ok, report.attempts) == (True, 2)
-    assert phases.undo(again, phases.Context(observers=[])).ok
-    assert (host.files.texts, our_routes(host)) == ({}, ())
+    assert report.ok
+    assert report.attempts == 2
+    assert undo(again).ok
+    assert host.files.texts == {}
+    assert our_routes(host) == ()
 
 
 def test_undo_of_a_second_attempt_by_another_gateway() -> None:
@@ -158,40 +197,73 @@ def test_undo_of_a_second_attempt_by_another_gateway() -> None:
 
     again = phases.retry(phases.serial(Configure(WANTED, host=host), renumber, name="all"))
     report = phases.run(again, observers=[], clock=FakeClock())
-    assert (report.ok, report.attempts) == (True, 2)
-    assert ["via 10.0.0.9" in str(route) for route in our_routes(host)] == [True, True]
-    assert phases.undo(again, phases.Context(observers=[])).ok
-    assert (host.files.texts, our_routes(host)) == ({}, before)
+    assert report.ok
+    assert report.attempts == 2
+    first, second = our_routes(host)
+    assert "via 10.0.0.9" in str(first)
+    assert "via 10.0.0.9" in str(second)
+
+    assert undo(again).ok
+    assert host.files.texts == {}
+    assert our_routes(host) == before
 
 
-def test_undo_of_one_of_several_runs() -> None:
+class TestUndoOfOneOfSeveralRuns:
     """The undo of a run takes back what that run did, and nothing of an earlier run of the same
-    object: nothing at all if it changed nothing. An undo without a run takes back all of them.
+    object. An undo without a run takes back all of them.
     """
-    host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
-    task = Configure(WANTED, host=host)
-    fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
-    run(task)
-    installed = dict(host.files.texts)
-    assert not phases.run(fails, observers=[], undo_on_failure=True).ok
-    report = phases.run(task, observers=[])
-    assert phases.undo(task, phases.Context(observers=[]), of=report).ok
-    assert (host.files.texts, len(our_routes(host))) == (installed, 2)
-    run(Configure(other, host=host))
-    assert not phases.run(fails, observers=[], undo_on_failure=True).ok
-    assert read_installed(host) == other
-    run(task)
-    assert phases.undo(task, phases.Context(observers=[])).ok
-    assert (host.files.texts, our_routes(host)) == ({}, ())
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """An H200 node."""
+        return FakeHost(kernel=h200())
+
+    @pytest.fixture
+    def task(self, host: FakeHost) -> Configure:
+        """A task that has run."""
+        task = Configure(WANTED, host=host)
+        run(task)
+        return task
+
+    @staticmethod
+    def run_and_fail(task: Configure) -> None:
+        """Run the task, and after it one that fails: the run is undone."""
+        fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
+        assert not phases.run(fails, observers=[], undo_on_failure=True).ok
+
+    def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
+        """Nothing at all is taken back, at once or later."""
+        installed = dict(host.files.texts)
+        self.run_and_fail(task)
+        report = phases.run(task, observers=[])
+        assert phases.undo(task, phases.Context(observers=[]), of=report).ok
+        assert host.files.texts == installed
+        assert len(our_routes(host)) == 2
+
+    def test_a_run_after_another_configuration(self, host: FakeHost, task: Configure) -> None:
+        """The other configuration is installed again."""
+        other = config("10.7.0.0/16")
+        run(Configure(other, host=host))
+        self.run_and_fail(task)
+        assert read_installed(host) == other
+
+    def test_all_runs(self, host: FakeHost, task: Configure) -> None:
+        """What was there before the first of them is there again: nothing."""
+        run(Configure(config("10.7.0.0/16"), host=host))
+        run(task)
+        assert undo(task).ok
+        assert host.files.texts == {}
+        assert our_routes(host) == ()
 
 
 def test_undo_leaves_what_came_meanwhile() -> None:
     """What another run has installed while this one waited for the lock is what undo restores."""
-    host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
+    host = FakeHost(kernel=h200())
+    other = config("10.7.0.0/16")
     task = Configure(WANTED, host=host)
     host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)))
     run(task)
-    assert phases.undo(task, phases.Context(observers=[])).ok
+    assert undo(task).ok
     assert read_installed(host) == other
 
 
@@ -199,17 +271,17 @@ def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another run installs at this moment is the installed configuration, not one that is
     missing.
     """
-    host, texts = FakeHost(kernel=h200()), list[str | None]()
-    real = type(host.files).read
+    host = FakeHost(kernel=h200())
+    read = FakeFiles.read
+    looks = count(1)
 
-    def read(files: FakeFiles, path: str) -> str | None:
-        text = real(files, path)
-        if path == LAYOUT.config_path and not texts:
-            texts.append(text)
+    def read_and_install(files: FakeFiles, path: str) -> str | None:
+        text = read(files, path)
+        if path == LAYOUT.config_path and next(looks) == 1:
             run(Configure(WANTED, host=host))
         return text
 
-    monkeypatch.setattr(type(host.files), "read", read)
+    monkeypatch.setattr(FakeFiles, "read", read_and_install)
     assert read_installed(host) == WANTED
 
 
@@ -221,37 +293,42 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
         type_routes(host, "10.9.0.0/16")
     else:
         host.nftables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
-    assert not isinstance(run(Remove(host=host)), phases.Skip)
-    assert (our_routes(host), host.nftables.tables) == ((), {})
-    assert isinstance(run(Remove(host=host)), phases.Skip)
+    first = run(Remove(host=host))
+    second = run(Remove(host=host))
+    assert not isinstance(first, phases.Skip)
+    assert our_routes(host) == ()
+    assert host.nftables.tables == {}
+    assert isinstance(second, phases.Skip)
 
 
 def test_report() -> None:
     """Files, routes, probes, and the check last, which sees what the others did. Each result is
     data, without a repr.
     """
-    host, seen = FakeHost(kernel=h200()), Recorder()
-    report = phases.run(Configure(WANTED, host=host), observers=[seen])
-    names = [
-        "install-files",
-        "configure-static-routes",
-        "rewrite-probe-source",
-        "check-route-overlap",
+    seen = Recorder()
+    report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[seen])
+    assert seen.starts == [
+        "configure-host-routing",
+        "configure-host-routing/install-files",
+        "configure-host-routing/configure-static-routes",
+        "configure-host-routing/rewrite-probe-source",
+        "configure-host-routing/check-route-overlap",
     ]
-    assert seen.starts == [Configure.name, *(f"{Configure.name}/{name}" for name in names)]
-    files, routes, _, check = json.loads(report.to_json())["children"]
-    assert files["result"]["files"][0] == LAYOUT.config_path
-    added = [f"add {prefix} via 10.0.0.1 dev eth0 proto hostrouting" for prefix in REPAIR]
-    assert routes["result"]["changes"] == added
-    assert (check["result"]["verdict"], check["result"]["findings"]) == ("ok", [])
-    assert "=" not in json.dumps([files["result"], routes["result"], check["result"]])
+    children = json.loads(report.to_json())["children"]
+    files, routes, probes, check = (child["result"] for child in children)
+    assert files["files"][0] == LAYOUT.config_path
+    assert routes["changes"] == [
+        "add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
+        "add 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
+    ]
+    assert check["verdict"] == "ok"
+    assert check["findings"] == []
+    assert "=" not in json.dumps([files, routes, probes, check])
 
 
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written is in the report, as the step that wrote it; and with `only`, also in the
-    result.
-    """
-    host, other = FakeHost(kernel=h200()), FakeHost(kernel=h200())
+    """What was written is in the report, as the step that wrote it."""
+    host = FakeHost(kernel=h200())
 
     @phases.task("whole")
     def whole(ctx: phases.Context) -> None:
@@ -259,16 +336,18 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
         phases.execute(Configure(WANTED, host=host), ctx)
 
     report = phases.run(whole, observers=[])
-    monkeypatch.undo()
+    assert report.status is phases.Status.CANCELLED
+    assert report.find(ConfigureStaticRoutes.name).status is phases.Status.CANCELLED
+    written = effects_of(report.find("install-files").result).files
+    assert LAYOUT.config_path in written
+
+
+def test_what_a_part_of_a_run_has_written() -> None:
+    """It is in the result, and in the step that wrote it."""
+    task = Configure(WANTED, host=FakeHost(kernel=h200()))
+    report = phases.run(task, only=ConfigureStaticRoutes.name, observers=[])
+    assert LAYOUT.config_path in effects_of(report.result).files
     assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
-    assert {report.status, report.find(ConfigureStaticRoutes.name).status} == {
-        phases.Status.CANCELLED
-    }
-    report = phases.run(
-        Configure(WANTED, host=other), only=ConfigureStaticRoutes.name, observers=[]
-    )
-    for result in (report.result, report.find("install-files").result):
-        assert LAYOUT.config_path in effects_of(result).files
 
 
 @pytest.mark.parametrize(("mode", "names"), [("WARN", []), ("STRICT", ["overlap"])])
@@ -287,44 +366,46 @@ def test_result() -> None:
     """The result has what all tasks did, and the report of the check, also as text that an operator
     can read.
     """
-    result = phases.execute(
-        Configure(WANTED, host=FakeHost(kernel=h200())), phases.Context(observers=[])
-    )
+    result = run(Configure(WANTED, host=FakeHost(kernel=h200())))
     assert isinstance(result, CheckResult)
-    verdict, first, *rest = str(result).splitlines()
-    assert (
-        verdict == "OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"
-    )
-    assert (first, rest[-1]) == (f"changed {LAYOUT.config_path}", str(result.changes[-1]))
-    assert [str(change.route.prefix) for change in result.changes] == [*REPAIR]
+    assert [str(change.route.prefix) for change in result.changes] == list(REPAIR)
+    verdict, first, *_, last = str(result).splitlines()
+    fate = "leaves through eth0, or is this host's own"
+    assert verdict == f"OK: every address of 172.16.0.0/16 {fate}"
+    assert first == f"changed {LAYOUT.config_path}"
+    assert last == str(result.changes[-1])
     assert result.node_ips == {4: ip_address("10.0.0.4")}
 
 
 @pytest.mark.parametrize(
     "task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource]
 )
-def test_times_of_a_task(task: type[Configure]) -> None:
+@pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
+def test_times_of_a_task(task: type[Configure], wait: float) -> None:
     """A time that is none is refused when the task is made."""
-    for wait in (-40, float("nan"), float("inf"), 86_401):
-        with pytest.raises(ValueError, match=f"wait is {wait}; it must be a number, from 0"):
-            task(config(), host=FakeHost(), wait=wait)
+    with pytest.raises(ValueError, match=f"wait is {wait}; it must be a number, from 0"):
+        task(config(), host=FakeHost(), wait=wait)
 
 
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])
 def test_what_is_not_a_configuration(task: type[Any]) -> None:
-    """A mapping or a path is refused when the task is made, with the function that reads it."""
-    with pytest.raises(
-        TypeError,
-        match=r"^config must be a HostRoutingConfig, not a dict: HostRoutingConfig.from_mapping and .load read one$",
-    ):
+    """A mapping or a path is refused when the task is made, with the function that reads it; and so
+    is what is not a host.
+    """
+    reads_one = "HostRoutingConfig.from_mapping and .load read one"
+    words = rf"^config must be a HostRoutingConfig, not a dict: {reads_one}$"
+    with pytest.raises(TypeError, match=words):
         task({}, host=FakeHost())
-    with pytest.raises(
-        TypeError, match=r"^host must be a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
-    ):
+    words = r"^host must be a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
+    with pytest.raises(TypeError, match=words):
         task(config(), host=h200())
-    with pytest.raises(TypeError, match=rf"^{task.__name__}.__init__\(\) takes 2 positional arg"):
+    words = rf"^{task.__name__}.__init__\(\) takes 2 positional arg"
+    with pytest.raises(TypeError, match=words):
         task(config(), FakeHost())
-    with pytest.raises(
-        TypeError, match=r"^allow_removal must be a bool, not a str: write True or False$"
-    ):  # as a text, "false" would be true
+
+
+def test_what_is_neither_true_nor_false() -> None:
+    """As a text, "false" would be true."""
+    words = r"^allow_removal must be a bool, not a str: write True or False$"
+    with pytest.raises(TypeError, match=words):
         Configure(config(), host=FakeHost(), allow_removal="false")  # type: ignore[arg-type]  # the mistake under test

@@ -46,6 +46,7 @@ class TestApply:
         host = FakeHost()
         plan = RewriteProbeSource(rewrite(), host=host).plan()
         effects = apply(host)
+        assert plan.findings == ()
         assert (
             [str(operation) for operation in effects.operations]
             == [f"create nftables table ip6 {TABLE}    # it was missing"]
@@ -138,7 +139,8 @@ class TestInTheWay:
             f"{KNOWN}/128 cannot be installed: a route that is not hostrouting's has the same destination and metric"
             in caplog.text
         )
-        assert (ours(host), TABLE in host.nftables.tables) == ([], True)
+        assert ours(host) == []
+        assert TABLE in host.nftables.tables
 
 
 class TestNft:
@@ -153,7 +155,9 @@ class TestNft:
         run(Remove(host=host))
 
     def test_was_wanted(self) -> None:
-        """If the table was wanted, a failing nft is an error, before anything else is taken away."""
+        """If the table was wanted, a failing nft is an error, before anything else
+        is taken away.
+        """
         host = FakeHost()
         apply(host)
         before = dict(host.files.texts)
@@ -168,10 +172,8 @@ class TestNft:
         host = FakeHost()
         apply(host)
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
-        assert (host.files.texts, caplog.text.count(f"{TABLE} stays until the next boot")) == (
-            {},
-            1,
-        )
+        assert host.files.texts == {}
+        assert caplog.text.count(f"{TABLE} stays until the next boot") == 1
 
     def test_uninstalled_and_never_wanted(self) -> None:
         """There is no table that could stay."""

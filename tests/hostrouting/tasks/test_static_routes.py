@@ -53,13 +53,16 @@ class TestConflict:
     WAY_OUT = r"172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16 into staticRoutes.routes"
 
     def test_on_a_new_host(self) -> None:
-        """The files are installed, so the gate holds, and the error says so; no route was changed."""
+        """The files are installed, so the gate holds, and the error says so;
+        no route was changed.
+        """
         host = FakeHost(kernel=h200())
         error = failure_of(
             run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT
         )
         assert str(error).endswith(HELD)
-        assert (ours(host), installed(host)) == ([], True)
+        assert ours(host) == []
+        assert installed(host) is True
 
     def test_while_another_route_waits(self) -> None:
         """The conflict is named at once, beside what is missing: waiting would not end it."""
@@ -82,7 +85,8 @@ class TestConflict:
             run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT
         )
         assert HELD not in str(error)
-        assert (host.files.texts, len(ours(host))) == (before, 2)
+        assert host.files.texts == before
+        assert len(ours(host)) == 2
 
 
 class TestDefaultRoute:
@@ -147,12 +151,12 @@ class TestDefaultRoute:
             run, task, of=NotReady, match=r"gave up after 30 s: .* needs an IPv4 default route"
         )
         [finding] = error.findings
-        assert (finding.name, finding.severity, finding.target) == (
-            "route-waits",
-            "error",
-            "10.9.0.0/16",
-        )
-        assert (error.can_retry, str(error).endswith(HELD), installed(host)) == (True, True, True)
+        assert finding.name == "route-waits"
+        assert finding.severity == "error"
+        assert finding.target == "10.9.0.0/16"
+        assert error.can_retry
+        assert str(error).endswith(HELD)
+        assert installed(host) is True
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
 
     def test_cancelled(self, host: FakeHost) -> None:
@@ -186,7 +190,8 @@ class TestTypedRoutes:
             assert our_destinations(host) == ["198.51.100.0/24"]
             return
         error = failure_of(run, task, of=RequirementError)
-        assert (error.findings[0].name, error.can_retry) == ("route-not-configured", True)
+        assert error.findings[0].name == "route-not-configured"
+        assert error.can_retry
         assert len(ours(host)) == len(REPAIR)
         assert host.files.texts == {}
 

@@ -10,7 +10,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP
-from hostrouting.model.route import Route
+from hostrouting.model.route import PROTOCOL_KERNEL, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.contract import BackendContract, contract_host
@@ -316,6 +316,18 @@ class Restless(HonestWatch):
         return True
 
 
+class ReportsOnce(HonestWatch):
+    """Reports the first change, and no other."""
+
+    has_reported = False
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        is_first = self.inner.wait(timeout, clock=clock) and not self.has_reported
+        self.has_reported = self.has_reported or is_first
+        return is_first
+
+
 def watches(kind: type[HonestWatch]) -> Lie:
     """The lie of a backend with such a watch."""
 
@@ -354,6 +366,16 @@ def of_ipv6_first(snapshot: Snapshot) -> Snapshot:
 def without_the_kernels_routes(snapshot: Snapshot) -> Snapshot:
     """Only what programs have added."""
     routes = [route for route in snapshot.routes if route.protocol != 2]
+    return snapshot._replace(routes=tuple(routes))
+
+
+def with_the_kernels_routes_elsewhere(snapshot: Snapshot) -> Snapshot:
+    """What an address adds leads through another device."""
+    elsewhere = (NextHop("ib0"),)
+    routes: list[Route] = []
+    for route in snapshot.routes:
+        is_kernels = route.protocol == PROTOCOL_KERNEL
+        routes.append(route._replace(next_hops=elsewhere) if is_kernels else route)
     return snapshot._replace(routes=tuple(routes))
 
 
@@ -421,6 +443,10 @@ LIES: dict[str, tuple[Lie, str]] = {
         snapshots(without_the_kernels_routes),
         "that the kernel adds for an address",
     ),
+    "routes of the kernel by another device": (
+        snapshots(with_the_kernels_routes_elsewhere),
+        "that the kernel adds for an address",
+    ),
     "no onlink": (hops(onlink=False), BACK),
     "onlink everywhere": (hops(onlink=True), BACK),
     "a request's onlink is dropped": (NeedsTheLink, "`add` adds "),
@@ -457,6 +483,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "it stays awake": (watches(StaysAwake), "a change after `wake` is reported"),
     "a wake is a change": (watches(WakesAsAChange), "`wake` ends the next wait"),
     "it is deaf": (watches(Deaf), "a change before the wait is reported"),
+    "it reports once": (watches(ReportsOnce), "the next change is reported as well"),
     "it always reports": (watches(Restless), "`wait` is False while nothing changes"),
     "it never closes": (NeverCloses, "of a closed backend raises BackendError"),
     "it closes once": (ClosesOnce, "it is closed"),

@@ -76,7 +76,9 @@ def test_a_route_with_an_address_of_the_other_family(route: Route) -> None:
 
 
 def test_planned_changes() -> None:
-    """A wait calls the planned functions until one changes something; then the next wait goes on."""
+    """A wait calls the planned functions until one changes something;
+    then the next wait goes on.
+    """
     kernel, calls = h200(), list[str]()
     with kernel.watch() as watch:
         kernel.later(lambda: calls.append("nothing"))
@@ -202,7 +204,8 @@ class TestFaults:
         backend.meanwhile("lookup", lambda: acts.append("second"))
         assert backend.waiting == 2
         backend.lookup([])
-        assert (acts, backend.waiting) == (["first", "second"], 0)
+        assert acts == ["first", "second"]
+        assert backend.waiting == 0
 
     def test_the_errno_of_a_fault(self) -> None:
         """It is in the message, as the kernel would have worded it."""

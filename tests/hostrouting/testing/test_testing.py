@@ -32,7 +32,9 @@ NO_SYSTEMD = (
 
 
 def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
-    """The same task writes the same files and links into an image in memory and into one on disk."""
+    """The same task writes the same files and links into an image in memory
+    and into one on disk.
+    """
     settings = config("10.9.0.0/16", cidrs=("172.16.0.0/16",))
     run(Configure(settings, host=(image := FakeHost.image())))
     run(Configure(settings, host=Host.offline(str(tmp_path))))
@@ -42,7 +44,8 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
         if path.is_symlink() or path.is_file()
     }
     texts = {name: path.read_text() for name, path in real.items() if not path.is_symlink()}
-    assert (image.files.texts, set(image.files.links)) == (texts, set(real) - set(texts))
+    assert image.files.texts == texts
+    assert set(image.files.links) == set(real) - set(texts)
     assert str(image.kernel) == str(FakeHost.local().kernel)
 
 
@@ -110,7 +113,8 @@ def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
     host.faults.fail("change", number, nth=2)
     task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
     report = phases.run(task, clock=FakeClock(), observers=[])
-    assert (report.attempts, report.ok) == (attempts, attempts == 2)
+    assert report.attempts == attempts
+    assert report.ok == (attempts == 2)
 
 
 def test_the_programs_that_can_be_missing() -> None:
@@ -135,7 +139,9 @@ def test_the_programs_that_can_be_missing() -> None:
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
-    """A unit needs a reload from the moment when its file or a drop-in changes, until the reload."""
+    """A unit needs a reload from the moment when its file
+    or a drop-in changes, until the reload.
+    """
     unit = "/etc/systemd/system/a.service"
     host = FakeHost(files=FakeFiles(texts={unit: "[Service]\n"}))
     manager = host.manager
@@ -176,8 +182,8 @@ def test_what_a_manager_shows() -> None:
 
 
 def test_what_the_files_of_a_unit_say() -> None:
-    """Drop-ins count in the order of their names, and one of the unit replaces that of its template;
-    an empty value resets a list.
+    """Drop-ins count in the order of their names, and one of the unit replaces that of its
+    template; an empty value resets a list.
     """
     units = "/etc/systemd/system"
     texts = {

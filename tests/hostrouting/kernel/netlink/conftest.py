@@ -1,4 +1,6 @@
-"""The host of the tests of netlink: a namespace of its own with four devices, and a backend there."""
+"""The host of the tests of netlink: a namespace of its own with four devices,
+and a backend there.
+"""
 
 from collections.abc import Iterator
 

@@ -255,7 +255,8 @@ def test_an_error_has_the_kernels_words(number: int, words: str) -> None:
     """The text stands behind the header of the refused message."""
     text = words.replace("\0", "").encode(errors="replace")
     error = error_of(refusal(number, text))
-    assert (error.number, error.words) == (number, text.decode())
+    assert error.number == number
+    assert error.words == text.decode()
 
 
 def refusal(number: int, text: bytes) -> bytes:
@@ -300,6 +301,19 @@ def test_every_kind_of_change_is_reported(
         namespace.batch([command], family=family)
         assert watch.wait(60)
         wait_for("the last word about an IPv6 address", lambda: not watch.wait(0.02))
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_setting_that_makes_next_hops_dead(
+    namespace: Namespace, backend: NetlinkBackend, family: int
+) -> None:
+    """Without a carrier, they are dead where routes by them are to be ignored; Linux reports the
+    setting, and not the routes.
+    """
+    with backend.watch() as watch:
+        wait_for("the last word about new devices", lambda: not watch.wait(0.02))
+        namespace.sysctl(f"ipv{family}/conf/eth1/ignore_routes_with_linkdown", 1)
+        assert watch.wait(60)
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

@@ -5,6 +5,7 @@ kernel, another program.
 import asyncio
 import ctypes
 import errno
+import json
 import os
 import platform
 import re
@@ -26,10 +27,10 @@ from hostrouting.kernel.netlink.socket import attribute, message
 from hostrouting.kernel.part import Near, part_of
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey
+from hostrouting.model.route import OURS, TABLE_MAIN, Route, RouteKey, protocol_name
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, routes, rules
+from hostrouting.testing.strategies import prefixes, routes, rules, small_block
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -54,7 +55,7 @@ def built(
     routes lie.
     """
     furnish(namespace, lost=lost)
-    within = {family: data.draw(blocks(family)) for family in (4, 6)}
+    within = {family: small_block(family) for family in (4, 6)}
     for family, block in within.items():
         drawn_routes = data.draw(st.lists(routes(block), max_size=12))
         drawn_rules = data.draw(
@@ -274,6 +275,13 @@ def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) 
     assert unread == ("initcwnd 10", "quickack 1", "realm 7")
 
 
+def test_a_metric_that_is_locked(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """The lock is named, too: path MTU discovery does not change such an MTU."""
+    namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 mtu lock 1400"])
+    [route] = [route for route in backend.snapshot(family=4).routes if route.mtu]
+    assert (route.mtu, route.unread) == (1400, ("lock",))
+
+
 def test_a_route_that_a_router_advertises(namespace: Namespace, backend: NetlinkBackend) -> None:
     """As `ip` shows it, but without its seconds, which count down."""
     words = "default via fe80::1 dev eth0 proto ra metric 1024 hoplimit 64"
@@ -284,12 +292,28 @@ def test_a_route_that_a_router_advertises(namespace: Namespace, backend: Netlink
     assert re.sub(" expires .*sec| pref medium", "", shown).split() == words.split()
 
 
+def test_protocols_have_the_names_that_ip_has(namespace: Namespace) -> None:
+    """Some releases of `ip` do not know all of them."""
+    namespace.batch(
+        f"route add 20.0.{number}.0/24 dev eth0 proto {number}" for number in range(256)
+    )
+    done = namespace.ip("-j", "-details", "route", "show", "root", "20.0.0.0/16")
+    shown: dict[int, str] = {}
+    for route in json.loads(done.stdout):
+        shown[int(route["dst"].split(".")[2])] = route["protocol"]
+    assert len(shown) == 256
+    for number, name in shown.items():
+        if protocol_name(number) in shown.values():
+            assert protocol_name(number) == name
+
+
 def test_nexthop_objects_that_are_only_named(namespace: Namespace, backend: NetlinkBackend) -> None:
     """With this sysctl, the kernel does not list the next hops of an object."""
     namespace.batch(["nexthop add id 5 via 10.0.0.9 dev eth0", "route add 3.0.0.0/8 nhid 5"])
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
     [by_object] = [route for route in backend.snapshot().routes if route.nexthop_id]
-    assert (by_object.nexthop_id, by_object.next_hops) == (5, ())
+    assert by_object.nexthop_id == 5
+    assert by_object.next_hops == ()
 
 
 @pytest.mark.parametrize("is_on", [False, True])
@@ -384,11 +408,14 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
                 assert in_short(other.lookup(addresses)) == in_short(answers)
     for address, said, answer in zip(addresses, expected, answers, strict=True):
         if isinstance(said, str):
-            assert (answer.kind, answer.route) == (KIND_OF_ERRNO[ERRNO_OF[said]], None), address
+            assert answer.kind == KIND_OF_ERRNO[ERRNO_OF[said]], address
+            assert answer.route is None, address
             continue
         route = answer.route
         assert route is not None, address
-        assert (answer.kind, route.prefix, route.metric) == (said.type, said.prefix, said.metric)
+        assert answer.kind == said.type
+        assert route.prefix == said.prefix
+        assert route.metric == said.metric
         if family == 4:  # IPv6 answers with any next hop of ECMP first
             assert set(route.next_hops) == set(said.next_hops), address
 
@@ -442,7 +469,8 @@ def test_a_kernel_without_ipv6(namespace: Namespace) -> None:
     those of the others.
     """
     done = namespace.run(sys.executable, "-c", WITHOUT_IPV6)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
+    assert done.returncode == 0
 
 
 def test_inside_a_running_event_loop(namespace: Namespace) -> None:
