@@ -191,6 +191,18 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
     assert RUNS in say("status", host=host).out
 
 
+def test_a_guard_that_waits_for_one_of_its_routes() -> None:
+    """It sets all of them or none, so it is not blamed for those that could be set."""
+    settings = config(*REPAIR, guard=GUARDED)
+    settings["staticRoutes"]["routes"][0]["dev"] = "eth0"  # which a VPN does not put in doubt
+    host = node(settings)
+    lose_routes(host)
+    start_vpn(host)
+    status = say("status", host=host)
+    assert "NOT READY" in status.out
+    assert RUNS in status.out
+
+
 def test_a_guard_that_runs_does_not_set_the_routes_of_an_edited_file() -> None:
     """The guard has the routes of the scripts."""
     host = node(config(*REPAIR, guard=GUARDED))
