@@ -47,12 +47,9 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
-    if writer != WRITER:
-        sentence = (
-            f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
-        )
-        yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
     is_current = writer == WRITER
+    if not is_current:
+        yield note_of_writer(writer or "an unknown release")
     required = {step.file.path for step in steps_of(config) if step.is_required}
     for file in files_of(config):
         is_required = file.path in required
@@ -68,6 +65,12 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
         if is_required and holds_units:  # where the gate holds no unit, it runs no step
             edit = _as_the_gate_says(files, edit)
         yield edit
+
+
+def note_of_writer(writer: str) -> Finding:
+    """That another release wrote the files of ours."""
+    sentence = f"the files were written by {writer}, but this is {WRITER}"
+    return Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
 
 
 def _why_unusable(files: Files, file: File) -> Finding | None:
