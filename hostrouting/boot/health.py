@@ -16,6 +16,7 @@ from hostrouting.boot.on_disk import writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.host.fileset import is_masked, masked
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
     required = {step.file.path for step in steps_of(config) if step.is_required}
     for file in files_of(config):
         is_required = file.path in required
-        unusable = _why_unusable(files, file.path)
+        unusable = _why_unusable(files, file)
         if unusable is not None:
             if is_required or file.path == HostLayout.gate_path:
                 unusable = unusable._replace(name="gate-shut")
@@ -69,10 +70,14 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
         yield edit
 
 
-def _why_unusable(files: Files, path: str) -> Finding | None:
-    """That a file of ours is missing or empty, or is not a file. `unit_gates` says what a unit does
-    without its own drop-in.
+def _why_unusable(files: Files, file: File) -> Finding | None:
+    """That a file of ours is missing or empty, or is not a file, or that a unit of ours is masked.
+    `unit_gates` says what a unit does without its own drop-in.
     """
+    path = file.path
+    is_unit = path.endswith(".service") and not file.target
+    if is_unit and is_masked(files, path):
+        return masked(path)  # which `apply` does not replace
     entry = files.look(path)
     if entry is None and not path.endswith(f"/{DROP_IN}"):
         return _fault(path, "is missing")

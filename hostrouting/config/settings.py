@@ -173,8 +173,8 @@ Pattern: TypeAlias = Annotated[
         "allows every device, so no overlap would ever be found",
     ),
 ]
-# At most 251 characters: a file name can have 255, and the folder of the unit's drop-ins is named
-# after it, with ".d" at the end.
+# At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
+# and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
     str,
     must(

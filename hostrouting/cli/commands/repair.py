@@ -49,26 +49,26 @@ class _Printed(NamedTuple):
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config_to_repair(find_config(arguments, host), arguments)
-    who = as_whom(arguments)
+    who = as_whom(arguments)  # "as root", or "on that host as root"
     options = typed_options(arguments)
     now = check_host(config, host, arguments.snapshot, repair_options=options)
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
-    # What is to be repaired: commands repair the host as it is, and a configuration the host as it
-    # is once all else in it is applied.
-    unrepaired = now
+    # Commands repair the host as it is now. A configuration repairs the host as it is after all
+    # else in the configuration was applied.
+    before_repair = now
     if not arguments.commands:
-        unrepaired = HostCheck.of(proposal.report, config, repair_options=options)
-    _require_repair(unrepaired, who)
-    doubts = _doubts(now, unrepaired)
+        before_repair = HostCheck.of(proposal.report, config, repair_options=options)
+    _require_repair(before_repair, who)
+    doubts = _doubts(now, before_repair)
     if doubts:
         remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
         printed = _Printed(CANNOT_DECIDE, doubts, remarks)
     elif arguments.commands:
         printed = _as_commands(now, who)
     else:
-        printed = _as_configuration(arguments, now, unrepaired, proposal)
-    for remark in (*printed.remarks, *_other_verdicts(unrepaired.report)):
+        printed = _as_configuration(arguments, now, before_repair, proposal)
+    for remark in (*printed.remarks, *_other_verdicts(before_repair.report)):
         say(remark)
     document = {
         "schema": "hostrouting/repair/3",
@@ -96,13 +96,13 @@ def _require_repair(check: HostCheck, who: str) -> None:
         raise RouteOverlapError("; ".join([*reasons, *_remedies(check, who)]))
 
 
-def _doubts(now: HostCheck, unrepaired: HostCheck) -> list[Finding]:
-    """Why nobody knows whether a repair is needed. That the kernel differs from its tables is only
-    known now.
+def _doubts(now: HostCheck, before_repair: HostCheck) -> list[Finding]:
+    """Why nobody knows whether a repair is needed. Only the check of the host as it is now has
+    asked whether the kernel differs from its tables.
     """
-    if unrepaired.report.escapes:
+    if before_repair.report.escapes:
         return []
-    return unrepaired.doubts or now.named("kernel-differs")
+    return before_repair.doubts or now.named("kernel-differs")
 
 
 def _other_verdicts(report: CheckReport) -> Iterator[str]:
@@ -114,77 +114,88 @@ def _other_verdicts(report: CheckReport) -> Iterator[str]:
             yield str(family)
 
 
-def _code(unrepaired: HostCheck) -> int:
-    """Whether something stays wrong: what no route repairs, or a family without a default route."""
-    stays_wrong = unrepaired.named("unsafe") or unrepaired.report.missing_defaults
+def _exit_code(before_repair: HostCheck) -> int:
+    """PROBLEM if something stays wrong: an escape that no route repairs, or a family without a
+    default route.
+    """
+    stays_wrong = before_repair.named("unsafe") or before_repair.report.missing_defaults
     return PROBLEM if stays_wrong else FINE
 
 
 def _commands(now: HostCheck) -> list[str]:
     """The repair until the next boot; none where hostrouting would remove these routes."""
-    return list(repair_commands(now.report.resolved)) if now.managed is None else []
+    if now.managed is not None:
+        return []
+    return list(repair_commands(now.report.resolved))
 
 
 def _as_commands(now: HostCheck, who: str) -> _Printed:
     """The repair until the next boot; where hostrouting is installed, the permanent one."""
     unsafe = now.named("unsafe")
     findings = [*unsafe, *now.named("repair-cost"), *now.named("requirement")]
-    remarks = [*_texts(findings, who), *_remedies(now, who)]
+    sentences = [*_texts(findings, who), *_remedies(now, who)]
     managed = now.managed
     if managed is not None and (now.report.resolved or managed.unconfigured):
-        refusal = [MANAGED]
-        refusal += [finding.sentence for finding in managed.unconfigured]
-        part = " (repairs only a part)" if unsafe else ""
-        command = f"permanently, {who}{part}: {now.repair_command}"
-        remarks = [*refusal, *remarks, *consent_lines(managed), command]
+        # The gate would remove what is typed: the routes of the commands, or those typed before.
+        remarks = [MANAGED]
+        remarks += [finding.sentence for finding in managed.unconfigured]
+        remarks += sentences
+        remarks += consent_lines(managed)
+        permanently = f"permanently, {who}"
+        if unsafe:
+            permanently += " (repairs only a part)"
+        remarks.append(f"{permanently}: {now.repair_command}")
         return _Printed(PROBLEM, findings, remarks)
+    remarks = sentences
     if now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
-    return _Printed(_code(now), findings, remarks, _commands(now))
+    return _Printed(_exit_code(now), findings, remarks, _commands(now))
 
 
 def _as_configuration(
-    arguments: argparse.Namespace, now: HostCheck, unrepaired: HostCheck, proposal: Proposal
+    arguments: argparse.Namespace, now: HostCheck, before_repair: HostCheck, proposal: Proposal
 ) -> _Printed:
     """The configuration that repairs the host for good."""
     who = as_whom(arguments)
-    unsafe = unrepaired.named("unsafe")
+    unsafe = before_repair.named("unsafe")
     limits = [*unsafe, *now.named("repair-cost")]
-    unconfigured = [*_unconfigured(now, proposal)]
-    remarks = [*_texts(limits, who), *_remedies(unrepaired, who)]
-    remarks += _of_the_configuration(arguments, now, proposal)
+    unconfigured = list(_unconfigured(now, proposal))
+    remarks = [*_texts(limits, who), *_remedies(before_repair, who)]
+    remarks += _remarks_on(arguments, now, proposal)
     remarks += _texts(unconfigured, who)
     if unsafe:  # a pipe to apply hides the exit code
         remarks.append("the printed configuration repairs only a part of what escapes")
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
     findings = [*limits, *proposal.left_out, *unconfigured]
-    return _Printed(_code(unrepaired), findings, remarks, lines)
+    return _Printed(_exit_code(before_repair), findings, remarks, lines)
 
 
-def _of_the_configuration(
-    arguments: argparse.Namespace, now: HostCheck, proposal: Proposal
-) -> Iterator[str]:
-    """What there is to say about the configuration, beside its limits."""
-    if proposal.taken_over:
-        routes = counted(len(proposal.taken_over), "route")
-        are = agreeing("is", len(proposal.taken_over))
-        yield f"{routes} that {are} set by hand {are} now in the configuration"
+def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposal) -> Iterator[str]:
+    """What is new in the configuration, or why nothing is, and what it lacks."""
+    number = len(proposal.taken_over)
+    if number:
+        are = agreeing("is", number)
+        yield f"{counted(number, 'route')} that {are} set by hand {are} now in the configuration"
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
         source = "installed" if arguments.config is None else "given"
-        known = "already has these routes, but they are not set on this host"
-        yield f"the {source} configuration {known}; applying the printed one sets them"
+        yield (
+            f"the {source} configuration already has these routes, but they are not set on this "
+            "host; applying the printed one sets them"
+        )
     for finding in proposal.left_out:
         reason = SENTENCES["held"].format(held=finding.facts["held"])
         yield f"{finding.target} is left out: {reason}"
 
 
 def _unconfigured(now: HostCheck, proposal: Proposal) -> Iterator[Finding]:
-    """The routes that were typed; the remedy, to configure them, is carried out."""
+    """The findings about routes of ours that its configuration lacks. Their remedy is to configure
+    these routes, and the printed configuration does that.
+    """
     findings = proposal.unconfigured
     if now.managed is not None:
-        findings = now.managed.unconfigured  # which say when these routes go
+        findings = now.managed.unconfigured  # the same, but these know what deletes the routes
     for finding in findings:
         if finding.remedy is None:
             yield finding

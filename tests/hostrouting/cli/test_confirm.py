@@ -194,6 +194,26 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: Fa
     assert said.json["takenBack"]
 
 
+def test_a_hang_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
+    """The journal says that the terminal was closed: nobody has sent the signal that ends the
+    run.
+    """
+    before = state(installed)
+
+    def hung_up() -> bool:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return False
+
+    terminal = FakeTerminal(hung_up)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    assert state(installed) == before
+    assert said.code == 128 + signal.SIGTERM
+    assert terminal.logged == [
+        "STOPPED: the terminal was closed; not everything was done",
+        "TAKEN BACK: files, routes and units are as they were before",
+    ]
+
+
 def test_a_run_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
 ) -> None:

@@ -111,6 +111,7 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
         f"  {command}",
     ]
     assert status.out.count("systemctl unmask") == 1
+    assert "remove the link" not in status.out
     document = say("status", "--json", host=masked).json
     assert document["headline"] == status.lines[0]
     assert document["command"] == command

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import phases
 from hostrouting.boot.files import steps_of
@@ -27,6 +27,7 @@ from tests.support.tasks import (
     CIDR,
     GUARDED,
     LAYOUT,
+    REPAIR,
     STEPS,
     WANTED,
     config,
@@ -211,10 +212,14 @@ def start_installed_units(host: FakeHost) -> None:
 
 
 @settings(max_examples=scaled(50))
+@example(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), config(*REPAIR))
+@example(WANTED, config(*REPAIR))
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     """Wherever a run is killed, no marker is wrong, no unit runs a script that is missing, and no
     step that is only wanted holds units back. Nothing changes without the lock.
+
+    In the examples, a step goes while the gate stays: one that is only wanted, and a required one.
     """
     host, mishaps = node()
     moments = Moments(host)
