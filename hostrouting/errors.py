@@ -148,7 +148,7 @@ class ConfigError(HostRoutingError, ValueError):
         first, *others = self._lines(headline)
         findings: list[Finding] = []
         if remedy is not None:
-            sentence = f"{first} {'; '.join(others)}".strip()
+            sentence = f"{first} {'; '.join(first_of(others, 3))}".strip()
             findings.append(Finding("file", "error", sentence, source, remedy))
             others += map(str, remedy.ways())
         super().__init__("\n  ".join([first, *others]), findings=findings)

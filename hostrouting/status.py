@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults, foreign_steps
+from hostrouting.boot.health import find_faults, foreign_steps, note_of_writer
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.boot.unit_names import plain_instance, template_of
@@ -364,6 +364,9 @@ def _state_of(plan: Plan) -> State:
 def _with_faults(host: Host, status: Status) -> Status:
     if status.config is None:
         faults = judge_gates(host, _units_to_gate(host, status)).findings
+        writer = writer_of(host.files)
+        if writer not in {"", WRITER}:  # perhaps its config.json is no longer understood
+            faults = (*faults, note_of_writer(writer))
     else:
         faults = find_faults(host, status.config)
     return attrs.evolve(status, faults=faults)

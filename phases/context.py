@@ -176,7 +176,8 @@ class Context:
         """The step of a task that has run in this run, such as `ctx.find("download").result`, by
         name or by `group/name`; the last one if there are several.
 
-        In a dry run, that is the task's plan. Raises UnknownTask if no such task has run so far.
+        In a dry run, that is the task's plan. A task that an undo runs is not found, not even by
+        the next one there. Raises UnknownTask if no such task has run so far.
         """
         steps = () if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from hostrouting import errors
+from hostrouting.boot.units import NETWORKD
 from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
@@ -212,6 +213,14 @@ def test_cnis() -> None:
     systems = "\n".join(allowed)
     for cni in CNIS:
         assert cni.name in systems
+
+
+def test_what_networkd_keeps() -> None:
+    """docs/operators.md has each key of the drop-in for systemd-networkd. An older systemd-networkd
+    ignores some of them, so that no test of it would miss these.
+    """
+    keys = r"ManageForeign\w+=no"
+    assert re.findall(f"`({keys})`", PAGES["docs/operators.md"]) == re.findall(keys, NETWORKD)
 
 
 def test_strategies() -> None:

@@ -16,6 +16,7 @@ from hostrouting.boot.on_disk import writer_of
 from hostrouting.boot.unit_gates import AGAIN, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.host.fileset import is_masked, masked
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
@@ -46,16 +47,13 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
-    if writer != WRITER:
-        sentence = (
-            f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
-        )
-        yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
     is_current = writer == WRITER
+    if not is_current:
+        yield note_of_writer(writer or "an unknown release")
     required = {step.file.path for step in steps_of(config) if step.is_required}
     for file in files_of(config):
         is_required = file.path in required
-        unusable = _why_unusable(files, file.path)
+        unusable = _why_unusable(files, file)
         if unusable is not None:
             if is_required or file.path == HostLayout.gate_path:
                 unusable = unusable._replace(name="gate-shut")
@@ -69,10 +67,20 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
         yield edit
 
 
-def _why_unusable(files: Files, path: str) -> Finding | None:
-    """That a file of ours is missing or empty, or is not a file. `unit_gates` says what a unit does
-    without its own drop-in.
+def note_of_writer(writer: str) -> Finding:
+    """That another release wrote the files of ours."""
+    sentence = f"the files were written by {writer}, but this is {WRITER}"
+    return Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
+
+
+def _why_unusable(files: Files, file: File) -> Finding | None:
+    """That a file of ours is missing or empty, or is not a file, or that a unit of ours is masked.
+    `unit_gates` says what a unit does without its own drop-in.
     """
+    path = file.path
+    is_unit = path.endswith(".service") and not file.target
+    if is_unit and is_masked(files, path):
+        return masked(path)  # which `apply` does not replace
     entry = files.look(path)
     if entry is None and not path.endswith(f"/{DROP_IN}"):
         return _fault(path, "is missing")

@@ -24,10 +24,10 @@ it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
 
 
 def writer_of(files: Files) -> str:
-    """The release that wrote config.json; empty if it does not say."""
+    """The release that wrote config.json; empty if it does not say, or cannot be read."""
     try:
         return str(json.loads(files.read(HostLayout.config_path) or "")["writtenBy"])
-    except (ValueError, KeyError, TypeError):
+    except (HostError, ValueError, KeyError, TypeError):
         return ""
 
 

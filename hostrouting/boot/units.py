@@ -23,7 +23,8 @@ with 1 to 254 only skips the start."""
 
 _FLUSHERS = "nftables-flush.service nftables.service"
 """Units that may delete every nftables table, and start with a gated unit or at boot. The first is
-the node agent's.
+the node agent's. The guard is not After= them: what it loads before they run, they delete, and the
+drop-in and the unit of the table load it again.
 """
 
 # No unit here is After= that of the routes: while that waits, or tries again, a start would queue
@@ -138,7 +139,6 @@ UNITS = {
         "Type=exec",  # a start fails if the script cannot be run
         "Restart=always",
         "RestartSec=1",
-        after=_FLUSHERS,
         capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
         calls=" kill",  # for steps that hang
         paths=_WRITES_RESULTS,

@@ -116,7 +116,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         blocks = _disjoint(cidrs if within is None else within)
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
-    doubts: list[tuple[Opinion, int, int]] = []
+    found: dict[tuple[Opinion, int, int], None] = {}
     for block in blocks:
         for packet, parts in find_all_parts(judge, block):
             if packet == FROM_HOST:
@@ -125,7 +125,10 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 # Where plain packets escape in the same way, others are not named.
                 if escape._replace(packet=FROM_HOST) not in escapes:
                     escapes[escape] = None
-            doubts += _doubts_in(judge, parts)
+            found |= dict.fromkeys(_doubts_in(parts))
+    doubts = [
+        (_with_own_pods(judge, opinion, first, last), first, last) for opinion, first, last in found
+    ]
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
     unrepairable = [*repair.unrepairable]
@@ -157,31 +160,15 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
     """The ranges in which these packets escape in the same way."""
-    for (opinion, decision), first, last in ranges_of((part, _escape_of(part)) for part in parts):
+    for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
 
-def _escape_of(part: Part) -> tuple[Opinion, Decision] | None:
-    """How a part escapes; None if it does not."""
-    if part.plain_grade is Grade.ESCAPE:
-        return part.opinion, part.decision
-    return None
-
-
-def _doubts_in(judge: Judge, parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:
+def _doubts_in(parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:
     """The ranges about which there are the same doubts, once for each doubt."""
-    for opinions, first, last in ranges_of((part, _doubts_about(part)) for part in parts):
+    for opinions, first, last in ranges_of((part, part.doubts or None) for part in parts):
         for opinion in opinions:
-            yield _with_own_pods(judge, opinion, first, last), first, last
-
-
-def _doubts_about(part: Part) -> tuple[Opinion, ...] | None:
-    """The doubts about a part; what is not judged is listed by `_unjudged`."""
-    doubts: dict[Opinion, None] = {}
-    for opinion in (part.opinion, *part.others):
-        if opinion.grade is Grade.DOUBT and opinion.name != NOT_JUDGED:
-            doubts[opinion] = None
-    return tuple(doubts) or None
+            yield opinion, first, last
 
 
 def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opinion:

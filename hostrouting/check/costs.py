@@ -52,8 +52,9 @@ def attributes_lost(judge: Judge, route: Route) -> str:
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
     """Whether packets to addresses of the network left by the device before."""
+    last = network.last
     for part in taken:
-        is_inside = part.first <= network.last and network.first <= part.last
+        is_inside = part.first <= last and network.first <= part.last
         if is_inside and dev in part.decision.devs:
             return True
     return False

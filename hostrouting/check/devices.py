@@ -9,6 +9,7 @@ device is a row in `config.cni`, not code.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Address, Link
 
-_OF_THIS_NODE: tuple[Use, ...] = ("pod", "bridge")
-
 
 def has_gateway(route: Route, dev: str) -> bool:
     """Whether a next hop by the device has a gateway."""
     return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+
+
+def _number_of(address: Address) -> int:
+    return int(address.ip)
 
 
 class Devices:
@@ -42,7 +45,6 @@ class Devices:
         for address in fib.snapshot.addresses:
             if address.ip.version == fib.family:
                 self.addresses.append(address)
-        self._addresses_in: dict[Prefix, list[Address]] = {}
         self._routes = fib.routes
 
     # Whose a device is.
@@ -68,7 +70,7 @@ class Devices:
 
     def leads_to_own_pods(self, dev: str) -> bool:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
-        return not self.uses(dev).isdisjoint(_OF_THIS_NODE)
+        return not self.uses(dev).isdisjoint({"pod", "bridge"})
 
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
@@ -151,21 +153,19 @@ class Devices:
         return by_dev
 
     def addresses_in(self, block: Prefix) -> list[Address]:
-        """The addresses in the block of a rule. Each range asks for the same block again, and
-        kube-proxy can give a host thousands of addresses: so the answer is kept.
-        """
-        if block not in self._addresses_in:
-            inside = [address for address in self.addresses if address.ip in block]
-            self._addresses_in[block] = inside
-        return self._addresses_in[block]
+        """Those in the block of a rule, by number."""
+        begin = bisect_left(self._by_number, block.first, key=_number_of)
+        end = bisect_right(self._by_number, block.last, key=_number_of)
+        return self._by_number[begin:end]
+
+    @cached_property
+    def _by_number(self) -> list[Address]:
+        """All addresses: kube-proxy can give a host thousands, and a CNI hundreds of rules."""
+        return sorted(self.addresses, key=_number_of)
 
     def devs_with_network_over(self, prefix: Prefix) -> list[str]:
-        """The devices that have an address whose network contains the prefix, each once."""
-        devs: dict[str, None] = {}
-        for dev, network in self._networks:
-            if prefix in network:
-                devs[dev] = None
-        return list(devs)
+        """The devices that have an address whose network contains the prefix."""
+        return [dev for dev, network in self._networks if prefix in network]
 
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway by this device, and lies in one of its networks."""

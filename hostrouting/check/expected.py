@@ -119,7 +119,7 @@ def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
 def find_defaults(fib: Fib) -> Iterator[Route]:
     """The default routes that Linux uses for plain packets, in the order of the lookup."""
     every = Prefix(fib.family, 0, 0)
-    for applied in fib.applied_rules():
+    for applied in fib.rules_for(0):
         # A rule for some destinations is not about all packets, even if its table has a default.
         if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
@@ -185,7 +185,6 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     devs = leading.devs & devs_of(leading.routes)
     if len(devs) == 1:
         return _NONE
-    for applied in unjudged_rules(fib):
-        if applied.rule.dst is None or applied.rule.invert:
-            return devs
+    if any(rule.dst is None or rule.invert for rule in unjudged_rules(fib)):
+        return devs
     return _NONE

@@ -135,10 +135,6 @@ class Judge:
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
-        self._opinions: dict[tuple[int, Packets], tuple[Route, Opinion]] = {}
-        """By the identity of a route, and by the packets. To hash a route takes longer than to
-        judge most of them. The route is kept alive, so that no other one gets its identity.
-        """
 
     def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
@@ -147,16 +143,13 @@ class Judge:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
-        # Each address in table local splits a range: the same route is judged on both sides of it.
-        key = (id(route), packets)
-        if key not in self._opinions:
-            taken = TakenRoute(route, self.fib.possible_devs(decision), packets)
-            self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
-        return self._opinions[key][1]
+        taken = TakenRoute(route, self.fib.possible_devs(decision), packets)
+        return first_opinion(RULES_FOR_ROUTES, self, taken)
 
     def is_intended(self, rule: Rule | None) -> bool:
         """Whether the configuration says that the rule is right (`intendedRules`)."""
-        return rule is not None and rule.selection in self.config.intended_rules
+        intended = self.config.intended_rules
+        return bool(intended) and rule is not None and rule.selection in intended
 
     def is_allowed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""

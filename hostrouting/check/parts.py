@@ -6,14 +6,22 @@ link: those are fine by any device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, pieces
+from hostrouting.fib.engine import (
+    FROM_HOST,
+    Cell,
+    Fib,
+    PacketKind,
+    Sight,
+    conditions_of,
+    pieces,
+)
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
@@ -34,11 +42,46 @@ def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, li
     """The ranges of a block as plain packets have them, then as others that this host sends or
     forwards, by the kind of packets.
     """
-    plain = list(find_parts(judge, block.first, block.last))
-    yield FROM_HOST, plain
-    yield from find_connections(judge, plain).items()
+    cells = list(_cells(judge.fib, block.first, block.last))
+    plain = _judge_each(judge, _by_sight(cells), FROM_HOST)
+    parts = list(_parts(cells, plain))
+    yield FROM_HOST, parts
+    yield from find_connections(judge, parts).items()
+    if judge.pods:
+        yield from _find_parts_of_pods(judge, cells, plain)
+
+
+def _find_parts_of_pods(
+    judge: Judge, cells: Sequence[tuple[Cell, bool]], plain: Mapping[Sight, Part]
+) -> Iterator[tuple[PacketKind, list[Part]]]:
+    """These cells as packets of pods have them, by the kind of packets. Those of which a report
+    says what it says of plain ones are left out.
+
+    A node may have hundreds of pods, each with rules of its own. So only the cells where packets of
+    pods may differ from plain ones are judged for each.
+    """
+    addresses = _by_sight(cells)
+    for sight, part in plain.items():
+        if _is_for_all(part):
+            del addresses[sight]
     for packet in packets_of_pods(judge):
-        yield packet, list(find_parts(judge, block.first, block.last, packet))
+        of_pods = _judge_each(judge, addresses, packet)
+        if any(_label(part) != _label(plain[sight]) for sight, part in of_pods.items()):
+            yield packet, list(_parts(cells, {**plain, **of_pods}))
+
+
+def _label(part: Part) -> Hashable:
+    """What a report says of a part, and whether it splits a range (`ranges_of`)."""
+    return part.escape, part.doubts, part.is_own
+
+
+def _is_for_all(part: Part) -> bool:
+    """Whether packets of pods have the same decision as plain ones, because no rule up to the one
+    that decides looks at anything but the destination, as `to POD lookup main`. An entry of
+    intendedRules for that rule changes nothing: what escapes there, plain packets do.
+    """
+    rule = part.decision.rule
+    return not part.others and (rule is None or not conditions_of(rule))
 
 
 def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:
@@ -114,27 +157,53 @@ def find_parts(
     judge: Judge, first: int, last: int, packet: PacketKind = FROM_HOST
 ) -> Iterator[Part]:
     """The ranges of these addresses, in order."""
-    family = judge.fib.family
-    for low, high in pieces(first, last, _BORDERS_OF_EVERYWHERE[family]):
-        is_everywhere = any(block.first <= low <= block.last for block in EVERYWHERE[family])
-        for cell in judge.fib.cells(low, high, packet):
-            if is_everywhere and cell.decision.devs:
-                yield Part(cell.first, cell.last, cell.decision, OWN_ADDRESS)
-            else:
-                yield _judged(judge, cell, packet)
+    cells = list(_cells(judge.fib, first, last))
+    return _parts(cells, _judge_each(judge, _by_sight(cells), packet))
 
 
-def _judged(judge: Judge, cell: Cell, packet: PacketKind) -> Part:
-    """The cell as a part, with the opinions on all of its packets."""
-    decision = cell.decision
+def _cells(fib: Fib, first: int, last: int) -> Iterator[tuple[Cell, bool]]:
+    """The cells of these addresses, in order, each with whether it has only addresses of every host
+    or link.
+    """
+    for low, high in pieces(first, last, _BORDERS_OF_EVERYWHERE[fib.family]):
+        is_everywhere = any(block.first <= low <= block.last for block in EVERYWHERE[fib.family])
+        for cell in fib.cells(low, high):
+            yield cell, is_everywhere
+
+
+def _by_sight(cells: Iterable[tuple[Cell, bool]]) -> dict[Sight, int]:
+    """By sight: an address in one of these cells, which stands for all of them."""
+    return {cell.sight: cell.first for cell, _ in cells}
+
+
+def _judge_each(
+    judge: Judge, addresses: Mapping[Sight, int], packet: PacketKind
+) -> dict[Sight, Part]:
+    """Each of these addresses as a part, by its sight."""
+    return {sight: _judged(judge, address, packet) for sight, address in addresses.items()}
+
+
+def _parts(cells: Iterable[tuple[Cell, bool]], judged: Mapping[Sight, Part]) -> Iterator[Part]:
+    """These cells as parts."""
+    for (first, last, sight), is_everywhere in cells:
+        _, _, decision, opinion, others = judged[sight]
+        if is_everywhere and decision.devs:
+            yield Part(first, last, decision, OWN_ADDRESS)
+        else:
+            yield Part(first, last, decision, opinion, others)
+
+
+def _judged(judge: Judge, address: int, packet: PacketKind) -> Part:
+    """An address as a part, with the opinions on all of its packets."""
+    decision, outcomes = judge.fib.outcomes(address, packet)
     opinion = judge.opinion(decision)
     # An entry of intendedRules is about the packets of pods that take the rule, too.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
     if opinion.grade is Grade.ESCAPE and not decision.devs:
-        opinion = _opinion_by_source(judge, cell.others) or opinion
-    others = tuple(judge_outcome(judge, outcome, decision) for outcome in cell.others)
-    return Part(cell.first, cell.last, decision, opinion, others)
+        opinion = _opinion_by_source(judge, outcomes) or opinion
+    others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
+    return Part(address, address, decision, opinion, tuple(others))
 
 
 def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | None:

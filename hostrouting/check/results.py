@@ -103,7 +103,8 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...] = ()
-    """The opinions on the other outcomes: on packets that a rule tells from plain ones."""
+    """The opinions on the other outcomes, each once: on packets that a rule tells from plain ones.
+    """
 
     @property
     def plain_grade(self) -> Grade:
@@ -114,6 +115,24 @@ class Part(NamedTuple):
     def worst_grade(self) -> Grade:
         """The worst grade of its opinions."""
         return max(opinion.grade for opinion in (self.opinion, *self.others))
+
+    @property
+    def escape(self) -> tuple[Opinion, Decision] | None:
+        """How the plain packet escapes; None if it does not."""
+        if self.plain_grade is Grade.ESCAPE:
+            return self.opinion, self.decision
+        return None
+
+    @property
+    def doubts(self) -> tuple[Opinion, ...]:
+        """The doubts, each once, except that a decision is not judged: the rules and routes for
+        which it is not are listed once for the host.
+        """
+        doubts: dict[Opinion, None] = {}
+        for opinion in (self.opinion, *self.others):
+            if opinion.grade is Grade.DOUBT and opinion.name != NOT_JUDGED:
+                doubts[opinion] = None
+        return tuple(doubts)
 
     @property
     def is_own(self) -> bool:

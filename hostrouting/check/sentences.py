@@ -12,7 +12,7 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
@@ -23,6 +23,7 @@ from hostrouting.check.results import (
     FamilyReport,
     Opinion,
     Repair,
+    Unrepairable,
     Why,
     default_route_sentence,
     grouped,
@@ -56,6 +57,10 @@ NAME_DEVICES = Remedy(
     "in routeOverlap.expectedDevs, name the intended devices",
     "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
 )
+
+
+LostByRules: TypeAlias = "dict[Rule, list[Unrepairable]]"
+"""By rule: the ranges that no route repairs because the rule comes before table main."""
 
 
 class Wording(NamedTuple):
@@ -117,8 +122,10 @@ def check_findings(
     for family in report.families:
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity, wait))
-        escapes = family.escapes
-        findings += [_describe_escape(escape, family, severity, hiding) for escape in escapes]
+        lost = _lost_by_rules(family)
+        findings += [
+            _describe_escape(escape, family, severity, hiding, lost) for escape in family.escapes
+        ]
     findings += _describe_repair(report)
     for family in report.families:
         findings += _describe_unrepairable(family, severity)
@@ -271,12 +278,24 @@ def _candidates(family: FamilyReport) -> list[str]:
     return candidates
 
 
+def _lost_by_rules(family: FamilyReport) -> LostByRules:
+    lost: LostByRules = {}
+    for unrepairable in family.repair.unrepairable:
+        if unrepairable.why.rule is not None:
+            lost.setdefault(unrepairable.why.rule, []).append(unrepairable)
+    return lost
+
+
 def _describe_escape(
-    escape: Escape, family: FamilyReport, severity: Severity, hiding: Sequence[Route]
+    escape: Escape,
+    family: FamilyReport,
+    severity: Severity,
+    hiding: Sequence[Route],
+    lost: LostByRules,
 ) -> Finding:
     where = extent(family.family, escape.first, escape.last)
     expected = spoken(family.expected_devs, last="or")
-    remedy = _remedy_for(escape, family, hiding)
+    remedy = _remedy_for(escape, family, hiding, lost)
     sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
 
@@ -288,7 +307,9 @@ def finding_name(escape: Escape) -> Name:
     return "refused"
 
 
-def _remedy_for(escape: Escape, family: FamilyReport, hiding: Sequence[Route]) -> Remedy | None:
+def _remedy_for(
+    escape: Escape, family: FamilyReport, hiding: Sequence[Route], lost: LostByRules
+) -> Remedy | None:
     """How to allow the devices, and what to do about a rule; or what to delete.
 
     About a hiding route, the finding "unsafe" says what to do.
@@ -297,7 +318,7 @@ def _remedy_for(escape: Escape, family: FamilyReport, hiding: Sequence[Route]) -
         return None
     if escape.kind != OVERLAP:
         return _how_to_delete(escape.decision)
-    ways = [*_ways_to_allow(escape.devs, family, hiding), *_ways_around_rule(escape, family)]
+    ways = [*_ways_to_allow(escape.devs, family, hiding), *_ways_around_rule(escape, lost)]
     if len(ways) > 1:  # the last one is for what is not intended
         ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
     return _in_turn(ways)
@@ -311,7 +332,8 @@ def _ways_to_allow(
     To allow the device of a hiding route would only silence the check: packets to the pods behind
     the hidden routes would still be lost.
     """
-    kinds = {link.name: link.kind for link in family.snapshot.links if _is_virtual(link)}
+    links = [link for link in family.snapshot.links if link.name in devs]
+    kinds = {link.name: link.kind for link in links if _is_virtual(link)}
     hiding_devs = devs_of(hiding)
     for dev in devs:
         if dev not in kinds or dev in hiding_devs or not is_configurable(dev):
@@ -328,13 +350,13 @@ def _is_virtual(link: Link) -> bool:
     return bool(link.kind) and link.type != ARPHRD_INFINIBAND
 
 
-def _ways_around_rule(escape: Escape, family: FamilyReport) -> Iterator[Remedy]:
+def _ways_around_rule(escape: Escape, lost: LostByRules) -> Iterator[Remedy]:
     """What to do about a rule that decides before any route that could repair the range; or about
     the route, if it is in table local, because no host can do without that table.
     """
     rule = escape.decision.rule
     route = escape.decision.route
-    if rule is None or route is None or not _is_lost_by(rule, escape, family):
+    if rule is None or route is None or not _begins_in(escape, lost.get(rule, ())):
         return
     if route.table == TABLE_LOCAL:
         yield Remedy(f"delete the route to {route.prefix}", deletion_command(route))
@@ -347,14 +369,9 @@ def _ways_around_rule(escape: Escape, family: FamilyReport) -> Iterator[Remedy]:
     yield Remedy(words, rule_command("del", rule))
 
 
-def _is_lost_by(rule: Rule, escape: Escape, family: FamilyReport) -> bool:
-    """Whether no route repairs the range because of this rule. For other packets, it may be lost by
-    another one.
-    """
-    for lost in family.repair.unrepairable:
-        if lost.why.rule == rule and lost.first <= escape.first <= lost.last:
-            return True
-    return False
+def _begins_in(escape: Escape, lost: Iterable[Unrepairable]) -> bool:
+    """Whether the escape begins in one of these ranges, whose packets may be others."""
+    return any(each.first <= escape.first <= each.last for each in lost)
 
 
 def _facts(escape: Escape) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None
     with a new route is not known.
     """
     lengths: list[int] = []
-    for applied in fib.applied_rules(packet):
+    for applied in fib.rules_for(address, packet):
         if not applied.selects_plain(address):
             continue
         if applied.table is not None and applied.rule.table == TABLE_MAIN:

@@ -14,6 +14,7 @@ import termios
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from hostrouting.cli.output import printable
 from hostrouting.cli.source import bad_input
 from hostrouting.errors import HostRoutingError
 
@@ -98,7 +99,7 @@ class ControllingTerminal:
         """See Terminal."""
         syslog.openlog("hostrouting")
         for line in lines:
-            syslog.syslog(syslog.LOG_WARNING, line)
+            syslog.syslog(syslog.LOG_WARNING, printable(line))
 
     def _is_in_background(self) -> bool:
         """Whether what is typed is for another job of the shell: to read it would suspend this

@@ -85,7 +85,7 @@ def write(answer: Answer, *, as_json: bool) -> int:
 def _write_lines(answer: Answer) -> None:
     """Print the page, in colour where that can be."""
     # Lines are escaped one by one: the name of a file or device could control a terminal.
-    lines = [_printable(line) for line in answer.lines]
+    lines = [printable(line) for line in answer.lines]
     if not lines or _in_colour(lines, answer.report):
         return
     _print("\n".join(lines), sys.stdout)
@@ -93,7 +93,7 @@ def _write_lines(answer: Answer) -> None:
 
 def say(text: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
-    remark = "\n".join(map(_printable, text.splitlines()))
+    remark = "\n".join(map(printable, text.splitlines()))
     with suppress(OSError):
         _print(f"hostrouting: {remark}", sys.stderr)
 
@@ -159,7 +159,8 @@ def _in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
     return True
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
+    """The line, in which bytes that are not text and control characters are escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 

@@ -61,6 +61,8 @@ class Run(NamedTuple):
     """Those that are gone."""
     undone: phases.Step | None = None
     """The step that took the changes back, if that was tried."""
+    was_hung_up: bool = False
+    """Whether the signal that stopped it was sent because its terminal was closed."""
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
@@ -98,7 +100,8 @@ class Run(NamedTuple):
         for error in self.errors:
             yield from _error_lines(error)
         if not self.errors:
-            yield f"STOPPED: {self.report.reason}; not everything was done"
+            why = "the terminal was closed" if self.was_hung_up else self.report.reason
+            yield f"STOPPED: {why}; not everything was done"
         if not self.effects.changed:
             yield "Nothing was changed."
 
@@ -173,10 +176,10 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
     """
     _log_to_standard_error()
-    _stop_with_the_terminal()
     tree = live_tree(LOGGER)
     observers = [] if tree is None else [tree]
-    report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
+    with _stopping_with_the_terminal() as is_closed:
+        report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
     undone: phases.Step | None = None
     effects = Effects()
     for step in report.walk():
@@ -186,7 +189,7 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
             effects += effects_of(step.result) + effects_of(step.error)
     wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, effects, wrote, removed, undone)
+    return Run(report, effects, wrote, removed, undone, is_closed.is_set())
 
 
 def _is_there(path: str, host: Host) -> bool:
@@ -206,8 +209,23 @@ def _log_to_standard_error() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
 
 
-def _stop_with_the_terminal() -> None:
-    """Stop as after SIGTERM when the terminal is closed, except under nohup."""
+@contextmanager
+def _stopping_with_the_terminal() -> Iterator[threading.Event]:
+    """In the block, stop as after SIGTERM when the terminal is closed, except under nohup. The
+    event is set then.
+    """
+    is_closed = threading.Event()
+
+    def stop(*_: object) -> None:
+        is_closed.set()
+        signal.raise_signal(signal.SIGTERM)
+
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    if not is_main or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
+        yield is_closed
+        return
+    signal.signal(signal.SIGHUP, stop)
+    try:
+        yield is_closed
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)

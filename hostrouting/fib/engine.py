@@ -12,7 +12,9 @@ has no route for the packet, if the route has the type throw, or if the rule sup
 Every address. As a function of the destination alone, the decision can change only where the prefix
 of a route, or the `to` of a rule, begins or ends. These places are the borders. All addresses
 between two neighbouring borders (a cell) have the same decision, so one lookup in each cell of a
-prefix says what happens to every address of the prefix.
+prefix says what happens to every address of the prefix. Between the addresses of pods there are
+many cells for which the tables have the same routes; these have the same decision, too, and one
+lookup says what happens to them all (`Cell.sight`).
 
 Every packet. Rules select by more than the destination. A `PacketKind` is all that this host sends
 (`FROM_HOST`), all that its connections send from one source, or all that it forwards from a block
@@ -38,6 +40,9 @@ that differ from the plain packet at some rule. There are four ways to differ, b
 No outcome is missed, because each capture adds one. Some may be the outcome of no packet at all,
 because conditions of different rules can exclude each other; that errs on the safe side.
 
+Many rules. A CNI may have two rules for each pod: one `to` the pod, and one `from` it. The pass
+asks only those that are about the destination, and about the source if it is known.
+
 What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
 route would decide, the kind of the decision is not-judged, because nobody knows here whether the
 lookup ends there. Whether a decision is right is the question of `hostrouting.check`.
@@ -50,13 +55,16 @@ comes first, in `Table` and `_rank`. The pass itself is `Fib.outcomes`.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from heapq import merge
 from itertools import chain
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
+
+T = TypeVar("T")
 
 Condition: TypeAlias = tuple[str, str]
 """A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
@@ -115,44 +123,61 @@ class Outcome(NamedTuple):
     """
 
 
+Sight: TypeAlias = tuple[int, ...]
+"""What tables and rules see of a destination: the route of each table to it, by identity, and each
+`to` of a rule that it lies in, by number.
+"""
+
+
 class Cell(NamedTuple):
-    """A range of addresses with no border inside it, so that all have the same decision and the
-    same other outcomes.
-    """
+    """A range of addresses with no border inside it, so that all have the same outcomes."""
 
     first: int
     last: int
-    decision: Decision
-    others: tuple[Outcome, ...] = ()
+    sight: Sight
+    """Cells with the same sight have the same outcomes."""
 
 
 # One table.
 
 
-class Table:
+class ByPrefix(Generic[T]):
+    """Routes or rules by a prefix, so that those around an address are found without asking all."""
+
+    def __init__(self, family: int, pairs: Iterable[tuple[Prefix, T]]) -> None:
+        """Each item comes after its prefix; those of one prefix stay in this order."""
+        self._by_prefix: dict[int, dict[int, list[T]]] = {}
+        """By the length and the first address of a prefix."""
+        for (_, first, length), item in pairs:
+            self._by_prefix.setdefault(length, {}).setdefault(first, []).append(item)
+        every_bit = (1 << width_of(family)) - 1
+        self._by_netmask: list[tuple[int, dict[int, list[T]]]] = []
+        """The longest prefixes first."""
+        for length in sorted(self._by_prefix, reverse=True):
+            netmask = every_bit ^ (every_bit >> length)
+            self._by_netmask.append((netmask, self._by_prefix[length]))
+
+    def around(self, address: int) -> list[T]:
+        """Those whose prefix contains the address, the longest prefix first."""
+        items: list[T] = []
+        for netmask, by_first in self._by_netmask:
+            items += by_first.get(address & netmask, ())
+        return items
+
+
+class Table(ByPrefix[Route]):
     """One routing table: the routes that Linux may use for plain packets. Those for a type of
     service, and those that it passes over because they are dead or have expired, are left out.
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
         """Sort these routes, which are in the kernel's order."""
-        self._by_prefix: dict[int, dict[int, list[Route]]] = {}
-        """By the length and the first address of a prefix: the routes to it, the preferred first.
-        """
-        for route in routes:
-            if not route.tos and not route.is_passed_over:
-                _, first, length = route.prefix
-                self._by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
+        usable = [route for route in routes if not route.tos and not route.is_passed_over]
+        super().__init__(family, [(route.prefix, route) for route in usable])
         for by_first in self._by_prefix.values():
             for several in by_first.values():
                 if len(several) > 1:
                     several.sort(key=_rank)
-        every_bit = (1 << width_of(family)) - 1
-        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
-        """The longest prefixes first."""
-        for length in sorted(self._by_prefix, reverse=True):
-            netmask = every_bit ^ (every_bit >> length)
-            self._by_netmask.append((netmask, self._by_prefix[length]))
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
@@ -226,6 +251,11 @@ class Selections(NamedTuple):
     """Of those to an address in the rule's `to`; without `to`, all addresses are in it."""
     outside: Selection
     """Of those to any other address."""
+
+    @property
+    def have_plain(self) -> bool:
+        """Whether the plain packet is among them, at least to some addresses."""
+        return self.inside.has_plain or self.outside.has_plain
 
 
 _BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
@@ -343,6 +373,8 @@ def _is_suppressed(rule: Rule, route: Route) -> bool:
 class AppliedRule(NamedTuple):
     """One rule, as it is for one kind of packet."""
 
+    number: int
+    """The place of the rule in `Fib.rules`."""
     rule: Rule
     selections: Selections
     table: Table | None
@@ -358,11 +390,6 @@ class AppliedRule(NamedTuple):
     def selects_plain(self, address: int) -> bool:
         """Whether the rule selects the plain packet to this address."""
         return self.selection(address).has_plain
-
-    @property
-    def may_select_plain(self) -> bool:
-        """Whether the rule selects plain packets, at least those to some addresses."""
-        return self.selections.inside.has_plain or self.selections.outside.has_plain
 
     @property
     def is_only_for_sent(self) -> bool:
@@ -452,7 +479,7 @@ class Fib:
             self.mixed = list(_mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN]))
             by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
-        self._applied: dict[PacketKind, tuple[AppliedRule, ...]] = {}
+        self._applied: dict[PacketKind, list[AppliedRule]] = {}
 
     def _routes_by_table(self) -> dict[int, list[Route]]:
         by_table: dict[int, list[Route]] = {}
@@ -476,11 +503,13 @@ class Fib:
             raise ValueError(f"{address} is not an IPv{self.family} address")
         return int(address)
 
-    def cells(self, first: int, last: int, packet: PacketKind = FROM_HOST) -> Iterator[Cell]:
+    def cells(self, first: int, last: int) -> Iterator[Cell]:
         """The cells that these addresses consist of, in order."""
+        tables = self.tables.values()
+        to_blocks = self._to_blocks
         for low, high in pieces(first, last, self.borders):
-            decision, others = self.outcomes(low, packet)
-            yield Cell(low, high, decision, others)
+            routes = [id(table.best(low)) for table in tables]
+            yield Cell(low, high, (*routes, *to_blocks.around(low)))
 
     @cached_property
     def borders(self) -> list[int]:
@@ -514,7 +543,7 @@ class Fib:
         plain: Outcome | None = None
         # The decision for the packets that are left in the end.
         rest = NO_ROUTE
-        rules = iter(self.applied_rules(packet))
+        rules = iter(self.rules_for(address, packet))
         for applied in rules:
             selection = applied.selection(address)
             if selection in exhausted:
@@ -537,17 +566,61 @@ class Fib:
         others.append(plain._replace(decision=rest))
         return plain.decision, tuple(others)
 
-    def applied_rules(self, packet: PacketKind = FROM_HOST) -> tuple[AppliedRule, ...]:
-        """The rules, as they are for this kind of packet."""
+    def rules_for(self, address: int, packet: PacketKind = FROM_HOST) -> Iterable[AppliedRule]:
+        """The rules that may select packets of this kind to this address, in order. Those that are
+        left out are `to` other addresses, or `from` other sources.
+        """
         if packet not in self._applied:
-            self._applied[packet] = tuple(self._apply(rule, packet) for rule in self.rules)
-        return self._applied[packet]
+            numbers = sorted(self._numbers_for(packet))
+            self._applied[packet] = [self.apply(number, packet) for number in numbers]
+        numbers = self._numbers_by_to.around(address)
+        if not numbers:
+            return self._applied[packet]
+        near = [self.apply(number, packet) for number in sorted(numbers)]
+        return merge(self._applied[packet], near)
 
-    def _apply(self, rule: Rule, packet: PacketKind) -> AppliedRule:
+    def _numbers_for(self, packet: PacketKind) -> list[int]:
+        """The rules that may select packets of this kind, except those that are found by `to`."""
+        if packet.source is not None:
+            return sorted(self._numbers_by_from.around(packet.source.first))
+        return [number for number, rule in enumerate(self.rules) if not _is_found_by_to(rule)]
+
+    @cached_property
+    def _numbers_by_from(self) -> ByPrefix[int]:
+        """The same rules, each by the block of sources that it may select."""
+        every = Prefix(self.family, 0, 0)
+        by_from: list[tuple[Prefix, int]] = []
+        for number in self._numbers_for(FROM_HOST):
+            rule = self.rules[number]
+            sources = rule.src
+            if sources is None or rule.invert:
+                sources = every
+            by_from.append((sources, number))
+        return ByPrefix(self.family, by_from)
+
+    @cached_property
+    def _numbers_by_to(self) -> ByPrefix[int]:
+        """The rules that are found by `to`."""
+        by_to: list[tuple[Prefix, int]] = []
+        for number, rule in enumerate(self.rules):
+            if rule.dst is not None and _is_found_by_to(rule):
+                by_to.append((rule.dst, number))
+        return ByPrefix(self.family, by_to)
+
+    @cached_property
+    def _to_blocks(self) -> ByPrefix[int]:
+        """Each `to` of a rule once, with a number: many rules may have the same."""
+        blocks = dict.fromkeys(rule.dst for rule in self.rules if rule.dst is not None)
+        numbers = [(block, number) for number, block in enumerate(blocks)]
+        return ByPrefix(self.family, numbers)
+
+    def apply(self, number: int, packet: PacketKind = FROM_HOST) -> AppliedRule:
+        """The rule with this number, as it is for this kind of packet."""
+        rule = self.rules[number]
         table = None
         if rule.action == "to_table":
             table = self.tables[rule.table]
-        return AppliedRule(rule, select(rule, packet), table)
+        return AppliedRule(number, rule, select(rule, packet), table)
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets may leave: those of the route and, while the gateway of a
@@ -580,6 +653,11 @@ class Fib:
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
         return Fib(self.snapshot._replace(routes=kept), self.family)
+
+
+def _is_found_by_to(rule: Rule) -> bool:
+    """Whether the rule selects by the destination and not by the source, as a CNI's `to POD`."""
+    return rule.dst is not None and rule.src is None and not rule.invert
 
 
 _LOOPBACK = Prefix.parse("127.0.0.0/8")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.engine import FROM_HOST
+from hostrouting.fib.engine import FROM_HOST, select
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import SCOPE_HOST
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Fib, PacketKind
+    from hostrouting.fib.engine import Fib, PacketKind
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
 
@@ -36,10 +36,7 @@ def not_judged(
     A rule counts if it selects one of these packets. Where it selects only others, such as marked
     ones, these have an outcome that is not judged.
     """
-    rules: dict[Rule, None] = {}
-    for packet in packets:
-        rules |= dict.fromkeys(applied.rule for applied in unjudged_rules(fib, packet))
-    for rule in rules:
+    for rule in unjudged_rules(fib, packets):
         about = Prefix(fib.family, 0, 0)
         if rule.dst is not None and not rule.invert:
             about = rule.dst
@@ -54,15 +51,21 @@ def not_judged(
             yield f"route {route} ({reason})", route.prefix
 
 
-def unjudged_rules(fib: Fib, packet: PacketKind = FROM_HOST) -> Iterator[AppliedRule]:
-    """The rules that the engine does not look at, and that select this packet, at least to some
-    addresses.
+def unjudged_rules(fib: Fib, packets: Iterable[PacketKind] = (FROM_HOST,)) -> list[Rule]:
+    """The rules that the engine does not look at, and that select one of these packets, at least to
+    some addresses.
     """
-    for applied in fib.applied_rules(packet):
-        rule = applied.rule
-        is_judged = rule.action != "goto" and rule.suppress_ifgroup is None
-        if not is_judged and applied.may_select_plain:
-            yield applied
+    unjudged = [rule for rule in fib.rules if _is_unjudged(rule)]
+    selecting: dict[Rule, None] = {}
+    for packet in packets:
+        for rule in unjudged:
+            if select(rule, packet).have_plain:
+                selecting[rule] = None
+    return list(selecting)
+
+
+def _is_unjudged(rule: Rule) -> bool:
+    return rule.action == "goto" or rule.suppress_ifgroup is not None
 
 
 def _reason(fib: Fib, route: Route) -> str:

@@ -25,13 +25,14 @@ def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
     lookup.
     """
     number = fib.number_of(address)
-    for applied in fib.applied_rules():
+    for place, rule in enumerate(fib.rules):
+        applied = fib.apply(place)
         if not applied.selects_plain(number):
-            yield Tried(applied.rule, "skipped")
+            yield Tried(rule, "skipped")
             continue
         effect, route = applied.effect_for(number)
         if effect == "not-judged":
             route = None
-        yield Tried(applied.rule, effect, route)
+        yield Tried(rule, effect, route)
         if effect not in GOES_ON:
             return

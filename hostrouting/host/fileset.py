@@ -53,7 +53,12 @@ class File(NamedTuple):
             return
         is_shared = entry is not None and self.path.startswith(_SHARED)
         if is_shared and is_masked(files, self.path):
-            raise _masked(self.path)
+            finding = masked(self.path)
+            error = HostError(
+                f"{finding.sentence}; {finding.remedy}", what="file", target=self.path
+            )
+            error.findings = (finding,)
+            raise error
         require_kind("write", self.path, entry, "file")
         text = files.read(self.path) or ""
         if is_shared and not any(mark in text for mark in (MARK, *_ORIGINAL)):
@@ -65,15 +70,13 @@ class File(NamedTuple):
             )
 
 
-def _masked(path: str) -> HostError:
-    """The error for a path that an administrator has masked."""
+def masked(path: str) -> Finding:
+    """That an administrator has masked this path."""
     remedy = Remedy("remove it")
     if path.endswith(".service"):
         remedy = Remedy(command=f"systemctl unmask {os.path.basename(path)}")
     sentence = f"{path} is masked: empty, or a link to /dev/null"
-    error = HostError(f"{sentence}; {remedy}", what="file", target=path)
-    error.findings = (Finding("file", "error", sentence, path, remedy),)
-    return error
+    return Finding("file", "error", sentence, path, remedy)
 
 
 def is_masked(files: Files, path: str) -> bool:

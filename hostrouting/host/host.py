@@ -195,7 +195,7 @@ class _LockWait:
 
     def take(self, path: str) -> Callable[[], None]:
         """Wait for the lock of this file, and return the function that releases it."""
-        who = "another run, or the start of a gated unit, has locked this host"
+        who = "another run, the guard, or the start of a gated unit has locked this host"
         while True:
             release = self._files.try_lock(path)
             if release is not None:

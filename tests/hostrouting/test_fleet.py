@@ -393,6 +393,15 @@ def test_paths_without_snapshots(tmp_path: Path) -> None:
     assert [fault.rule for fault in caught.value.faults] == ["does not exist", "has no *.json file"]
 
 
+def test_a_snapshot_that_is_named_twice(nodes: Path) -> None:
+    """It is judged once: as a file, and as one of its folder."""
+    every = fleet.find_snapshots([nodes])
+    assert fleet.find_snapshots([nodes / "vm.json", nodes, nodes]) == (
+        str(nodes / "vm.json"),
+        *(path for path in every if not path.endswith("/vm.json")),
+    )
+
+
 @pytest.mark.linux
 def test_processes_of_its_own(nodes: Path) -> None:
     """The program judges in processes, and its answer is that of one process."""

@@ -793,7 +793,7 @@ function are_plain_packets_met(   word) {
 }
 # These have no mark, no source yet, user 0, and no device. IPv4 compares the source 0.0.0.0.
 function is_met_by_plain_packets(word, value) {
-  if (word == "from") return family == 4 && value ~ /^0[.]0[.]0[.]0/
+  if (word == "from") return value ~ /^0[.]0[.]0[.]0/
   if (word == "iif") return value == "lo"
   if (word == "fwmark") return !needs_a_mark(value)
   if (word == "uidrange") return value ~ /^0-/

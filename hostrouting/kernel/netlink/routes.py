@@ -211,7 +211,7 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 def _unread(
     attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_RawHop]
 ) -> tuple[str, ...]:
-    """What a route has no field for (`Route.unread`); a metric or a realm of 0 is not set."""
+    """What a route has no field for (`Route.unread`); Linux lists no metric of 0."""
     if _MAY_BE_UNREAD.isdisjoint(attributes):
         return ()
     words = _other_metrics(metrics)
@@ -229,7 +229,7 @@ def _other_metrics(metrics: Mapping[int, bytes]) -> list[str]:
     return [
         _OTHER_METRICS[number].format(number_of(value))
         for number, value in metrics.items()
-        if number in _OTHER_METRICS and any(value)
+        if number in _OTHER_METRICS
     ]
 
 

@@ -275,6 +275,21 @@ class TestOnLinux:
         absent = attrs.evolve(FIRST, ip="10.1.0.6")
         assert KernelLinkLayer().delete_neighbour(absent) is False
 
+    def test_an_entry_that_changes_while_it_is_listed(
+        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may be listed twice, as it was and as it is; it stays."""
+        dump = NetlinkSocket.dump
+
+        def replaced(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+            yield from list(dump(self, kind, body))
+            node.ip("neigh", "replace", str(FIRST.ip), "lladdr", OTHER, "dev", "azure0")
+            yield from dump(self, kind, body)
+
+        monkeypatch.setattr(NetlinkSocket, "dump", replaced)
+        assert KernelLinkLayer().delete_neighbour(FIRST) is False
+        assert OTHER in node.ip("neigh", "show", "dev", "azure0").stdout
+
     def test_nothing_is_read_between_an_entry_and_its_deletion(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

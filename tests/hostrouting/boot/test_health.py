@@ -183,12 +183,21 @@ class TestFiles:
         assert faults(host) == [("gate-shut", "error", sentence)]
 
     @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
-    def test_an_empty_unit(self, host: FakeHost, writer: str) -> None:
-        """It is named whoever wrote the files; no unit waits for it."""
+    @pytest.mark.parametrize("is_link", [True, False])
+    def test_a_masked_unit(self, host: FakeHost, writer: str, *, is_link: bool) -> None:
+        """It is named whoever wrote the files, as `apply` names it, which does not replace it; no
+        unit waits for it.
+        """
         path = LAYOUT.unit_path(LAYOUT.check_unit)
         host.files.texts[path] = ""
+        if is_link:
+            del host.files.texts[path]
+            host.files.links[path] = "/dev/null"
         written_by(host, writer)
-        assert errors(host) == [("file", f"{path} is empty")]
+        [fault] = [fault for fault in find_faults(host, WANTED) if fault.severity == "error"]
+        assert fault.name == "file"
+        assert fault.sentence == f"{path} is masked: empty, or a link to /dev/null"
+        assert fault.remedy == Remedy(command=f"systemctl unmask {LAYOUT.check_unit}")
 
     @pytest.mark.parametrize("is_systemd", [True, False])
     def test_a_drop_in_that_was_overwritten(self, host: FakeHost, *, is_systemd: bool) -> None:

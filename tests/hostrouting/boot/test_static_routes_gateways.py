@@ -11,6 +11,7 @@ from tests.support.commands import lose_carriers
 from tests.support.namespace import Namespace
 from tests.support.routes_script import ETH0, HALF, ROUTER, Ran, events, listed, ours, planned
 from tests.support.sections import static
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -377,6 +378,8 @@ def test_an_expired_route_before_ours(namespace: Namespace, tmp_path: Path) -> N
     theirs = "fd00:16::/64 dev wg0 proto 4 expires 0"
     routes = ("::/0 via fe80::1 dev eth0", theirs, OURS_IPV6)
     namespace.batch(f"route append {route}" for route in routes)
+    # In the first 10 ms after its end, Linux lists it like one without an end.
+    wait_for("its end", lambda: " expires " in namespace.ip("-6", "route").stdout)
     before = listed(namespace)
     assert [line for line in before if "wg0" in line]
     plan = planned(namespace, IN_IPV6)

@@ -578,17 +578,24 @@ class TestWhenTheDefaultRouteGoes:
         assert Ran(namespace, [HALF], tmp_path).status == is_in_doubt
 
     @pytest.mark.needs("/dev/net/tun")
-    def test_a_tap_beside_a_local_route_with_a_gateway(
-        self, namespace: Namespace, tmp_path: Path
-    ) -> None:
-        """Such a route does not say that the card has an address."""
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "route add local ::/0 from fd00:16::/124 via fe80::1 dev eth1 onlink",
+            "address add fe80::7/64 dev eth1 nodad",
+        ],
+    )
+    def test_a_tap_beside_a_card(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
+        """Neither a local route with a gateway nor a link-local address says that the card has an
+        address.
+        """
         namespace.batch(
             [
                 *(f"address flush dev {dev}" for dev in ("eth0", "eth1", "ib0", "wg0")),
                 "tuntap add dev tap0 mode tap",
                 "address add fd00:99::2/64 dev tap0 nodad",
                 "link set tap0 up",
-                "route add local ::/0 from fd00:16::/124 via fe80::1 dev eth1 onlink",
+                command,
                 "route add default via fe80::1 dev tap0",
             ]
         )

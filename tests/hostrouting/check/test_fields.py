@@ -350,7 +350,8 @@ def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
     for cell in after.cells(cidr.first, cidr.last):
         before = judge.fib.lookup(ip_at(cidr.family, cell.first))
         if judge.opinion(before).grade is not Grade.ESCAPE:
-            assert before.devs == cell.decision.devs
+            decision, _ = after.outcomes(cell.first)
+            assert before.devs == decision.devs
 
 
 def is_fine_with_pods(field: Field, snapshot: Snapshot) -> None:

@@ -6,17 +6,20 @@ own.
 """
 
 from functools import partial
+from ipaddress import ip_network
 from itertools import permutations
 from typing import Any, get_args
 
 import pytest
 
+from hostrouting.check.check import check_snapshot
 from hostrouting.check.judge import Judge, Packets
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import OWN_ADDRESS
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.sections import expect
@@ -504,3 +507,63 @@ class TestPods:
         of_host = rule(priority=50, table=TABLE_MAIN, iif="lo")
         host = node(ELSEWHERE, rules=(of_host, rule(others=(("uidrange", users),))))
         assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict
+
+
+def test_an_own_address_that_is_not_for_a_pod() -> None:
+    """A range that escapes has own addresses inside. For packets of a pod that a rule before table
+    local leads elsewhere, these split it.
+    """
+    local, main, default = default_rules(4)
+    to_own = rule("10.244.1.5/32", "172.16.0.9/32", priority=50)
+    routes = [
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+        Route.to("172.16.0.0/24", dev="ib0"),
+        Route.to("172.16.0.9/32", dev="eth0", type="local", table=TABLE_LOCAL),
+        Route.to("172.16.0.9/32", dev="eth0", table=100),
+    ]
+    links = (Link("lo", 1, type=772), Link("eth0", 2), IB0)
+    rules = (to_own, local._replace(priority=100), main, default)
+    report = checked(Snapshot(links, (), rules, tuple(routes)), pod_cidrs=["10.244.1.5/32"])
+    ends = [(escape.first & 0xFF, escape.last & 0xFF) for escape in report.escapes]
+    assert ends == [(0, 255), (0, 8), (10, 255)]
+
+
+def test_the_lookups_for_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many pods of a second card take twice as many lookups: the CNI of AWS has two rules
+    for each, and a node has hundreds.
+    """
+    lookups: list[int] = []
+    outcomes = Fib.outcomes
+
+    def counting(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> Any:
+        lookups.append(address)
+        return outcomes(fib, address, packet)
+
+    monkeypatch.setattr(Fib, "outcomes", counting)
+    counts: list[int] = []
+    for pods in (20, 40):
+        lookups.clear()
+        report = check_snapshot(*_node_with_pods_of_a_second_card(pods))
+        assert report.verdict == "ok"
+        counts.append(len(lookups))
+    assert counts[1] < 2.2 * counts[0]
+
+
+def _node_with_pods_of_a_second_card(pods: int) -> tuple[Snapshot, HostRoutingConfig]:
+    """A node as the CNI of AWS makes it; each second address is a pod's."""
+    links = [Link("lo", 1, type=772), Link("eth0", 2), Link("eth1", 3)]
+    routes = [
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
+        Route.to("0.0.0.0/0", dev="eth1", gateway="10.0.0.1", table=2),
+    ]
+    rules = [*default_rules(4), Rule(4, 1024, fwmark=0x80, fwmask=0x80, table=TABLE_MAIN)]
+    for number in range(pods):
+        pod = Prefix.around(4, 0x0A001000 + 2 * number, 32)
+        links.append(Link(f"eni{number}", 10 + number, kind="veth"))
+        routes.append(Route.to(str(pod), dev=f"eni{number}"))
+        rules.append(Rule(4, 512, dst=pod, table=TABLE_MAIN))
+        rules.append(Rule(4, 1536, src=pod, table=2))
+    snapshot = Snapshot(tuple(links), (), tuple(rules), tuple(routes))
+    vpc, subnet = ip_network("10.0.0.0/16"), ip_network("10.0.16.0/22")
+    config = RouteOverlapConfig((vpc,), allowed_devs=("eth1",), pod_cidrs=(subnet,))
+    return snapshot, HostRoutingConfig(route_overlap=config)

@@ -117,3 +117,16 @@ def test_connections_that_escape_in_several_parts() -> None:
     )
     [escape] = checked_ranges(host, "172.16.0.0/16").escapes
     assert escape.prefixes == (escape.cidr,)
+
+
+@pytest.mark.parametrize("intended", ["from 10.0.0.4", "to 172.16.0.0/16"])
+def test_connections_by_an_intended_rule(intended: str) -> None:
+    """They are, whichever of the two lookups takes the rule."""
+    host = vm_with(
+        Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", table=101),
+        Route.to("172.16.0.0/16", dev="ib0", table=100),
+        rules=(rule("10.0.0.4"), rule(dst="172.16.0.0/16", priority=101, table=101)),
+        links=(IB0,),
+    )
+    assert checked_ranges(host).escapes
+    assert checked_ranges(host, intended_rules=[intended]).escapes == ()

@@ -126,6 +126,14 @@ def test_two_uplinks_have_no_node_ip() -> None:
     assert note in check_findings(report)
 
 
+def test_one_of_two_uplinks_is_named() -> None:
+    """The address of that one is the node IP, although the default route has both."""
+    report = checked(ecmp_node().snapshot(), expected_devs=["eth0"])
+    [family] = report.families
+    assert report.node_ips == {4: as_ip("10.0.0.4")}
+    assert "node-ip" not in {flaw.name for flaw in family.flaws}
+
+
 def test_the_source_of_the_default_route_is_the_node_ip() -> None:
     """It is often an address on lo, which both uplinks share."""
     report = ecmp_report(source=as_ip("10.255.0.4"))

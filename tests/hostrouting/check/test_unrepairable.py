@@ -18,6 +18,7 @@ from tests.support.topologies import (
     ETH1,
     IB0,
     WG1,
+    address,
     causes,
     checked,
     destinations,
@@ -133,6 +134,23 @@ class TestRules:
         marked = rule(priority=50, fwmark=1, fwmask=1)
         report = checked(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,)))
         assert reasons(report) == ["not-proven"]
+
+    def test_routes_that_put_other_packets_in_doubt(self) -> None:
+        """Plain packets to 172.16.5.0/24 would leave as before, but by a route that no longer says
+        with which source: perhaps with the one for which there is a rule.
+        """
+        by_default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        bound = rule("10.0.0.4", priority=50, table=101, others=(("oif", "eth1"),))
+        host = node(
+            Route.to(CIDR, dev="ib0"),
+            by_default._replace(prefsrc=as_ip("10.0.0.9")),
+            Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", table=101),
+            rules=(bound, main_with(16, to="172.16.5.0/24"), rule(dst="172.16.5.0/24")),
+            addresses=(address("10.0.0.9/24", "eth0"), address("10.9.0.4/24", "eth1")),
+        )
+        report = checked(host)
+        assert report.routes == ()
+        assert set(causes(report)) == {"with these routes, other packets would be worse off"}
 
 
 class TestKeys:

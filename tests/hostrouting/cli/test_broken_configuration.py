@@ -65,6 +65,35 @@ def test_an_emptied_file_does_not_mean_that_nothing_is_installed(text: str) -> N
     assert host.files.texts[LAYOUT.config_path] == text
 
 
+def test_the_file_of_another_release() -> None:
+    """The page says which release wrote the file, and counts the faults that a reader of the first
+    line does not need; `check` lists all of them.
+    """
+    host = node(config(*REPAIR))
+    written = json.loads(host.files.texts[LAYOUT.config_path])
+    written["writtenBy"] = "hostrouting 0.9"
+    written["hostRouting"]["routeOverlap"]["allowedDevs"] = ["a b", "c d", "e f", "g h", "i j"]
+    host.files.texts[LAYOUT.config_path] = json.dumps(written)
+
+    status = say("status", host=host)
+    assert status.code == 2
+    assert "5 faults: " in status.lines[0]
+    assert '"e f" is not a device pattern; and 2 more' in status.out
+    assert '"g h"' not in status.out
+    assert any(
+        "the files were written by hostrouting 0.9, but this is" in line for line in status.lines
+    )
+    assert say("check", host=host).err.count("is not a device pattern") == 5
+
+
+@pytest.mark.parametrize("text", ["{", '{"hostRouting": {"routeOverlap": {"mode": 1}}}'])
+def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
+    """Nothing is said about the release: it is somebody's edit."""
+    host = node(config(*REPAIR))
+    host.files.texts[LAYOUT.config_path] = text
+    assert "were written by" not in say("status", host=host).out
+
+
 SET_ROUTES_AGAIN = f"as root: systemctl restart {LAYOUT.routes_unit}"
 
 

@@ -194,6 +194,26 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: Fa
     assert said.json["takenBack"]
 
 
+def test_a_hang_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
+    """The journal says that the terminal was closed: nobody has sent the signal that ends the
+    run.
+    """
+    before = state(installed)
+
+    def hung_up() -> bool:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return False
+
+    terminal = FakeTerminal(hung_up)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    assert state(installed) == before
+    assert said.code == 128 + signal.SIGTERM
+    assert terminal.logged == [
+        "STOPPED: the terminal was closed; not everything was done",
+        "TAKEN BACK: files, routes and units are as they were before",
+    ]
+
+
 def test_a_run_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
 ) -> None:
@@ -321,6 +341,19 @@ class TestTerminal:
             (syslog.LOG_WARNING, "FAILED: no"),
             (syslog.LOG_WARNING, "TAKEN BACK: all"),
         ]
+
+    def test_foreign_bytes_in_the_journal(
+        self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Bytes that are not text, as in the name of a file, are escaped as on the page: otherwise
+        the answer about what was taken back would be a traceback.
+        """
+        _, terminal = ends
+        monkeypatch.setattr(syslog, "openlog", lambda _name: None)
+        messages: list[str] = []
+        monkeypatch.setattr(syslog, "syslog", lambda _level, line: messages.append(line))
+        terminal.log(["FAILED: \udcff.conf \x1b[2J"])
+        assert messages == ["FAILED: \\udcff.conf \\x1b[2J"]
 
     def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
         """When the other end is closed, the wait is over at once."""

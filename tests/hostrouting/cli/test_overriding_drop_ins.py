@@ -117,10 +117,11 @@ def test_our_own_drop_in_was_overwritten() -> None:
     an `apply` that would fail is not proposed.
     """
     host = node(config(*REPAIR))
-    host.files.write(DROP_IN, "[Service]\n")
+    host.files.write(DROP_IN, "[Service]\nExecCondition=\n")
     manager_of(host).reload()
     status = say("status", host=host)
     assert "another drop-in" not in status.out
+    assert "cancels the gate" not in status.out
     assert f"starts unchecked: {DROP_IN} was overwritten" in status.out
     assert "apply would fail" in status.lines[0]
     assert AGAIN.command not in status.out

@@ -111,6 +111,7 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
         f"  {command}",
     ]
     assert status.out.count("systemctl unmask") == 1
+    assert "remove the link" not in status.out
     document = say("status", "--json", host=masked).json
     assert document["headline"] == status.lines[0]
     assert document["command"] == command
@@ -188,6 +189,18 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
     assert HAS_NOT_SET_THEM in say("status", host=host).out
     start_vpn(host)
     assert RUNS in say("status", host=host).out
+
+
+def test_a_guard_that_waits_for_one_of_its_routes() -> None:
+    """It sets all of them or none, so it is not blamed for those that could be set."""
+    settings = config(*REPAIR, guard=GUARDED)
+    settings["staticRoutes"]["routes"][0]["dev"] = "eth0"  # which a VPN does not put in doubt
+    host = node(settings)
+    lose_routes(host)
+    start_vpn(host)
+    status = say("status", host=host)
+    assert "NOT READY" in status.out
+    assert RUNS in status.out
 
 
 def test_a_guard_that_runs_does_not_set_the_routes_of_an_edited_file() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.boot.enforced import read_enforced
+from hostrouting.boot.health import find_faults
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import (
     MACHINES,
@@ -174,6 +175,13 @@ class TestIneffectiveGates:
         host.files.texts[f"{UNITS}/{KUBELET}"] += f"{line}\n"
         manager_of(host).boot()
         assert lacking(host) == lacks
+
+    def test_a_setting_of_one_instance(self, host: FakeHost) -> None:
+        """The other instances can be gated."""
+        gpu = "systemd-nspawn@gpu.service"
+        manager_of(host).properties[gpu] = {"SuccessExitStatus": "255"}
+        assert lacking(host) == []
+        assert [fault.target for fault in find_faults(host, GATED)] == [gpu]
 
     def test_a_setting_beside_a_gate(self, host: FakeHost) -> None:
         """The unit is open already, so a run that repairs something else does not open it."""

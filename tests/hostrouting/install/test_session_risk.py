@@ -11,6 +11,7 @@ from ipaddress import ip_address
 import pytest
 
 from hostrouting.host.session import ssh_client
+from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
@@ -50,6 +51,15 @@ def test_a_client_whose_new_route_is_like_the_old() -> None:
     """On a host where nothing escapes, the new routes lead its packets where they go already."""
     client = ip_address("172.16.9.9")
     assert risks(FakeHost(kernel=plain_vm(), client=lambda: client)) == []
+
+
+def test_a_client_whose_packets_move_to_another_gateway() -> None:
+    """The device need not change: a firewall at the other gateway knows nothing of the session."""
+    host = FakeHost(kernel=plain_vm(), client=lambda: ip_address("172.16.9.9"))
+    former = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.9", protocol=4)
+    host.kernel.ip_route("add", former)
+    [sentence] = risks(host)
+    assert f"from [{former}] to [172.16.0.0/17 via 10.0.0.1 dev eth0" in sentence
 
 
 def test_a_client_that_moves_no_more() -> None:

@@ -83,19 +83,24 @@ def test_a_watch_with_a_clock_of_its_own() -> None:
     assert attempt.call_count == 3
 
 
-def test_a_run_that_is_cancelled_or_ends() -> None:
-    """A cancelled run attempts nothing; a deadline ends the wait a little earlier, with what is
-    missing.
-    """
+def test_a_run_that_is_cancelled() -> None:
+    """It attempts nothing."""
     ctx, attempt = context(), links_of(FakeKernel(), "eth0")
     ctx.cancel()
     with pytest.raises(phases.Cancelled):
         await_result(ctx, FakeKernel(), attempt, wait=0)
     attempt.assert_not_called()
-    clock = FakeClock()
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 30)])
+def test_a_run_with_a_deadline(seconds: float, end: float) -> None:
+    """The deadline ends the wait a little earlier, with what is missing; a later one changes
+    nothing.
+    """
+    clock, attempt = FakeClock(), links_of(FakeKernel(), "eth0")
     with (
         pytest.raises(NotReady, match="the device eth0"),
-        phases.Context(clock=clock, observers=[]).within(12) as ctx,
+        phases.Context(clock=clock, observers=[]).within(seconds) as ctx,
     ):
         await_result(ctx, FakeKernel(), attempt, wait=30)
-    assert clock.now() == pytest.approx(11.4)
+    assert clock.now() == pytest.approx(end)

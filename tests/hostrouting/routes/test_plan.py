@@ -15,6 +15,7 @@ from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
     PROTOCOL_RA,
+    TABLE_LOCAL,
     NextHop,
     Route,
     RouteKey,
@@ -463,6 +464,8 @@ def by_dev(dev: str, gateway: str | None = None) -> Route:
 
 BLACKHOLE = BY_A._replace(type="blackhole", next_hops=())
 OF_ANOTHER = BY_A._replace(protocol=FOREIGN)
+OWN_LINK_LOCAL = Route.to("fe80::4/128", dev="eth0", type="local", table=TABLE_LOCAL)
+BY_ITSELF = entry(SIX, NextHop("eth0", gateway=as_ip("fe80::4")))
 MORE_LINKS = (
     Link(name="idle0", index=11, up=False),
     Link(name="ppp0", index=12, type=512, kind="ppp"),
@@ -488,6 +491,7 @@ NOT_USABLE = {
     "by a tunnel": ([by_dev("tun0")], static(PLACE)),
     "by a tap": ([by_dev("tap0")], static(PLACE)),
     "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
+    "this host is its link-local gateway": ([BY_ITSELF, OWN_LINK_LOCAL], static(SIX)),
     "a blackhole": ([BLACKHOLE], static(PLACE)),
     "another program's": ([OF_ANOTHER], static(PLACE)),
     "behind another program's": ([OF_ANOTHER, BY_B], static(PLACE)),

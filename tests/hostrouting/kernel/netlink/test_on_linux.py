@@ -23,8 +23,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import RouteReader
+from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.routes import decode
-from hostrouting.kernel.netlink.socket import attribute, message
+from hostrouting.kernel.netlink.socket import NetlinkSocket, attribute, message
 from hostrouting.kernel.part import Near, part_of
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
@@ -418,6 +419,37 @@ def xdp_program() -> int:
     program = libc.syscall(bpf_call, load_program, ctypes.create_string_buffer(fields), 128)
     assert program >= 0, os.strerror(ctypes.get_errno())
     return int(program)
+
+
+@pytest.mark.parametrize(
+    ("listed", "others"),
+    [
+        ({23: "50505050", 28: "ffff"}, {"sport": "20560"}),
+        ({24: "50505050", 29: "ffff"}, {"dport": "20560"}),
+        ({25: "0a", 30: "3f"}, {"dscp": "0xa"}),
+        ({25: "0a", 30: "0f"}, {"dscp": "0xa", "attribute-30": "0f"}),
+    ],
+    ids=["sport", "dport", "dscp", "a part of dscp"],
+)
+def test_a_mask_beside_its_value(
+    namespace: Namespace,
+    backend: NetlinkBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    listed: dict[int, str],
+    others: dict[str, str],
+) -> None:
+    """Linux 6.15 and later list it, too; one with every bit selects nothing more."""
+    namespace.batch(["rule add pref 9 table 100"])
+    more = b"".join(attribute(number, bytes.fromhex(value)) for number, value in listed.items())
+    dump = NetlinkSocket.dump
+
+    def longer(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+        for answer in dump(self, kind, body):
+            yield answer + more if kind == RTM_GETRULE else answer
+
+    monkeypatch.setattr(NetlinkSocket, "dump", longer)
+    [rule] = [each for each in backend.snapshot(family=4).rules if each.table == 100]
+    assert dict(rule.others) == others
 
 
 def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBackend) -> None:
