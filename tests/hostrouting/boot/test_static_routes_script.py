@@ -262,6 +262,23 @@ STAYS_BESIDE_ANOTHER = Given(
     TREES[0],
 )
 """The command that deletes the second of these two routes of ours would delete the first."""
+SEGMENTS = "encap seg6 mode encap segs fd00:99::8,fd00:99::9"
+JOINED_BY_SEGMENTS = Given(
+    [],
+    (),
+    {
+        6: [
+            "rule add pref 50 lookup 100",
+            "route append default via fe80::7 dev eth0 proto 213",
+            f"route append default {SEGMENTS} via fe80::1 dev eth0 onlink",
+        ]
+    },
+    set(),
+    {},
+    AWKS[0],
+    TREES[0],
+)
+"""`ip` lists the segments of the second next hop in another form than it reads them."""
 
 
 class Outcome(NamedTuple):
@@ -300,6 +317,7 @@ _NO_CHANGES = '[[ "$*" == *" -o "* ]] || { echo "a second run writes" >&2; exit 
 )
 @given(given=situations())
 @example(given=STAYS_BESIDE_ANOTHER)
+@example(given=JOINED_BY_SEGMENTS)
 def test_the_table_is_the_planned_one(
     given: Given, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
