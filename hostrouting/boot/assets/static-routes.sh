@@ -597,7 +597,8 @@ function read_route(text,   r, words, word, at, i, item, h) {
     add_entries(r)
 }
 
-# `ip` lists the segments of seg6 as "segs 2 [ A B ]", and reads "segs A,B". Returns the place of "]".
+# `ip` lists the segments of seg6 as "segs 2 [ A B ]", and reads "segs A,B". Returns the place of
+# "]".
 function add_segments(r, word, words, i,   segments) {
   for (i += 3; i <= words && word[i] != "]"; i++) segments = segments "," word[i]
   route[r, "words"] = route[r, "words"] " segs " substr(segments, 2)
