@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := $(VENV)/bin
-# Many tests wait for systemd or a deadline, so there are four workers for each core.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(4 * os.cpu_count(), 12))")
+# Many tests wait for systemd or a deadline, so there are five workers for each core.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(5 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
