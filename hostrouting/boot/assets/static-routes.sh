@@ -585,7 +585,6 @@ function read_route(text,   r, words, word, at, i, item, h) {
     else if (item == "metric") route[r, "metric"] = word[++i]
     else if (item == "pref" && word[i + 1] == "medium") i++
     else if (item == "error") i++
-    else if (item == "segs") i = add_segments(r, word, words, i)
     # `ip` prints this lock, and does not read it: it always locks that time.
     else if (item == "lock" && word[i - 1] == "rto_min") continue
     else if (item !~ /^(nexthop|linkdown|pervasive|(rt_)?(offload|trap)|rt_offload_failed)$/)
@@ -595,14 +594,6 @@ function read_route(text,   r, words, word, at, i, item, h) {
   if (leads_to_own_address(r)) note_address(r)
   if (route[r, "table"] == "" && (route[r, "prefix"] in is_wanted_prefix || is_ours(r)))
     add_entries(r)
-}
-
-# `ip` lists the segments of seg6 as "segs 2 [ A B ]", and reads "segs A,B". Returns the place of
-# "]".
-function add_segments(r, word, words, i,   segments) {
-  for (i += 3; i <= words && word[i] != "]"; i++) segments = segments "," word[i]
-  route[r, "words"] = route[r, "words"] " segs " substr(segments, 2)
-  return i
 }
 
 function family_of(prefix, text) {
