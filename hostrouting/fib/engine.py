@@ -27,6 +27,8 @@ conditions, such as a mark. So one pass over the rules follows all packets of a 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
   rule leaves some, there is no route for them.
+- A rule for all that this host sends (`iif lo`) leaves what arrives on a device. Behind it, only
+  the rules for such packets (`iif cni0`) are asked.
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
 that differ from the plain packet at some rule. There are four ways to differ, by the rule:
@@ -396,6 +398,14 @@ class AppliedRule(NamedTuple):
         """Whether the rule selects by `iif lo`, so that it leaves what arrives on a device."""
         return self.rule.iif == "lo" and not self.rule.invert
 
+    def takes_arriving(self, selection: Selection) -> bool:
+        """Whether what the rule selects are packets that arrive on a device (`iif cni0`, `not iif
+        lo`), or all packets.
+        """
+        if selection == ALL:
+            return not self.is_only_for_sent
+        return selection == FORWARDED or "iif" in dict(selection.met)
+
     def effect_for(self, address: int) -> tuple[Effect, Route | None]:
         """What the rule does with packets to this address that it selects, and the route that its
         table has for them.
@@ -417,26 +427,6 @@ class AppliedRule(NamedTuple):
         if effect == "not-judged" or route is None:  # a rule that decides has a route
             return Decision(NOT_JUDGED, None, self.rule)
         return Decision(route.type, route, self.rule)
-
-
-def _outcomes_of_arriving(
-    rules: Iterable[AppliedRule], address: int, exhausted: set[Selection]
-) -> Iterator[Outcome]:
-    """The outcomes of packets that arrive on a device (`iif cni0`, `not iif lo`), by the rules that
-    follow one for all that this host sends.
-    """
-    for applied in rules:
-        selection = applied.selection(address)
-        if selection in exhausted:
-            continue
-        decision = applied.decision_for(address)
-        if decision is None:
-            continue
-        if selection == ALL and not applied.is_only_for_sent:
-            return
-        exhausted.add(selection)
-        if selection == FORWARDED or "iif" in dict(selection.met):
-            yield Outcome(applied.rule, decision, selection.met)
 
 
 # All rules.
@@ -543,19 +533,25 @@ class Fib:
         plain: Outcome | None = None
         # The decision for the packets that are left in the end.
         rest = NO_ROUTE
-        rules = iter(self.rules_for(address, packet))
-        for applied in rules:
+        # Whether a rule has captured all that this host sends: then only what arrives is left.
+        is_sent_captured = False
+        for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
             if selection in exhausted:
+                continue
+            if is_sent_captured and not applied.takes_arriving(selection):
                 continue
             decision = applied.decision_for(address)
             if decision is None:
                 continue
             if selection == ALL:
+                if is_sent_captured:
+                    break
                 rest = decision
-                if packet.source is None and applied.is_only_for_sent:
-                    others += _outcomes_of_arriving(rules, address, exhausted)
-                break
+                if packet.source is not None or not applied.is_only_for_sent:
+                    break
+                is_sent_captured = True
+                continue
             exhausted.add(selection)
             if plain is None and selection.has_plain:
                 plain = Outcome(applied.rule, decision, selection.unmet)
@@ -571,7 +567,7 @@ class Fib:
         left out are `to` other addresses, or `from` other sources.
         """
         if packet not in self._applied:
-            numbers = sorted(self._numbers_for(packet))
+            numbers = self._numbers_for(packet)
             self._applied[packet] = [self.apply(number, packet) for number in numbers]
         numbers = self._numbers_by_to.around(address)
         if not numbers:
@@ -580,7 +576,9 @@ class Fib:
         return merge(self._applied[packet], near)
 
     def _numbers_for(self, packet: PacketKind) -> list[int]:
-        """The rules that may select packets of this kind, except those that are found by `to`."""
+        """The rules that may select packets of this kind, in order, except those that are found by
+        `to`.
+        """
         if packet.source is not None:
             return sorted(self._numbers_by_from.around(packet.source.first))
         return [number for number, rule in enumerate(self.rules) if not _is_found_by_to(rule)]

@@ -171,6 +171,15 @@ class TestSockets:
                 id="twice",
             ),
             pytest.param(
+                [
+                    rule(priority=93, table=TABLE_MAIN, iif="lo"),
+                    rule(priority=95, table=TABLE_MAIN),
+                    rule(iif="cni0"),
+                ],
+                "ok",
+                id="twice, behind one for all",
+            ),
+            pytest.param(
                 [rule(priority=95, table=TABLE_MAIN), rule(iif="cni0")],
                 "ok",
                 id="behind one for all",
