@@ -136,7 +136,7 @@ class Plan:
         self, config: HostRoutingConfig, snapshot: Snapshot
     ) -> Iterator[Finding]:
         """A warning about routes that the plan deletes although addresses escape without them."""
-        after = self._check_afterwards(config, snapshot)
+        after = self.report or self._check_afterwards(config, snapshot)
         if after is not None:
             yield from find_unconfigured(
                 self.routes, snapshot, config, after=after, deleter="apply would delete"
