@@ -1,8 +1,8 @@
 """The files that a configuration puts on a host, each with its path, its text and its mode.
 
 `files_of` says which files these are. `apply` writes what differs from them, `plan` and `status`
-show what differs, and removal is the same for a configuration that asks for nothing. `on_disk`
-finds the files of ours that a host has, so each path here has its place in `owned_paths`, too.
+show what differs, and removal is the same for a configuration that asks for nothing. A removal
+finds the files on the host by their paths, so a new path is added to `on_disk.owned_paths`, too.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
 
 def _unit_files(unit: str) -> Iterator[File]:
-    """The file of a unit of ours, and the link that starts the unit at boot."""
+    """The file of one of our units, and the link that starts it at boot."""
     text = units.UNITS[unit]
     path = HostLayout.unit_path(unit)
     yield File(path, text)

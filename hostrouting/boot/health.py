@@ -68,7 +68,7 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
 
 
 def note_of_writer(writer: str) -> Finding:
-    """That another release wrote the files of ours."""
+    """The note that another release wrote our files."""
     sentence = f"the files were written by {writer}, but this is {WRITER}"
     return Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
 

@@ -116,7 +116,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         blocks = _disjoint(cidrs if within is None else within)
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
-    found: dict[tuple[Opinion, int, int], None] = {}
+    in_doubt: dict[tuple[Opinion, int, int], None] = {}
     for block in blocks:
         for packet, parts in find_all_parts(judge, block):
             if packet == FROM_HOST:
@@ -125,9 +125,10 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 # Where plain packets escape in the same way, others are not named.
                 if escape._replace(packet=FROM_HOST) not in escapes:
                     escapes[escape] = None
-            found |= dict.fromkeys(_doubts_in(parts))
+            in_doubt |= dict.fromkeys(_doubts_in(parts))
     doubts = [
-        (_with_own_pods(judge, opinion, first, last), first, last) for opinion, first, last in found
+        (_with_own_pods(judge, opinion, first, last), first, last)
+        for opinion, first, last in in_doubt
     ]
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
@@ -225,7 +226,9 @@ def _check_once(
     # A repair of the configuration asks what holds the keys of its routes.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
-    only_family = families.pop() if len(families) == 1 else None
+    only_family = None
+    if len(families) == 1:
+        [only_family] = families
     snapshot = backend.snapshot(family=only_family, reached=True, near=near)
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []

@@ -123,7 +123,9 @@ def _only_source(judge: Judge, part: Part) -> IP | None:
     if part.is_own:
         return None
     sources = set(sources_of(judge, part.decision))
-    return sources.pop() if len(sources) == 1 else None
+    if len(sources) == 1:
+        return sources.pop()
+    return None
 
 
 def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
@@ -185,12 +187,12 @@ def _judge_each(
 
 def _parts(cells: Iterable[tuple[Cell, bool]], judged: Mapping[Sight, Part]) -> Iterator[Part]:
     """These cells as parts."""
-    for (first, last, sight), is_everywhere in cells:
-        _, _, decision, opinion, others = judged[sight]
-        if is_everywhere and decision.devs:
-            yield Part(first, last, decision, OWN_ADDRESS)
+    for cell, is_everywhere in cells:
+        part = judged[cell.sight]
+        if is_everywhere and part.decision.devs:
+            yield Part(cell.first, cell.last, part.decision, OWN_ADDRESS)
         else:
-            yield Part(first, last, decision, opinion, others)
+            yield part._replace(first=cell.first, last=cell.last)
 
 
 def _judged(judge: Judge, address: int, packet: PacketKind) -> Part:

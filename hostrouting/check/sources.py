@@ -69,7 +69,9 @@ def node_ip(judge: Judge) -> IP | None:
     several.
     """
     addresses = {source for _, source in node_sources(judge)}
-    return addresses.pop() if len(addresses) == 1 else None
+    if len(addresses) == 1:
+        return addresses.pop()
+    return None
 
 
 def node_sources(judge: Judge) -> list[tuple[str, IP]]:

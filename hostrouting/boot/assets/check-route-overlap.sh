@@ -12,7 +12,8 @@
 #   REFUSED           a route or a rule refuses them: blackhole, unreachable or prohibit
 #   NO-ROUTE          no route is for them
 #   OWN-RANGE         a route of the type local keeps them on this host
-#   NO-DEFAULT-ROUTE  there is no default route, and routeOverlap.expectedDevs is empty; or no IPv6
+#   NO-DEFAULT-ROUTE  there is no default route and routeOverlap.expectedDevs is empty, or Linux has
+#                     no IPv6
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   no verdict        a program that this check needs has failed
 #   ACTION            what to type next

@@ -317,8 +317,8 @@ run_each() { # LEVEL TEXT COMMAND...
   done
 }
 
-# Runs these commands until one fails; a signal does not cut that short. For $() alone: the trap is
-# for its process, too, of which the caller gets the status.
+# Runs these commands until one fails; a signal does not cut that short. Only for $(), which has a
+# process of its own: the trap would stay in any other, and a signal must not end that one either.
 batch() { # COMMAND...
   trap '' TERM INT HUP
   printf '%s\n' "$@" | ip -batch - 2>&1
