@@ -11,6 +11,7 @@ import select
 import signal
 import syslog
 import termios
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -112,19 +113,33 @@ class ControllingTerminal:
 
 @contextmanager
 def controlling_terminal() -> Iterator[Terminal]:
-    """The terminal, open during the block. Raises ConfigError if there is none.
-
-    From then on, neither Ctrl-Z nor a word from the background suspends this process: the change
-    would stay in place.
-    """
+    """The terminal, open during the block. Raises ConfigError if there is none."""
     try:
         number = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         remedy = "run it from a terminal, or leave it out"
         raise bad_input("--confirm", "there is no terminal to press Enter on", remedy) from error
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
-        yield ControllingTerminal(number)
+        with _not_suspended():
+            yield ControllingTerminal(number)
     finally:
         os.close(number)
+
+
+@contextmanager
+def _not_suspended() -> Iterator[None]:
+    """In the block, neither Ctrl-Z nor printing from the background suspends this process: the
+    change would stay in place. Only the main thread can prevent that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    suspending = (signal.SIGTSTP, signal.SIGTTOU)
+    former = [signal.getsignal(number) for number in suspending]
+    for number in suspending:
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in zip(suspending, former, strict=True):
+            signal.signal(number, handler)

@@ -24,6 +24,7 @@ from hostrouting.cli.confirming import (
     AwaitConfirmation,
     ControllingTerminal,
     Terminal,
+    controlling_terminal,
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostRoutingError
@@ -354,6 +355,28 @@ class TestTerminal:
         monkeypatch.setattr(syslog, "syslog", lambda _level, line: messages.append(line))
         terminal.log(["FAILED: \udcff.conf \x1b[2J"])
         assert messages == ["FAILED: \\udcff.conf \\x1b[2J"]
+
+    def test_in_a_program_of_somebody_else(
+        self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Afterwards, the program handles signals as before; in another thread, it does so all the
+        time, because only the main thread can change that.
+        """
+        ours, _ = ends
+        monkeypatch.setattr(os, "open", lambda *_: os.dup(ours))
+        handlers: list[object] = []
+
+        def use_terminal() -> None:
+            with controlling_terminal():
+                handlers.append(signal.getsignal(signal.SIGTSTP))
+            handlers.append(signal.getsignal(signal.SIGTSTP))
+
+        before = signal.getsignal(signal.SIGTSTP)
+        use_terminal()
+        in_thread = threading.Thread(target=use_terminal)
+        in_thread.start()
+        in_thread.join()
+        assert handlers == [signal.SIG_IGN, before, before, before]
 
     def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
         """When the other end is closed, the wait is over at once."""
