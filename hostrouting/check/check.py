@@ -245,10 +245,10 @@ def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> 
     """
     family = judge.fib.family
     # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
-    asked = [part for part in parts if part.first and part.opinion.name != NOT_JUDGED]
-    answers = backend.lookup([ip_at(family, part.first) for part in asked])
+    judged = [part for part in parts if part.first and part.opinion.name != NOT_JUDGED]
+    answers = backend.lookup([ip_at(family, part.first) for part in judged])
     doubts: list[tuple[Opinion, int, int]] = []
-    for part, answer in zip(asked, answers, strict=True):
+    for part, answer in zip(judged, answers, strict=True):
         if not _agrees(judge, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"

@@ -133,10 +133,10 @@ class TestFind:
         """The undo of a run finds the results of the run, not those of other undos; a dry run finds
         plans.
         """
-        found: list[object] = []
+        results: list[object] = []
 
         def undo(ctx: Context) -> None:
-            found.append(ctx.find("disk").result)
+            results.append(ctx.find("disk").result)
 
         disk = phases.task("disk", undo=undo, plan=lambda _: "a plan")(lambda _: "/dev/a")
         tree = phases.serial(
@@ -146,23 +146,23 @@ class TestFind:
         )
         report = phases.run(tree, undo_on_failure=True, observers=[])
         phases.undo(tree, Context(observers=[]), of=report)
-        assert found == ["/dev/a"] * 4
+        assert results == ["/dev/a"] * 4
         look = phases.task("look", plan=lambda ctx: ctx.find("disk").result)(lambda _: None)
         assert phases.plan(phases.serial(disk, look)).find("look").result == "a plan"
 
     def test_an_undo_finds_nothing_that_an_undo_has_run(self) -> None:
         """What the run did is found, also if another undo has done the same task once more."""
-        found: list[object] = []
+        results: list[object] = []
         disks = iter(["/dev/a", "/dev/b", "/dev/c"])
         disk = phases.task("disk")(lambda _: next(disks))
-        look = phases.task("look", undo=lambda ctx: found.append(ctx.find("disk").result))
+        look = phases.task("look", undo=lambda ctx: results.append(ctx.find("disk").result))
         again = phases.task("again", undo=lambda ctx: phases.execute(disk, ctx))
         tree = phases.serial(
             disk, look(lambda _: None), again(lambda _: None), StubTask("x", errors=[OSError()])
         )
         report = phases.run(tree, undo_on_failure=True, observers=[])
         phases.undo(tree, Context(observers=[]), of=report)
-        assert found == ["/dev/a"] * 2
+        assert results == ["/dev/a"] * 2
 
     def test_a_run_of_its_own(self) -> None:
         """Outside a task nothing has run, and the steps of another run are not found."""

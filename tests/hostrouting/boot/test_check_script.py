@@ -994,7 +994,7 @@ def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:
     checked = Checked(namespace, check("fd16:1234:5678:9abc::/64"), tmp_path)
 
     assert len(escaping) == 500
-    found = [(escape.first, escape.last) for escape in checked.escapes if escape.devs]
-    assert sorted(found) == escaping
+    lost = [(escape.first, escape.last) for escape in checked.escapes if escape.devs]
+    assert sorted(lost) == escaping
     words = "REFUSED: expected CIDR fd16:1234:5678:9abc::/64 (fd16:1234:5678:9abc:ffff::\u2013"
     assert words in checked.lines[-1]

@@ -408,4 +408,4 @@ def test_what_is_neither_true_nor_false() -> None:
     """As a text, "false" would be true."""
     words = r"^allow_removal must be a bool, not a str: write True or False$"
     with pytest.raises(TypeError, match=words):
-        Configure(config(), host=FakeHost(), allow_removal="false")  # type: ignore[arg-type]
+        Configure(config(), host=FakeHost(), allow_removal="false")  # type: ignore[arg-type]  # the mistake
