@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hostrouting.host.host import Host
-    from hostrouting.install.section import SectionTask
+    from hostrouting.install.task import SectionTask
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
