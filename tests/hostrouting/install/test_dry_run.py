@@ -10,10 +10,10 @@ from hypothesis import given, strategies as st
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.install.plan import Plan
+from hostrouting.install.plan import LET_THEM_GO, Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -271,6 +271,21 @@ def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
     assert "route-not-configured" in {finding.name for finding in before.findings}
     assert "route-not-configured" not in {finding.name for finding in after.findings}
     assert [str(route.prefix) for route in after.deleted_routes] == ["10.5.0.0/16"]
+
+
+def test_typed_routes_that_no_configuration_replaces() -> None:
+    """Without them, the rule leads to a route that no static route can come before; there is one
+    way out.
+    """
+    host = FakeHost(kernel=h200())
+    host.kernel.add_rule(Rule(family=4, priority=100, table=100))
+    captured = Route.to(CIDR, dev="ib0", protocol=4, metric=100, table=100)
+    typed = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=OURS, table=100)
+    for route in (captured, typed):
+        host.kernel.ip_route("add", route)
+    [finding] = Configure(STRICT, host=host, allow_removal=False).plan().errors
+    assert finding.name == "route-not-configured"
+    assert finding.remedy == LET_THEM_GO
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:

@@ -7,7 +7,13 @@ import pytest
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostError, HostRoutingError, NotReady, RouteConflict
+from hostrouting.errors import (
+    BackendError,
+    HostError,
+    HostRoutingError,
+    NotReady,
+    RouteConflict,
+)
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
@@ -112,6 +118,14 @@ class TestLastingConflict:
         failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
         assert host.files.texts == before
 
+    def test_a_configuration_that_cannot_be_read(self) -> None:
+        """Nobody knows which conflicts it has, so each counts as new."""
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        host.files.texts[LAYOUT.config_path] = "{"
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        assert host.files.texts[LAYOUT.config_path] == "{"
+
 
 class TestGuard:
     """The routes do not need the guard."""
@@ -157,6 +171,19 @@ class TestGuard:
         added = [change.route for change in changes if change.verb == "add"]
         assert [str(route.prefix) for route in added] == ["10.7.0.0/16"]
 
+    def test_a_run_without_a_report(self, host: FakeHost) -> None:
+        """Whoever calls the task's own method gets the failure, with what was changed."""
+        with pytest.raises(phases.TaskFailed, match="bash was not found") as caught:
+            Configure(GUARDED, host=host).do(context())
+        assert LAYOUT.config_path in effects_of(caught.value).files
+
+    def test_a_conflict_without_a_report(self, host: FakeHost) -> None:
+        """The conflict is raised as itself, not together with the failure of the guard."""
+        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+        phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
+        with pytest.raises(RouteConflict):
+            ConfigureStaticRoutes(conflicting, host=host).do(context())
+
     def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
         """Both failures are told."""
         conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
@@ -201,6 +228,20 @@ class TestLeftOut:
         assert report.ok
         assert ours(host) == before
         assert list(host.nftables.tables) == ["hostrouting_slb"]
+
+
+def undone_without_a_device(host: FakeHost) -> Configure:
+    """A task that has run on this host, and deleted two routes that were typed; the device of one
+    of them is gone since.
+    """
+    host.kernel.add_link("eth9")
+    host.kernel.ip_route("add", Route.to("10.6.0.0/16", dev="eth9", protocol=OURS))
+    type_routes(host, "10.7.0.0/16")
+    task = Configure(config("10.9.0.0/16"), host=host)
+    run(task)
+    assert our_destinations(host) == ["10.9.0.0/16"]
+    host.kernel.delete_link("eth9")
+    return task
 
 
 class TestUndo:
@@ -457,6 +498,44 @@ class TestUndo:
         assert verbs >= {"route", "write", "reload"}
         assert unlocked == []
 
+    def test_a_typed_route_that_the_kernel_refuses(self) -> None:
+        """The undo fails at its end: all else is as before, and the error has what was added."""
+        former = config("10.8.0.0/16")
+        host = configured(former)
+        task = undone_without_a_device(host)
+
+        report = phases.undo(task, phases.Context(observers=[]))
+
+        [failure] = report.failures
+        assert failure.name == "restore-typed-routes"
+        assert isinstance(failure.error, BackendError)
+        [change] = effects_of(failure.error).changes
+        assert str(change.route.prefix) == "10.7.0.0/16"
+        assert our_destinations(host) == ["10.7.0.0/16", "10.8.0.0/16"]
+        assert read_installed(host) == former
+
+    def test_a_typed_route_that_the_kernel_refuses_and_an_undo_that_fails(self) -> None:
+        """Both failures are told."""
+        host = configured(config("10.8.0.0/16"))
+        task = undone_without_a_device(host)
+        host.files.broken[LAYOUT.config_path] = "No space left on device"
+        report = phases.undo(task, phases.Context(observers=[]))
+        names = {failure.name for failure in report.failures}
+        assert names == {"install-files", "restore-typed-routes"}
+        assert "10.7.0.0/16" in our_destinations(host)
+
+    def test_a_conflict_that_was_installed(self) -> None:
+        """The configuration comes back that units have waited for, with its conflict: nobody has
+        confirmed the one that lets them start.
+        """
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        task = Configure(WANTED, host=host)
+        run(task)
+        error = failure_of(undo, task, of=RouteConflict)
+        assert str(error).endswith(HELD)
+        assert read_installed(host) == CONFLICTING
+
     def test_another_run_before_the_typed_routes(self) -> None:
         """What is installed counts as of the moment when the step has the lock."""
         host, mishaps = mishap_host()
@@ -570,6 +649,7 @@ class TestNothingToDo:
         plan = Configure(config("9.0.0.0/8"), host=FakeHost(kernel=FakeKernel())).plan()
         assert not plan.is_empty
         assert str(plan).count("needs an IPv4 default route") == 1
+        assert plan.check_findings == ()
 
 
 def test_rights() -> None:
