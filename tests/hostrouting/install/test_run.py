@@ -17,6 +17,7 @@ from hostrouting.errors import (
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
+from hostrouting.install.task import InstallTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure, Remove
@@ -39,6 +40,7 @@ from tests.support.tasks import (
     context,
     failure_of,
     left_to_do,
+    lose_routes,
     manager_of,
     our_destinations,
     ours,
@@ -278,6 +280,15 @@ class TestUndo:
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == other
         assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_what_the_task_itself_may_not_remove(self) -> None:
+        """Undo takes the protection away that the run has brought."""
+        host = FakeHost(kernel=h200())
+        task = Configure(WANTED, host=host, allow_removal=False)
+        run(task)
+        undo(task)
+        assert host.files.texts == {}
+        assert ours(host) == []
 
     def test_another_section(self) -> None:
         """A task about one section takes that one back."""
@@ -644,12 +655,55 @@ class TestNothingToDo:
         assert "reload systemd" in str(run(Configure(WANTED, host=host)))
         assert left_to_do(Configure(WANTED, host=host)) == ""
 
+    def test_a_reload_and_no_file(self) -> None:
+        """The marker of the last check stays: it is about the installed configuration."""
+        host = configured(WANTED)
+        manager_of(host).read.clear()
+        result = run(ConfigureStaticRoutes(WANTED, host=host))
+        assert effects_of(result).operations
+        assert LAYOUT.ok_path in host.files.texts
+
+    def test_a_conflict(self) -> None:
+        """It is something to do, as soon as nothing is in the way any more."""
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        plan = Configure(CONFLICTING, host=host).plan()
+        assert not plan.is_empty
+        assert "nothing to do" not in str(plan)
+
     def test_a_route_that_waits(self) -> None:
         """It is something to do; the plan says it once."""
         plan = Configure(config("9.0.0.0/8"), host=FakeHost(kernel=FakeKernel())).plan()
         assert not plan.is_empty
         assert str(plan).count("needs an IPv4 default route") == 1
         assert plan.check_findings == ()
+
+
+class TestWait:
+    """Nobody waits longer than the task says."""
+
+    @pytest.mark.parametrize("kind", [Configure, ConfigureStaticRoutes, RewriteProbeSource])
+    def test_a_route_that_waits(self, kind: type[InstallTask[Any]]) -> None:
+        """Also in a task that does its work as a part of another one's."""
+        host = FakeHost(kernel=FakeKernel())
+        wanted = config("9.0.0.0/8")._replace(probe_rewrite=PROBES)
+        failure_of(run, Configure(wanted, host=host, wait=0), of=NotReady)
+        ctx = context()
+        task = kind(wanted, host=host, wait=5)
+        failure_of(phases.execute, task, ctx, of=NotReady, match="needs an IPv4 default route")
+        assert 5 <= ctx.clock.now() < 6
+
+    def test_an_undo(self) -> None:
+        """It does not wait at all: `apply --confirm` promises it for now."""
+        host = configured(WANTED)
+        task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host)
+        run(task)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+        lose_routes(host)
+        ctx = context()
+        failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
+        assert ctx.clock.now() < 1
 
 
 def test_rights() -> None:
