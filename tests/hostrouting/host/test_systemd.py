@@ -136,7 +136,7 @@ def test_stop() -> None:
 def test_a_stop_that_takes_too_long() -> None:
     """It is not tried again: systemd goes on stopping the unit."""
     run = Systemctl(stop=TimeoutError())
-    with pytest.raises(HostError, match="systemctl did not stop x.service within 30 s"):
+    with pytest.raises(HostError, match=r"systemctl did not stop x\.service within 30 s"):
         SystemdManager(run=run).stop(UNIT)
     assert run.commands == [STOP]
 

@@ -70,6 +70,10 @@ LOSSES = {
         OLD._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
     ),
+    "all CIDRs": (  # the mode means nothing then
+        OLD._replace(route_overlap=HostRoutingConfig().route_overlap),
+        "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
+    ),
     "units": (
         OLD._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",

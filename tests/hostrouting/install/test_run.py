@@ -655,6 +655,24 @@ class TestNothingToDo:
         assert "reload systemd" in str(run(Configure(WANTED, host=host)))
         assert left_to_do(Configure(WANTED, host=host)) == ""
 
+    def test_a_masked_unit(self) -> None:
+        """Of a masked unit with our drop-in, systemd says at all times that it has to reload."""
+        gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
+        host = configured(gated)
+        properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
+        manager_of(host).properties["kubelet.service"] = properties
+        assert left_to_do(Configure(gated, host=host)) == ""
+
+    def test_a_reload_and_the_guard(self) -> None:
+        """The guard starts when systemd has read its files, and stops before they go."""
+        host = configured(GUARDED)
+        manager_of(host).read.clear()
+        removal = Remove(host=host).plan()
+        manager_of(host).states[LAYOUT.guard_unit] = "failed"
+        start = Configure(GUARDED, host=host).plan()
+        assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
+        assert [operation.verb for operation in start.systemd] == ["reload", "start"]
+
     def test_a_reload_and_no_file(self) -> None:
         """The marker of the last check stays: it is about the installed configuration."""
         host = configured(WANTED)
