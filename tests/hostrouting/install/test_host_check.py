@@ -4,12 +4,16 @@ tests/hostrouting/cli has its pages.
 
 import pytest
 
+import phases
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.finding import ESCAPES
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.model.route import Route
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
-from tests.support.tasks import CIDR, GUARDED, LAYOUT, config, configured, type_routes
+from phases.testing import FakeClock
+from tests.support.tasks import CIDR, GUARDED, LAYOUT, REPAIR, config, configured, type_routes
 
 
 def check_of(kernel: FakeKernel) -> HostCheck:
@@ -87,6 +91,33 @@ def test_files_of_the_agent_alone() -> None:
     assert check.managed is None
     [finding] = check.named("route-not-configured")
     assert "is set until the next boot" in finding.sentence
+
+
+SETS_ROUTES = config("10.77.0.0/16", cidrs=(CIDR,))
+GUARD = GuardConfig(enabled=True)
+DELETERS = {
+    "the gate": (
+        config("10.77.0.0/16", cidrs=(CIDR,), mode="WARN"),
+        "start of a gated unit, apply or boot",
+    ),
+    "in STRICT, apply is refused": (SETS_ROUTES, "start of a gated unit or boot"),
+    "the guard": (
+        SETS_ROUTES._replace(guard=GUARD),
+        "pass of the guard, start of a gated unit or boot",
+    ),
+    "a gate that sets no routes": (config(cidrs=(CIDR,))._replace(guard=GUARD), "boot"),
+}
+"""By the reason: the installed configuration, and what deletes routes that were typed."""
+
+
+@pytest.mark.parametrize(("installed", "occasions"), DELETERS.values(), ids=DELETERS)
+def test_what_deletes_typed_routes(installed: HostRoutingConfig, occasions: str) -> None:
+    """Each occasion is named, the first one first."""
+    host = FakeHost(kernel=h200())
+    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+    type_routes(host, *REPAIR)
+    [finding] = check_host(installed, host).named("route-not-configured")
+    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
