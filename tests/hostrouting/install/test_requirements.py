@@ -276,6 +276,19 @@ class TestPaths:
         host.files.texts[f"{path}/x"] = ""
         assert ("file", path) in lacking(host)
 
+    def test_a_masked_guard(self) -> None:
+        """A link of an administrator's is named, once; what masks it elsewhere, systemd knows."""
+        guard = LAYOUT.guard_unit
+        here = FakeHost(kernel=h200())
+        here.files.links[LAYOUT.unit_path(guard)] = "/dev/null"
+        manager_of(here).boot()
+        assert lacking(here, OLD) == [("file", LAYOUT.unit_path(guard))]
+
+        elsewhere = FakeHost(kernel=h200())
+        run(Configure(OLD, host=elsewhere))
+        manager_of(elsewhere).properties[guard] = {"LoadState": "masked"}
+        assert lacking(elsewhere, OLD) == [("requirement", guard)]
+
     def test_removal(self) -> None:
         """It fails before it has removed anything."""
         host = FakeHost(kernel=h200())
