@@ -93,6 +93,26 @@ def test_files_of_the_agent_alone() -> None:
     assert "is set until the next boot" in finding.sentence
 
 
+def test_what_else_is_expected() -> None:
+    """The check reads the routes to the typed CIDR alone, but a repair is of everything that is
+    expected.
+    """
+    installed = config(cidrs=("10.9.0.0/16", CIDR), mode="WARN")
+    kernel = plain_vm()
+    kernel.add_link("ib0")
+    kernel.add_address("ib0", "10.1.0.4/24")
+    host = configured(installed, kernel=kernel)
+    typed = config(cidrs=("10.9.0.0/16",))
+    fine = check_host(typed, host, to_repair=installed)
+    kernel.ip_route("add", Route.to("172.16.5.0/24", dev="ib0", gateway="10.1.0.1", protocol=4))
+    escaping = check_host(typed, host, to_repair=installed)
+    assert fine.managed is not None
+    assert fine.managed.has_repair
+    assert escaping.report.verdict == "ok"
+    assert escaping.managed is not None
+    assert not escaping.managed.has_repair
+
+
 SETS_ROUTES = config("10.77.0.0/16", cidrs=(CIDR,))
 GUARD = GuardConfig(enabled=True)
 DELETERS = {
