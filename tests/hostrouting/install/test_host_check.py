@@ -104,7 +104,9 @@ def test_what_else_is_expected() -> None:
     host = configured(installed, kernel=kernel)
     typed = config(cidrs=("10.9.0.0/16",))
     fine = check_host(typed, host, to_repair=installed)
-    kernel.ip_route("add", Route.to("172.16.5.0/24", dev="ib0", gateway="10.1.0.1", protocol=4))
+    for destination in ("10.200.0.0/24", "172.16.5.0/24"):  # of such routes, the first is read
+        far = Route.to(destination, dev="ib0", gateway="10.1.0.1", protocol=4)
+        kernel.ip_route("add", far)
     escaping = check_host(typed, host, to_repair=installed)
     assert fine.managed is not None
     assert fine.managed.has_repair
