@@ -52,9 +52,8 @@ class HostCheck(NamedTuple):
         options.
         """
         pipeline = repair_pipeline(repair_options)
-        findings = dict.fromkeys(_findings_of(report, config, pipeline))
-        typed = with_typed_options(findings, repair_options)
-        return cls(report, config.route_overlap.mode, typed, pipeline, is_elsewhere=True)
+        findings = with_typed_options(_findings_of(report, config, pipeline), repair_options)
+        return cls(report, config.route_overlap.mode, findings, pipeline, is_elsewhere=True)
 
     @property
     def is_wrong(self) -> bool:
@@ -120,7 +119,7 @@ def check_host(
     prefixes = [route.prefix for route in report.resolved]
     repaired = report.snapshot.with_routes(report.resolved)
     findings += find_session_at_risk(host, prefixes, report.snapshot, after=repaired)
-    typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
+    typed = with_typed_options(findings, repair_options, managed)
     return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
 
 
