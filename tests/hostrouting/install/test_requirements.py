@@ -2,6 +2,7 @@
 
 from ipaddress import IPv4Network
 from itertools import chain
+from pathlib import Path
 
 import attrs
 import pytest
@@ -21,6 +22,7 @@ from hostrouting.config.settings import (
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import FileChanges
+from hostrouting.host.host import Host
 from hostrouting.install.losses import find_losses
 from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.rights import Rights
@@ -331,6 +333,17 @@ def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
     assert "another user owns" in finding.sentence
     run(Configure(OLD, host=image))
     assert caplog.text.count("another user owns") == 1
+
+
+def test_a_folder_that_others_can_change(tmp_path: Path) -> None:
+    """Whatever is in it, root would run theirs."""
+    folder = tmp_path / LAYOUT.gate_directory.lstrip("/")
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    image = Host.offline(tmp_path)
+    findings = find_requirements(image, OLD, FileChanges())
+    errors = [finding.target for finding in findings if finding.severity == "error"]
+    assert errors == [LAYOUT.gate_directory]
 
 
 @pytest.mark.parametrize(
