@@ -9,13 +9,14 @@ import pytest
 
 import phases
 from hostrouting.check.results import CheckReport
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
@@ -86,6 +87,27 @@ class TestModes:
         levels = {record.levelname for record in caplog.records if "cali*" in record.message}
         assert levels == {"INFO"}
 
+    def test_many_findings(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The log has the worst twenty: errors before notes, also those of the other family."""
+        kernel = plain_vm()
+        kernel.add_link(Link(name="cali1", index=0, kind="veth"))
+        kernel.ip_route("add", Route.to("172.16.0.9/32", dev="cali1"))
+        for number in range(1, 26):
+            kernel.add_address("eth0", f"fd00:96::{number}/64")
+        kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))
+        overlap = {"expectedCidrs": [CIDR], "serviceCidrs": ["fd00:96::/112"]}
+        wanted = HostRoutingConfig.from_mapping({"routeOverlap": overlap})
+        caplog.set_level("INFO")
+
+        result = run(CheckRouteOverlap(wanted, host=FakeHost(kernel=kernel)))
+
+        assert isinstance(result, CheckResult)
+        severities = [finding.severity for finding in result.findings]
+        assert severities[0] == "note"
+        assert severities.count("error") == 25
+        logged = [record for record in caplog.records if record.module == "overlap_check"]
+        assert [record.levelname for record in logged] == ["WARNING"] * 20
+
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_markers(self, mode: str) -> None:
         """A marker has the lines that say what is wrong or in doubt, or the verdict: there is one
@@ -107,6 +129,16 @@ class TestModes:
         assert str(report).startswith("UNDECIDED: the route tables kept changing")
         checked(FakeHost(kernel=plain_vm(), files=host.files), "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
+
+    def test_a_family_in_doubt(self) -> None:
+        """The file with the doubts says nothing of the other family, which is fine."""
+        kernel = vpn_node()
+        kernel.add_address("eth0", "2001:db8::4/64")
+        kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))
+        host = FakeHost(kernel=kernel)
+        report = checked(host, CIDR, "fd77::/48").report
+        assert [family.verdict for family in report.families] == ["undecided", "ok"]
+        assert markers(host) == {"undecided": f"{report.families[0]}\n"}
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_no_default_route(self, mode: str) -> None:
