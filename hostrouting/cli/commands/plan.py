@@ -133,8 +133,11 @@ def _judge(
     openings: Sequence[Finding],
 ) -> _Judged:
     """What apply would do: fail, wait, change something, or nothing."""
-    passed_over = (*arguments.ignore, *_AWAITED)
-    failures = [finding for finding in plan.failures if finding.name not in passed_over]
+    failures: list[Finding] = []
+    for finding in plan.failures:
+        is_awaited = finding.name in _AWAITED and finding not in plan.errors
+        if finding.name not in arguments.ignore and not is_awaited:
+            failures.append(finding)
     if failures:
         return _failing(plan, failures)
     if plan.routes.waiting:
