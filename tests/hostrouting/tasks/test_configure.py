@@ -78,6 +78,16 @@ def test_a_second_run(make: type[Any], host: FakeHost) -> None:
     assert second.reason.endswith(("as it should be", "as they should be"))
 
 
+def test_a_second_run_with_a_check() -> None:
+    """It changes nothing, and has the report of the check."""
+    host = configured(WANTED)
+    result = run(Configure(WANTED, host=host))
+    assert isinstance(result, CheckResult)
+    assert not result.changed
+    assert result.report is not None
+    assert result.report.verdict == "ok"
+
+
 def undo(task: phases.AnyTask) -> phases.Step:
     """Take back what the runs of this task have done; the report of that."""
     return phases.undo(task, phases.Context(observers=[]))
