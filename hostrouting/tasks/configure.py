@@ -98,4 +98,4 @@ class Remove:
         return Configure(HostRoutingConfig(), host=self.host).plan()
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        return Configure(HostRoutingConfig(), host=self.host, wait=0).do(ctx)
+        return Configure(HostRoutingConfig(), host=self.host).do(ctx)

@@ -78,6 +78,13 @@ def test_a_second_run(make: type[Any], host: FakeHost) -> None:
     assert second.reason.endswith(("as it should be", "as they should be"))
 
 
+@pytest.mark.parametrize("make", TASKS)
+def test_nothing_is_configured_beside_another_section(make: type[Any]) -> None:
+    """A task whose section is not configured says so, and not that all is as it should be."""
+    host = configured(HostRoutingConfig(manage_foreign="keep"))
+    assert run(make(HostRoutingConfig(), host=host)) == phases.Skip(make.reason_to_skip)
+
+
 def test_a_second_run_with_a_check() -> None:
     """It changes nothing, and has the report of the check."""
     host = configured(WANTED)
