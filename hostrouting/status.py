@@ -272,6 +272,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         _with_units,
         _with_answer_about_unit,
         _with_last_check,
+        _with_unwritable_results,
     )
 
 
@@ -463,3 +464,16 @@ def _with_last_check(host: Host, status: Status) -> Status:
         if text:
             return attrs.evolve(status, last_check=text.partition("\n")[0])
     return status
+
+
+def _with_unwritable_results(host: Host, status: Status) -> Status:
+    """The status with why the next check cannot say what it finds, such as a full /run."""
+    if not status.known_config.route_overlap.cidrs or not host.rights().is_root:
+        return status
+    folder = HostLayout.state_directory
+    reason = host.files.why_unwritable(folder)
+    if not reason:
+        return status
+    sentence = f"no result of a check can be written to {folder}: {reason}"
+    finding = Finding("file", "warning", sentence, folder)
+    return attrs.evolve(status, faults=(*status.faults, finding))

@@ -83,9 +83,9 @@ class Files(Protocol):
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""
 
-    def why_unwritable(self, folder: str) -> str:
+    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         """Why root cannot write into the folder, which may be absent; empty if it can. Only an
-        attempt is certain.
+        attempt is certain. To remove a file from it, no space is needed.
         """
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
@@ -208,15 +208,18 @@ class LocalFiles:
         with suppress(OSError):
             os.rmdir(self._place(folder))
 
-    def why_unwritable(self, folder: str) -> str:
+    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         place = self._followed(folder)
         while not os.path.lexists(place):
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
+        system = os.statvfs(place)
         if os.access(place, os.W_OK | os.X_OK):
+            if needs_space and _is_full(system):
+                return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
             return ""
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
+        if system.f_flag & os.ST_RDONLY:
             return f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
         return (
             f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; "
@@ -286,6 +289,13 @@ class LocalFiles:
                 else:
                     del parts[-1]
         return "/".join((self._root, *parts)) or "/"
+
+
+def _is_full(system: os.statvfs_result) -> bool:
+    """Whether this file system has no room for a file. One without a limit has a total of 0."""
+    has_no_blocks = system.f_blocks and not system.f_bfree
+    has_no_inodes = system.f_files and not system.f_ffree
+    return bool(has_no_blocks or has_no_inodes)
 
 
 def _look(place: str) -> Entry | None:

@@ -92,7 +92,7 @@ class FakeFiles:
         """See Files: a folder is gone as soon as nothing is in it."""
         require_path(folder)
 
-    def why_unwritable(self, folder: str) -> str:
+    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:  # noqa: ARG002
         """See Files. A folder that is `broken`, or is in one, refuses files."""
         require_path(folder)
         for path, reason in self.broken.items():

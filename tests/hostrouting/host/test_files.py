@@ -505,6 +505,40 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("limit", "fill"),
+    [("size=64k", "head -c 1M /dev/zero >{}/big"), ("nr_inodes=2", "touch {}/file {}/more")],
+    ids=["blocks", "inodes"],
+)
+def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
+    """It refuses a file, which is known in advance; what is there can be removed."""
+    code = f"""if True:
+        from hostrouting.errors import HostError
+        from hostrouting.host.files import LocalFiles
+        files = LocalFiles({str(tmp_path)!r})
+        print(files.why_unwritable("/"))
+        try:
+            files.write("/file", "x")
+        except HostError as error:
+            print(error)
+        print(files.why_unwritable("/", needs_space=False))
+    """
+    script = f"""
+        mount -t tmpfs -o {limit} none {tmp_path} || exit
+        {fill.replace("{}", str(tmp_path))} 2>{os.devnull}
+        "$@"
+    """
+    done = completed(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
+    )
+    known, met, for_removal = done.stdout.split("\n", 2)
+    assert known == "No space left on device; free some space"
+    assert met.endswith(known)
+    assert for_removal == "\n"
+
+
+@pytest.mark.linux
 @pytest.mark.parametrize("name", ["run/lock", ""])
 def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
     """flock(1), as the gate uses it, and we exclude each other; only its owner can open the file of
