@@ -336,8 +336,6 @@ def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
     """The routes of the installed script that are missing; nothing if it would also delete some, or
     would fail.
     """
-    if host.backend is None:
-        return Plan()
     routes = plan_static_routes(enforced, take_snapshot(host))
     if routes.waiting or any(step.action not in {"add", "keep"} for step in routes.steps):
         return Plan()

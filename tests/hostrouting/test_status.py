@@ -26,7 +26,7 @@ from tests.hostrouting.cli.test_pages import (
     with_ours,
     without_default,
 )
-from tests.support.tasks import CIDR, LAYOUT, document, lose_routes
+from tests.support.tasks import CIDR, LAYOUT, document, lose_routes, manager_of
 
 
 def lose_a_file(host: FakeHost) -> None:
@@ -98,6 +98,16 @@ def test_an_image_on_which_nothing_is_installed() -> None:
     assert status.state == "nothing"
     assert status.unanswered == ()
     assert status.findings == ()
+
+
+@pytest.mark.parametrize("unit", ["ssh.service", LAYOUT.guard_unit])
+def test_a_unit_where_systemd_does_not_run(unit: str) -> None:
+    """Nothing is known of the unit, and systemd is not asked."""
+    host = applied()()
+    manager_of(host).running = False
+    status = find_status(host, unit)
+    assert status.asked == ""
+    assert status.unanswered == ()
 
 
 def test_one_part_hides_no_other() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -60,6 +62,14 @@ def test_what_differs(reason: str) -> None:
     host = node(config(*REPAIR, guard=GUARDED), plain_vm)
     DIFFERENCES[reason](host)
     assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
+
+
+def test_addresses_escape_and_a_route_is_to_be_deleted() -> None:
+    """Apply would delete a route of ours that nobody needs, and does not end the escape."""
+    host = node(config(), plain_vm)
+    host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
+    type_routes(host, "10.77.0.0/16")
+    assert say("status", host=host).lines[0] == "DIFFERENT: addresses escape"
 
 
 @pytest.mark.parametrize(

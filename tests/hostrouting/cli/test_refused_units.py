@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.boot.unit_states import UnitState
 from hostrouting.cli.status_page import status_lines
+from hostrouting.finding import Finding
 from hostrouting.headline import what_is_wrong_now
 from hostrouting.status import Status
 from hostrouting.testing import FakeHost
@@ -23,6 +24,9 @@ from tests.support.incidents import (
     refuse,
 )
 from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
+
+ANOTHER_RELEASE = Finding("file", "note", "the files were written by another release")
+SHUT = Finding("gate-shut", "error", "gate.sh is missing")
 
 # A unit that was refused.
 
@@ -114,6 +118,15 @@ def test_the_instances_of_a_template_that_were_refused() -> None:
         "systemd-nspawn@kube0.service and systemd-nspawn@kube1.service were refused; "
         f"when the cause is gone, as root: systemctl start {kubes}"
     )
+
+
+def test_the_instance_by_which_a_template_is_judged() -> None:
+    """Only `status` loads it, so it is none of the units of the page."""
+    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
+    for instance in ("kube0", "hostrouting-probe"):
+        manager_of(host).properties[f"systemd-nspawn@{instance}.service"] = {}
+    [unit] = say("status", "--json", host=host).json["units"]
+    assert unit["unit"] == "systemd-nspawn@kube0.service"
 
 
 def test_a_refused_unit_whose_gate_is_shut() -> None:
@@ -226,10 +239,20 @@ def test_a_unit_may_be_typed_without_its_suffix(name: str) -> None:
     assert f"systemctl start {name}.service" in said.out
 
 
-def test_a_refusal_without_a_known_cause_ends_the_sentence() -> None:
+@pytest.mark.parametrize(
+    ("faults", "end"),
+    [
+        ((), ""),
+        ((ANOTHER_RELEASE,), ""),
+        ((ANOTHER_RELEASE, SHUT), ": gate.sh is missing"),
+    ],
+    ids=["nothing is known", "what shuts no gate", "what shuts the gate"],
+)
+def test_the_cause_of_a_refusal_ends_the_sentence(faults: tuple[Finding, ...], end: str) -> None:
     """Where the page has no sentence for what is wrong, no colon announces one."""
-    status = Status("waiting", units=(UnitState("pods.service", "was refused"),))
-    assert what_is_wrong_now(status) == "pods.service was refused"
+    units = (UnitState("pods.service", "was refused"),)
+    status = Status("waiting", units=units, faults=faults)
+    assert what_is_wrong_now(status) == f"pods.service was refused{end}"
 
 
 def test_a_unit_whose_name_is_escaped() -> None:

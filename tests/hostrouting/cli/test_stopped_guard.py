@@ -8,10 +8,11 @@ import attrs
 import pytest
 
 from hostrouting.boot.unit_gates import AGAIN
-from hostrouting.testing import FakeHost, FakeManager
+from hostrouting.testing import FakeHost, FakeManager, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
+    add_ib0,
     apply,
     apply_installed,
     config,
@@ -118,6 +119,15 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
     unmask(masked)
     assert apply_installed(masked).code == 0
     assert say("status", host=masked).code == 0
+
+
+def test_a_masked_guard_where_apply_alone_ends_no_escape() -> None:
+    """Behind the command that unmasks it comes that of the repair."""
+    host = node(config(guard=GUARDED), plain_vm)
+    add_ib0(host)
+    mask_unit(host)
+    status = say("status", host=host)
+    assert status.lines[2] == f"  {UNMASK} && hostrouting repair | hostrouting apply --config -"
 
 
 def test_a_masked_guard_is_not_the_only_reason_to_fail(masked: FakeHost) -> None:
