@@ -416,8 +416,11 @@ def _with_units(host: Host, status: Status) -> Status:
         return status
     only = status.unit
     states = unit_states(manager, _units_in_gate(host, status))
-    units = tuple(each for each in states if only in {None, each.unit, template_of(each.unit)})
-    return attrs.evolve(status, units=units)
+    units = [each for each in states if only in {None, each.unit, template_of(each.unit)}]
+    if any(unit.state == "is in the gate" for unit in units):
+        holders = host.files.lock_holders(HostLayout.lock_path)
+        units = [unit.waiting_for(holders) for unit in units]
+    return attrs.evolve(status, units=tuple(units))
 
 
 def _with_answer_about_unit(host: Host, status: Status) -> Status:

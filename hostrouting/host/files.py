@@ -6,6 +6,7 @@ and `LocalFiles("/mnt/image")` finds them below the folder where the image is mo
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -94,6 +95,11 @@ class Files(Protocol):
 
         A missing file is created. The path "/" is the lock of the root folder. The end of the
         process releases a lock.
+        """
+
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        """The processes that have the lock of this file, and do not share it, in words. Of those
+        that this process may look at: for root, all in its pid namespace.
         """
 
 
@@ -250,6 +256,16 @@ class LocalFiles:
                 raise
         return partial(os.close, descriptor)
 
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        place = self._place(path)
+        holders: list[str] = []
+        for pid in _pids():
+            with suppress(OSError):  # it has ended, or belongs to another user
+                if any(_is_locked(pid, number, place) for number in os.listdir(f"/proc/{pid}/fd")):
+                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+                        holders.append(f"process {pid} ({name.read().strip()})")
+        return tuple(holders)
+
     def _place(self, path: str) -> str:
         """The file's path on this machine, with links in its folder followed; the file itself may
         be a link.
@@ -323,6 +339,28 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
 def require_removable(place: str, entry: Entry | None) -> None:
     """Raise HostError if this is a folder, which is not removed: nobody knows what is in it."""
     require_kind("remove", place, entry, "file", "link", "fifo", "special file")
+
+
+def _pids() -> list[str]:
+    """The numbers of all processes; none on a system that does not list them."""
+    with suppress(OSError):
+        return [name for name in os.listdir("/proc") if name.isdigit()]
+    return []
+
+
+def _is_locked(pid: str, number: str, place: str) -> bool:
+    """Whether this open file of a process is the file at `place`, and its lock is not shared.
+
+    In /proc/locks is the process that took the lock, and that may have ended: flock(1) takes it for
+    its shell. The name is compared first: a file on a network may not answer.
+    """
+    name = os.path.basename(place)
+    with suppress(OSError):  # it was closed
+        opened = f"/proc/{pid}/fd/{number}"
+        if os.readlink(opened).endswith(f"/{name}") and os.path.samefile(opened, place):
+            with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
+                return re.search("FLOCK +ADVISORY +WRITE", info.read()) is not None
+    return False
 
 
 @contextmanager

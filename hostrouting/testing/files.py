@@ -107,6 +107,10 @@ class FakeFiles:
         self.locked.add(path)
         return partial(self.locked.discard, path)
 
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        require_path(path)
+        return ("another process",) if path in self.locked else ()
+
     def _change(self, verb: str, path: str, *kinds: str) -> None:
         if path in self.broken:
             raise HostError(f"cannot {verb} {path}: {self.broken[path]}", what="file", target=path)

@@ -43,6 +43,14 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
     ]
 
 
+def test_a_reason_that_was_logged_at_each_try() -> None:
+    """Newer systemds show the lines of all tries: each is said once, in its order."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    manager_of(host).errors[KUBELET] = ("b", "a", "b", "a")
+    assert state_of_kubelet(host)["reasons"] == ["b", "a"]
+
+
 def test_two_refused_units() -> None:
     """Both are named in the first line."""
     host = node(config(*REPAIR, gate={"units": [KUBELET, "k3s.service"]}))
@@ -159,6 +167,23 @@ def test_a_masked_unit() -> None:
     unmask = f"to undo that, as root: systemctl unmask {KUBELET}"
     assert status.lines[2] == f"    it is masked, so systemd does not start it; {unmask}"
     assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
+
+
+# A unit in the gate.
+
+
+@pytest.mark.parametrize("unit", [None, "kubelet"])
+def test_a_unit_that_waits_for_a_lock(unit: str | None) -> None:
+    """The page names the process that has the lock; without one, it is a step that runs."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET] |= {"ActiveState": "activating", "SubState": "condition"}
+    words = ["status"] if unit is None else ["status", unit]
+    assert f"  {KUBELET} is in the gate" in say(*words, host=host).lines
+    assert "it waits for" not in say(*words, host=host).out
+    host.files.locked.add(LAYOUT.lock_path)
+    reason = f"it waits for another process, which has locked {LAYOUT.lock_path}"
+    assert f"    {reason}" in say(*words, host=host).lines
+    assert state_of_kubelet(host)["reasons"] == [reason]
 
 
 # A unit that was not checked.

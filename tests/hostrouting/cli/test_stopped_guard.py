@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.status import find_status
 from hostrouting.testing import FakeHost, FakeManager, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -50,6 +51,13 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:
+    """Systemd will not start it, and the page says how to unmask it."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).properties[GUARD] = {**STATES["is being restarted"], "LoadState": "masked"}
+    assert find_status(host).guard == "is masked"
 
 
 # A masked guard.
@@ -199,6 +207,19 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
     assert HAS_NOT_SET_THEM in say("status", host=host).out
     start_vpn(host)
     assert RUNS in say("status", host=host).out
+
+
+def test_what_a_guard_that_runs_has_logged() -> None:
+    """That says why it has not set the routes; where none is missing, it is old."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    started = {"ActiveState": "active", "ExecMainStartTimestamp": "Thu 03:02 UTC"}
+    manager_of(host).properties[GUARD] = started
+    manager_of(host).errors[GUARD] = ("cannot lock the routes",)
+    assert "cannot lock" not in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert "    cannot lock the routes" in status.lines
+    assert "it has logged no error" not in status.out
 
 
 def test_a_guard_that_waits_for_one_of_its_routes() -> None:
