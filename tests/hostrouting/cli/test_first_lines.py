@@ -84,8 +84,10 @@ def test_addresses_escape_and_a_route_is_to_be_deleted() -> None:
         (
             "d c b a",
             "kubelet",
-            "a.service, b.service, c.service and d.service can start unchecked and "
-            "kubelet.service cannot start",
+            (
+                "a.service, b.service, c.service and d.service can start unchecked and "
+                "kubelet.service cannot start"
+            ),
         ),
     ],
     ids=["one is open", "several are shut", "several are open"],
