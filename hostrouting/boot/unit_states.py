@@ -81,7 +81,7 @@ class UnitState(NamedTuple):
         """The state, given who has the lock: if anybody, a unit in the gate waits for that."""
         if self.state != "is in the gate" or not holders:
             return self
-        reason = f"it waits for {spoken(holders)}, which has locked {HostLayout.lock_path}"
+        reason = f"it waits for {HostLayout.lock_path}, which is locked by {spoken(holders)}"
         return self._replace(reasons=(reason,))
 
     def to_mapping(self) -> dict[str, object]:

@@ -181,7 +181,7 @@ def test_a_unit_that_waits_for_a_lock(unit: str | None) -> None:
     assert f"  {KUBELET} is in the gate" in say(*words, host=host).lines
     assert "it waits for" not in say(*words, host=host).out
     host.files.locked.add(LAYOUT.lock_path)
-    reason = f"it waits for another process, which has locked {LAYOUT.lock_path}"
+    reason = f"it waits for {LAYOUT.lock_path}, which is locked by another process"
     assert f"    {reason}" in say(*words, host=host).lines
     assert state_of_kubelet(host)["reasons"] == [reason]
 
