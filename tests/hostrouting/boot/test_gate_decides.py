@@ -246,12 +246,13 @@ def test_a_step_that_is_killed_late(gate: Gate) -> None:
     assert "step b failed (exit 137)" in log
 
 
-def test_no_time_is_left(gate: Gate) -> None:
-    """A step that has no time is not run, and the unit is held back."""
-    gate.limit = 0
+@pytest.mark.parametrize("limit", [0, -1], ids=["none is left", "it is over since a second"])
+def test_no_time_is_left(gate: Gate, limit: int) -> None:
+    """A lock that is free is still taken. The step is not run, and the unit is held back."""
+    gate.limit = limit
     status, log = gate.write("a", "", a=SUCCEEDS).start()
     assert status == 255
-    assert "step a was not run: what came before took all 0 s\n" in log
+    assert f"step a was not run: what came before took all {limit} s\n" in log
 
 
 @pytest.mark.parametrize("jump", [-99999, 99999])
