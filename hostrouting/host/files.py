@@ -221,7 +221,7 @@ class LocalFiles:
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
         system = os.statvfs(place)
-        if os.access(place, os.W_OK | os.X_OK):
+        if os.access(place, os.W_OK):
             if needs_space and _is_full(system):
                 return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
             return ""
