@@ -272,6 +272,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         _with_units,
         _with_answer_about_unit,
         _with_last_check,
+        _with_unwritable_results,
     )
 
 
@@ -335,8 +336,6 @@ def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
     """The routes of the installed script that are missing; nothing if it would also delete some, or
     would fail.
     """
-    if host.backend is None:
-        return Plan()
     routes = plan_static_routes(enforced, take_snapshot(host))
     if routes.waiting or any(step.action not in {"add", "keep"} for step in routes.steps):
         return Plan()
@@ -417,8 +416,11 @@ def _with_units(host: Host, status: Status) -> Status:
         return status
     only = status.unit
     states = unit_states(manager, _units_in_gate(host, status))
-    units = tuple(each for each in states if only in {None, each.unit, template_of(each.unit)})
-    return attrs.evolve(status, units=units)
+    units = [each for each in states if only in {None, each.unit, template_of(each.unit)}]
+    if any(unit.state == "is in the gate" for unit in units):
+        holders = host.files.lock_holders(HostLayout.lock_path)
+        units = [unit.waiting_for(holders) for unit in units]
+    return attrs.evolve(status, units=tuple(units))
 
 
 def _with_answer_about_unit(host: Host, status: Status) -> Status:
@@ -463,3 +465,16 @@ def _with_last_check(host: Host, status: Status) -> Status:
         if text:
             return attrs.evolve(status, last_check=text.partition("\n")[0])
     return status
+
+
+def _with_unwritable_results(host: Host, status: Status) -> Status:
+    """The status with why the next check cannot say what it finds, such as a full /run."""
+    if not status.known_config.route_overlap.cidrs or not host.rights().is_root:
+        return status
+    folder = HostLayout.state_directory
+    reason = host.files.why_unwritable(folder)
+    if not reason:
+        return status
+    sentence = f"no result of a check can be written to {folder}: {reason}"
+    finding = Finding("file", "warning", sentence, folder)
+    return attrs.evolve(status, faults=(*status.faults, finding))

@@ -7,13 +7,13 @@ have logged during that start.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.text import command_of
+from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
@@ -54,7 +54,9 @@ class UnitState(NamedTuple):
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused; or that the unit is masked."""
+    """What was logged as an error during the start that was refused; that the unit is masked; or
+    for which process it waits in the gate.
+    """
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
     the boot.
@@ -74,6 +76,13 @@ class UnitState(NamedTuple):
         if state == "was refused":
             state = "has been refused"
         return f"{self.unit} {state} since {self.since}"
+
+    def waiting_for(self, holders: Sequence[str]) -> UnitState:
+        """The state, given who has the lock: if anybody, a unit in the gate waits for that."""
+        if self.state != "is in the gate" or not holders:
+            return self
+        reason = f"it waits for {HostLayout.lock_path}, which is locked by {spoken(holders)}"
+        return self._replace(reasons=(reason,))
 
     def to_mapping(self) -> dict[str, object]:
         """The state as JSON."""

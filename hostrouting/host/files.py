@@ -6,6 +6,7 @@ and `LocalFiles("/mnt/image")` finds them below the folder where the image is mo
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -83,9 +84,9 @@ class Files(Protocol):
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""
 
-    def why_unwritable(self, folder: str) -> str:
+    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         """Why root cannot write into the folder, which may be absent; empty if it can. Only an
-        attempt is certain.
+        attempt is certain. To remove a file from it, no space is needed.
         """
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
@@ -94,6 +95,11 @@ class Files(Protocol):
 
         A missing file is created. The path "/" is the lock of the root folder. The end of the
         process releases a lock.
+        """
+
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        """The processes that have the lock of this file, and do not share it, in words. Of those
+        that this process may look at: for root, all in its pid namespace.
         """
 
 
@@ -208,15 +214,18 @@ class LocalFiles:
         with suppress(OSError):
             os.rmdir(self._place(folder))
 
-    def why_unwritable(self, folder: str) -> str:
+    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         place = self._followed(folder)
         while not os.path.lexists(place):
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
+        system = os.statvfs(place)
         if os.access(place, os.W_OK):
+            if needs_space and _is_full(system):
+                return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
             return ""
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
+        if system.f_flag & os.ST_RDONLY:
             return f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
         return (
             f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; "
@@ -246,6 +255,16 @@ class LocalFiles:
                     return None
                 raise
         return partial(os.close, descriptor)
+
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        place = self._place(path)
+        holders: list[str] = []
+        for pid in _pids():
+            with suppress(OSError):  # it has ended, or belongs to another user
+                if any(_is_locked(pid, number, place) for number in os.listdir(f"/proc/{pid}/fd")):
+                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+                        holders.append(f"process {pid} ({name.read().strip()})")
+        return tuple(holders)
 
     def _place(self, path: str) -> str:
         """The file's path on this machine, with links in its folder followed; the file itself may
@@ -288,6 +307,13 @@ class LocalFiles:
         return "/".join((self._root, *parts)) or "/"
 
 
+def _is_full(system: os.statvfs_result) -> bool:
+    """Whether this file system has no room for a file. One without a limit has a total of 0."""
+    has_no_blocks = system.f_blocks and not system.f_bfree
+    has_no_inodes = system.f_files and not system.f_ffree
+    return bool(has_no_blocks or has_no_inodes)
+
+
 def _look(place: str) -> Entry | None:
     with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
         return _entry(place, os.lstat(place))
@@ -313,6 +339,28 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
 def require_removable(place: str, entry: Entry | None) -> None:
     """Raise HostError if this is a folder, which is not removed: nobody knows what is in it."""
     require_kind("remove", place, entry, "file", "link", "fifo", "special file")
+
+
+def _pids() -> list[str]:
+    """The numbers of all processes; none on a system that does not list them."""
+    with suppress(OSError):
+        return [name for name in os.listdir("/proc") if name.isdigit()]
+    return []
+
+
+def _is_locked(pid: str, number: str, place: str) -> bool:
+    """Whether this open file of a process is the file at `place`, and its lock is not shared.
+
+    In /proc/locks is the process that took the lock, and that may have ended: flock(1) takes it for
+    its shell. The name is compared first: a file on a network may not answer.
+    """
+    name = os.path.basename(place)
+    with suppress(OSError):  # it was closed
+        opened = f"/proc/{pid}/fd/{number}"
+        if os.readlink(opened).endswith(f"/{name}") and os.path.samefile(opened, place):
+            with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
+                return re.search("FLOCK +ADVISORY +WRITE", info.read()) is not None
+    return False
 
 
 @contextmanager

@@ -88,10 +88,11 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """
     if not host.rights().is_root:
         return
-    paths = (*changes.written_paths, *changes.removes)
+    written = {path.rpartition("/")[0] for path in changes.written_paths}
+    changed = written.union(path.rpartition("/")[0] for path in changes.removes)
     by_reason: dict[str, list[str]] = {}
-    for folder in sorted({path.rpartition("/")[0] for path in paths}):
-        reason = host.files.why_unwritable(folder)
+    for folder in sorted(changed):
+        reason = host.files.why_unwritable(folder, needs_space=folder in written)
         if reason:
             by_reason.setdefault(reason, []).append(folder)
     for reason, folders in by_reason.items():

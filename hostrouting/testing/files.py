@@ -92,7 +92,7 @@ class FakeFiles:
         """See Files: a folder is gone as soon as nothing is in it."""
         require_path(folder)
 
-    def why_unwritable(self, folder: str) -> str:
+    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:  # noqa: ARG002
         """See Files. A folder that is `broken`, or is in one, refuses files."""
         require_path(folder)
         for path, reason in self.broken.items():
@@ -106,6 +106,10 @@ class FakeFiles:
         self._change("lock", path, "file", "directory")
         self.locked.add(path)
         return partial(self.locked.discard, path)
+
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        require_path(path)
+        return ("another process",) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
         if path in self.broken:

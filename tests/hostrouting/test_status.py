@@ -4,11 +4,13 @@ its pages, and carries out the commands that it proposes.
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.errors import BackendError
 from hostrouting.install.typed_commands import repair_pipeline
+from hostrouting.kernel.rights import Rights
 from hostrouting.status import State, find_status
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.test_pages import (
@@ -20,11 +22,12 @@ from tests.hostrouting.cli.test_pages import (
     silent,
     taken,
     weakened,
+    with_full_run,
     with_ours,
     without_default,
 )
 from tests.support.cli import say
-from tests.support.tasks import CIDR, LAYOUT, document, lose_routes
+from tests.support.tasks import CIDR, LAYOUT, document, lose_routes, manager_of
 
 
 def lose_a_file(host: FakeHost) -> None:
@@ -68,12 +71,22 @@ def test_each_state_and_what_to_type(state: State) -> None:
         (of(h200), 0),
         (applied(), 0),
         (applied(change=OPENED), 1),
+        (applied(change=with_full_run), 1),
         (applied(change=broken), 2),
         (applied(change=GARBLED), 2),
         (applied(change=config_is_a_folder), 2),
         (silent, 3),
     ],
-    ids=["nothing", "right", "open", "broken and open", "broken", "a folder", "silent"],
+    ids=[
+        "nothing",
+        "right",
+        "open",
+        "/run is full",
+        "broken and open",
+        "broken",
+        "a folder",
+        "silent",
+    ],
 )
 def test_exit_codes(host: Callable[[], FakeHost], code: int) -> None:
     """A problem is worse than a bad file, and that worse than no answer."""
@@ -86,6 +99,16 @@ def test_an_image_on_which_nothing_is_installed() -> None:
     assert status.state == "nothing"
     assert status.unanswered == ()
     assert status.findings == ()
+
+
+@pytest.mark.parametrize("unit", ["ssh.service", LAYOUT.guard_unit])
+def test_a_unit_where_systemd_does_not_run(unit: str) -> None:
+    """Nothing is known of the unit, and systemd is not asked."""
+    host = applied()()
+    manager_of(host).running = False
+    status = find_status(host, unit)
+    assert status.asked == ""
+    assert status.unanswered == ()
 
 
 def test_one_part_hides_no_other() -> None:
@@ -125,3 +148,29 @@ def test_what_the_last_check_has_found() -> None:
     assert status.last_check.partition(":")[0] == "OVERLAP"
     assert find_status(applied()()).last_check == "ok"
     assert find_status(of(h200)()).last_check == ""
+
+
+@pytest.mark.parametrize("unit", [None, "systemd-nspawn@kube0.service"])
+@pytest.mark.parametrize(
+    "make",
+    [applied(), applied(change=lose_routes), applied(change=broken)],
+    ids=["right", "different", "broken"],
+)
+def test_a_full_run(make: Callable[[], FakeHost], unit: str | None) -> None:
+    """No check can say what it finds, so a warning says why, to root, whatever else is wrong."""
+    host = make()
+    before = find_status(host, unit).findings
+    with_full_run(host)
+    [full] = set(find_status(host, unit).findings).difference(before)
+    assert (full.name, full.severity, full.target) == ("file", "warning", LAYOUT.state_directory)
+    assert full.sentence == (
+        "no result of a check can be written to /run/aks-flex-node: No space left on device; free "
+        "some space"
+    )
+    of_user = attrs.evolve(host, rights=lambda: Rights(is_root=False))
+    assert find_status(of_user, unit).findings == before
+
+
+def test_a_full_run_where_nothing_is_checked() -> None:
+    """It does not matter there."""
+    assert find_status(applied(document("9.0.0.0/8", cidrs=()), with_full_run)()).findings == ()

@@ -194,7 +194,9 @@ def test_an_attack_on_the_guard(attack: str, then: str) -> None:
 def test_a_step_that_hangs() -> None:
     """It is ended when its time is over, which is logged, and the guard goes on."""
     with guarded(check="[[ -e /run/good ]] || sleep 999\n", limit=6) as system:
-        wait_for("the end of the step", lambda: "20-check ran longer than" in system.journal(UNIT))
+        wait_for(
+            "the end of the step", lambda: "20-check.sh ran longer than" in system.journal(UNIT)
+        )
         system.lay("/run/good", "")
         system.must("ip", "route", "del", ROUTE)
         await_route(system)

@@ -238,8 +238,23 @@ def break_glass(repaired: System) -> None:
     type_line(repaired, proposed(page, f"rm {LAYOUT.opening_path}"))
 
 
+def a_unit_that_waits_for_a_lock(repaired: System) -> None:
+    """Given a program that has locked the node, kubelet waits in the gate: the page names it, and
+    when it has ended, kubelet starts.
+    """
+    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; sleep infinity &>/dev/null & echo $!"
+    pid = repaired.must("bash", "-c", script).strip()
+    repaired.must("systemctl", "restart", "--no-block", KUBELET)
+    waits = f"    it waits for {LAYOUT.lock_path}, which is locked by process {pid} (sleep)"
+    wait_for("the page to name it", lambda: waits in hostrouting(repaired, "status").stdout)
+
+    repaired.must("kill", pid)
+    wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
+
+
 INCIDENTS = (
     a_start_that_was_not_checked,
+    a_unit_that_waits_for_a_lock,
     a_broken_file,
     a_guard_that_was_stopped,
     a_guard_that_is_masked,

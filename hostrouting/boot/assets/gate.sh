@@ -338,7 +338,7 @@ run_step() { # PATH
   read_clock
   # The status of `timeout` is 124, or 137 after SIGKILL, which can also come from somebody else.
   if ((status == 124 || status == 137)) && ((now - step_began >= step_limit * 100)); then
-    step_failed "$name" "step $name ran longer than $step_limit s, and was ended"
+    step_failed "$name" "$1 ran longer than $step_limit s, and was ended"
   elif ! "${enter_host_network[@]}" true 2>/dev/null; then # nsenter has failed, not the step
     step_failed "$name" "step $name was not run: nsenter cannot enter the network of the host, \
 see the lines above"

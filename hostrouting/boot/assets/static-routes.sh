@@ -138,7 +138,7 @@ fail_because() { # REASON
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
   local lock=/run/hostrouting/routes status=0
-  if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
+  if { exec 7<>"$lock"; } 2>/dev/null; then
     flock -w 5 7 || status=$?
     if ((status == 1)); then
       fail_because "cannot lock $lock: another run has held it for 5 s"

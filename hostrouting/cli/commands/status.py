@@ -7,8 +7,9 @@ config.json that cannot be used, hide no other part.
 
 Exit codes, of which the first that is true wins. 2: config.json cannot be used. 1: something
 differs, a unit can start unchecked or cannot start, routes that were added by hand are lost at the
-next boot, or an address escapes now. 3: the verdict is undecided, or a part of the host does not
-answer. With --metrics, which prints the text format of Prometheus, it is 0: the metrics say it.
+next boot, no result of a check can be written, or an address escapes now. 3: the verdict is
+undecided, or a part of the host does not answer. With --metrics, which prints the text format of
+Prometheus, it is 0: the metrics say it.
 """
 
 import argparse

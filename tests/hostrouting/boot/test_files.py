@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hostrouting.boot import files as boot_files, scripts, units
-from hostrouting.boot.files import files_of, render_config
+from hostrouting.boot.files import files_of, render_config, steps_of
 from hostrouting.boot.health import foreign_steps, why_not_run
 from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.scripts import asset, filled, render_check_script
@@ -106,6 +106,10 @@ class TestFiles:
         assert list(owned[: len(drop_ins)]) == drop_ins
         if files:
             assert owned[-1] == LAYOUT.config_path
+        required = [step.file.path for step in steps_of(config) if step.is_required]
+        each_runs_the_next = [LAYOUT.guard_path, LAYOUT.gate_path, *required]
+        scripts = [path for path in owned if path in each_runs_the_next]
+        assert scripts == [path for path in each_runs_the_next if path in owned]
 
     @given(configs())
     def test_read_back(self, config: HostRoutingConfig) -> None:

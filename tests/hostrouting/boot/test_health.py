@@ -498,6 +498,13 @@ class TestSystemd:
         assert fault.target == KUBE1
         assert fault.sentence.startswith(f"as soon as systemd reads its files, {KUBE1} starts ")
 
+    def test_a_reset_in_a_file_that_is_no_drop_in(self) -> None:
+        """Systemd reads no file with another name, such as the copy that an editor has left."""
+        host = host_with_kubelet()
+        host.files.texts[f"{UNITS}/{KUBELET}.d/50-x.conf~"] = "[Service]\nExecCondition=\n"
+        manager_of(host).boot()
+        assert faults(host, WITH_KUBELET) == []
+
     @pytest.mark.parametrize("is_there", [False, True], ids=["missing", "overwritten"])
     def test_a_reset_beside_a_drop_in_that_apply_restores(self, *, is_there: bool) -> None:
         """Both are told, and the reset lasts: the unit starts unchecked after apply, too."""

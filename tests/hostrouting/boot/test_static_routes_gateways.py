@@ -170,6 +170,16 @@ def test_gateway_in_ipv6(namespace: Namespace, tmp_path: Path, address: str, gat
     assert_complete(namespace, tmp_path, IN_IPV6)
 
 
+def test_addresses_that_python_writes_in_another_way(namespace: Namespace, tmp_path: Path) -> None:
+    """A route that is there is found again: the script has them as `ip` lists them."""
+    namespace.batch(["address add ::1.2.3.4/120 dev eth0 nodad"])
+    wish = static("::1.2.4.0/120", gateway="::1.2.3.9", dev="eth0")
+    assert Ran(namespace, [wish], tmp_path).status == 0
+    with events(namespace, tmp_path / "events") as seen:
+        assert Ran(namespace, [wish], tmp_path).status == 0
+    assert seen == []
+
+
 def test_gateway_in_ipv6_that_is_not_near(namespace: Namespace, tmp_path: Path) -> None:
     """It is in the prefix of no address on the device."""
     address, gateway = NOT_IN_THE_PREFIX

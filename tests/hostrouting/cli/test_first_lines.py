@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -62,21 +64,41 @@ def test_what_differs(reason: str) -> None:
     assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
 
 
+def test_addresses_escape_and_a_route_is_to_be_deleted() -> None:
+    """Apply would delete a route of ours that nobody needs, and does not end the escape."""
+    host = node(config(), plain_vm)
+    host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
+    type_routes(host, "10.77.0.0/16")
+    assert say("status", host=host).lines[0] == "DIFFERENT: addresses escape"
+
+
 @pytest.mark.parametrize(
-    ("shut", "first"),
+    ("opened", "shut", "first"),
     [
-        (["kubelet.service"], "pods.service can start unchecked and kubelet.service cannot start"),
+        ("pods", "kubelet", "pods.service can start unchecked and kubelet.service cannot start"),
         (
-            ["kubelet.service", "systemd-nspawn@.service"],
+            "pods",
+            "kubelet systemd-nspawn@",
             "pods.service can start unchecked and the other units cannot start",
         ),
+        (
+            "d c b a",
+            "kubelet",
+            (
+                "a.service, b.service, c.service and d.service can start unchecked and "
+                "kubelet.service cannot start"
+            ),
+        ),
     ],
+    ids=["one is open", "several are shut", "several are open"],
 )
-def test_one_of_several_units_is_open_and_the_gate_is_shut(shut: list[str], first: str) -> None:
-    """`status` says which unit starts unchecked, and which ones cannot start."""
-    host = node(config(*REPAIR, gate={"units": ["pods.service", *shut]}), plain_vm)
+def test_some_units_are_open_and_the_gate_is_shut(opened: str, shut: str, first: str) -> None:
+    """`status` says which units start unchecked, and which ones cannot start."""
+    gated = [f"{name}.service" for name in f"{opened} {shut}".split()]
+    host = node(config(*REPAIR, gate={"units": gated}), plain_vm)
     counts_as_success = {"LoadState": "loaded", "SuccessExitStatus": "255"}
-    manager_of(host).properties["pods.service"] = counts_as_success
+    for name in opened.split():
+        manager_of(host).properties[f"{name}.service"] = counts_as_success
     host.files.remove(LAYOUT.gate_path)
     missing = f"{LAYOUT.gate_path} is not as installed"
     assert say("status", host=host).lines[0] == f"DIFFERENT: {first}, and {missing}"

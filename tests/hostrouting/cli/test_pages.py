@@ -163,6 +163,11 @@ def refused(host: FakeHost) -> None:
     )
 
 
+def with_full_run(host: FakeHost) -> None:
+    """The file system of /run is full."""
+    host.files.broken["/run"] = "No space left on device; free some space"
+
+
 def weakened(host: FakeHost) -> None:
     """Somebody has edited the installed configuration."""
     text = host.files.texts[LAYOUT.config_path]
@@ -405,6 +410,7 @@ CASES: dict[
         "status",
         applied(document(mode="WARN"), with_ours),
     ),
+    "status: no result of a check can be written": ("status", applied(change=with_full_run)),
     "status: kubelet is not gated": ("status", applied(change=with_kubelet)),
     "status: all of that": ("status", applied(document(), with_kubelet_and_ours)),
     "status: a file is lost, and an address escapes": (

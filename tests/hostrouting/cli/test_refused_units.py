@@ -9,6 +9,7 @@ import pytest
 
 from hostrouting.boot.unit_states import UnitState
 from hostrouting.cli.status_page import status_lines
+from hostrouting.finding import Finding
 from hostrouting.headline import what_is_wrong_now
 from hostrouting.status import Status
 from hostrouting.testing import FakeHost
@@ -24,6 +25,9 @@ from tests.support.incidents import (
 )
 from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
 
+ANOTHER_RELEASE = Finding("file", "note", "the files were written by another release")
+SHUT = Finding("gate-shut", "error", "gate.sh is missing")
+
 # A unit that was refused.
 
 
@@ -37,6 +41,14 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
         "To start what was refused, as root:",
         f"  systemctl start {KUBELET}",
     ]
+
+
+def test_a_reason_that_was_logged_at_each_try() -> None:
+    """Newer systemds show the lines of all tries: each is said once, in its order."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    manager_of(host).errors[KUBELET] = ("b", "a", "b", "a")
+    assert state_of_kubelet(host)["reasons"] == ["b", "a"]
 
 
 def test_two_refused_units() -> None:
@@ -116,6 +128,15 @@ def test_the_instances_of_a_template_that_were_refused() -> None:
     )
 
 
+def test_the_instance_by_which_a_template_is_judged() -> None:
+    """Only `status` loads it, so it is none of the units of the page."""
+    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
+    for instance in ("kube0", "hostrouting-probe"):
+        manager_of(host).properties[f"systemd-nspawn@{instance}.service"] = {}
+    [unit] = say("status", "--json", host=host).json["units"]
+    assert unit["unit"] == "systemd-nspawn@kube0.service"
+
+
 def test_a_refused_unit_whose_gate_is_shut() -> None:
     """The first line has the reason, and not only that the unit cannot start. One finding has the
     remedy.
@@ -146,6 +167,23 @@ def test_a_masked_unit() -> None:
     unmask = f"to undo that, as root: systemctl unmask {KUBELET}"
     assert status.lines[2] == f"    it is masked, so systemd does not start it; {unmask}"
     assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
+
+
+# A unit in the gate.
+
+
+@pytest.mark.parametrize("unit", [None, "kubelet"])
+def test_a_unit_that_waits_for_a_lock(unit: str | None) -> None:
+    """The page names the process that has the lock; without one, it is a step that runs."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET] |= {"ActiveState": "activating", "SubState": "condition"}
+    words = ["status"] if unit is None else ["status", unit]
+    assert f"  {KUBELET} is in the gate" in say(*words, host=host).lines
+    assert "it waits for" not in say(*words, host=host).out
+    host.files.locked.add(LAYOUT.lock_path)
+    reason = f"it waits for {LAYOUT.lock_path}, which is locked by another process"
+    assert f"    {reason}" in say(*words, host=host).lines
+    assert state_of_kubelet(host)["reasons"] == [reason]
 
 
 # A unit that was not checked.
@@ -226,10 +264,20 @@ def test_a_unit_may_be_typed_without_its_suffix(name: str) -> None:
     assert f"systemctl start {name}.service" in said.out
 
 
-def test_a_refusal_without_a_known_cause_ends_the_sentence() -> None:
+@pytest.mark.parametrize(
+    ("faults", "end"),
+    [
+        ((), ""),
+        ((ANOTHER_RELEASE,), ""),
+        ((ANOTHER_RELEASE, SHUT), ": gate.sh is missing"),
+    ],
+    ids=["nothing is known", "what shuts no gate", "what shuts the gate"],
+)
+def test_the_cause_of_a_refusal_ends_the_sentence(faults: tuple[Finding, ...], end: str) -> None:
     """Where the page has no sentence for what is wrong, no colon announces one."""
-    status = Status("waiting", units=(UnitState("pods.service", "was refused"),))
-    assert what_is_wrong_now(status) == "pods.service was refused"
+    units = (UnitState("pods.service", "was refused"),)
+    status = Status("waiting", units=units, faults=faults)
+    assert what_is_wrong_now(status) == f"pods.service was refused{end}"
 
 
 def test_a_unit_whose_name_is_escaped() -> None:

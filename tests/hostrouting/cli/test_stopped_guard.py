@@ -8,10 +8,12 @@ import attrs
 import pytest
 
 from hostrouting.boot.unit_gates import AGAIN
-from hostrouting.testing import FakeHost, FakeManager
+from hostrouting.status import find_status
+from hostrouting.testing import FakeHost, FakeManager, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
+    add_ib0,
     apply,
     apply_installed,
     config,
@@ -49,6 +51,13 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:
+    """Systemd will not start it, and the page says how to unmask it."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).properties[GUARD] = {**STATES["is being restarted"], "LoadState": "masked"}
+    assert find_status(host).guard == "is masked"
 
 
 # A masked guard.
@@ -120,6 +129,15 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
     assert say("status", host=masked).code == 0
 
 
+def test_a_masked_guard_where_apply_alone_ends_no_escape() -> None:
+    """Behind the command that unmasks it comes that of the repair."""
+    host = node(config(guard=GUARDED), plain_vm)
+    add_ib0(host)
+    mask_unit(host)
+    status = say("status", host=host)
+    assert status.lines[2] == f"  {UNMASK} && hostrouting repair | hostrouting apply --config -"
+
+
 def test_a_masked_guard_is_not_the_only_reason_to_fail(masked: FakeHost) -> None:
     """The first line says that apply would fail, because no single command makes the host match."""
     headline = say("status", host=attrs.evolve(masked, missing={"flock"})).lines[0]
@@ -189,6 +207,19 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
     assert HAS_NOT_SET_THEM in say("status", host=host).out
     start_vpn(host)
     assert RUNS in say("status", host=host).out
+
+
+def test_what_a_guard_that_runs_has_logged() -> None:
+    """That says why it has not set the routes; where none is missing, it is old."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    started = {"ActiveState": "active", "ExecMainStartTimestamp": "Thu 03:02 UTC"}
+    manager_of(host).properties[GUARD] = started
+    manager_of(host).errors[GUARD] = ("cannot lock the routes",)
+    assert "cannot lock" not in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert "    cannot lock the routes" in status.lines
+    assert "it has logged no error" not in status.out
 
 
 def test_a_guard_that_waits_for_one_of_its_routes() -> None:

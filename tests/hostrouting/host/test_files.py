@@ -9,8 +9,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
 from tests.support.programs import completed
+from tests.support.waiting import wait_for
 
 # The contract of Files, on a folder and on the fake
 
@@ -512,6 +514,70 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
     assert len(sentences) == 5
     for sentence in sentences:
         assert sentence.endswith("Read-only file system; remount the file system writable")
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("limit", "fill"),
+    [("size=64k", "head -c 1M /dev/zero >{}/big"), ("nr_inodes=2", "touch {}/file {}/more")],
+    ids=["blocks", "inodes"],
+)
+def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
+    """It refuses a file, which is known in advance; what is there can be removed."""
+    code = f"""if True:
+        from hostrouting.errors import HostError
+        from hostrouting.host.files import LocalFiles
+        files = LocalFiles({str(tmp_path)!r})
+        print(files.why_unwritable("/"))
+        try:
+            files.write("/file", "x")
+        except HostError as error:
+            print(error)
+        print(files.why_unwritable("/", needs_space=False))
+    """
+    script = f"""
+        mount -t tmpfs -o {limit} none {tmp_path} || exit
+        {fill.replace("{}", str(tmp_path))} 2>{os.devnull}
+        "$@"
+    """
+    done = completed(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
+    )
+    known, met, for_removal = done.stdout.split("\n", 2)
+    assert known == "No space left on device; free some space"
+    assert met.endswith(known)
+    assert for_removal == "\n"
+
+
+@contextmanager
+def locking(path: Path, option: str) -> Iterator[int]:
+    """A process that has a lock on this file, which flock(1) has taken for it; its number."""
+    script = 'exec 9<>"$1"; flock "$2" 9; echo; exec sleep 60'
+    command = ["bash", "-c", script, "bash", str(path), option]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.linux
+def test_who_has_a_lock(tmp_path: Path) -> None:
+    """The process in which the locked file is open; not one that waits, nor one that shares a lock,
+    nor one that has locked another file of that name.
+    """
+    files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
+    assert files.lock_holders("/lock") == ()
+    (tmp_path / "other").mkdir()
+    with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared"):
+        assert files.lock_holders("/lock") == ()
+    with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
+        waits = re.compile(f"-> .*:{place.stat().st_ino} ")
+        wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
+        assert files.lock_holders("/lock") == (f"process {pid} (sleep)",)
+        next_.kill()
+    assert files.lock_holders("/lock") == ()
 
 
 @pytest.mark.linux

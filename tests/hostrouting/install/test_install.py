@@ -587,6 +587,19 @@ class TestRequirements:
             f"nothing can be changed in /etc/systemd/system, .* and .*: {reason}", words
         )
 
+    def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
+        """What is written needs space, and what is removed does not."""
+
+        class FullFiles(FakeFiles):
+            def why_unwritable(self, _folder: str, *, needs_space: bool = True) -> str:
+                return "it is full" if needs_space else ""
+
+        [words] = self.lacking(attrs.evolve(host, files=FullFiles()))
+        assert words.endswith(": it is full")
+        run(Configure(WANTED, host=host))
+        full_host = attrs.evolve(host, files=FullFiles(host.files.texts, host.files.modes))
+        assert Remove(host=full_host).plan().errors == ()
+
     def test_a_file_of_somebody_else_in_our_place(self, host: FakeHost) -> None:
         """It is not replaced."""
         host.files.texts[LAYOUT.drop_in_path(MACHINES)] = "[Service]\n"

@@ -207,6 +207,8 @@ class TestIneffectiveGates:
             f"/usr/lib/systemd/system/{KUBELET}.d",
             f"/usr/local/lib/systemd/system/{KUBELET}.d",
             f"/etc/systemd/system.control/{KUBELET}.d",
+            f"/run/systemd/system.control/{KUBELET}.d",
+            f"/run/systemd/transient/{KUBELET}.d",
         ],
     )
     def test_a_drop_in(self, host: FakeHost, folder: str) -> None:
