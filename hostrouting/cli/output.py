@@ -116,6 +116,16 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"
 
 
+def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
+    """Things of one kind, each with all its lines, after what is done to it; not all of them if
+    they are many.
+    """
+    lines: list[str] = []
+    for thing in things:
+        lines += [f"  {line}" for line in f"{verb}{thing}".splitlines()]
+    yield from capped(lines)
+
+
 def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
     """The findings, each after its name, which the page Findings explains; `who` as in Remedy.
 

@@ -1,53 +1,23 @@
-"""What a task would change, as lines; and a run of it: what it waits for, and then what it has
-changed.
-"""
+"""A run of a task for an operator: what it waits for, how it has ended, and what it has changed."""
 
 import logging
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import capped, error_document, finding_lines, say, way_lines
+from hostrouting.cli.output import error_document, indented, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
-from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.install.plan import Plan
 from hostrouting.text import spoken
 from phases.observers import FIELDS, LOGGER, live_tree
 
 _ON_THE_PAGE = {"verdict", "finding"}
 """The fields of log lines that the page repeats."""
-SEE_CONFLICTS = "see the lines that begin with !"
-"""Where `plan_lines` have the routes that are in the way, and what to do about each."""
-
-
-def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
-    """What would be changed, and what there is to tell about it; `who` as in Remedy."""
-    steps: list[str] = []
-    for step in (*plan.routes.conflicts, *plan.routes.changes):
-        steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
-    yield from capped(steps)
-    yield from _indented("", [*plan.systemd, *plan.operations])
-    yield from _indented("write ", plan.files.written_paths)
-    yield from _indented("remove ", plan.files.removes)
-    # A conflict is a step, and shown already.
-    others = [finding for finding in plan.findings if finding.name != "route-conflict"]
-    yield from finding_lines(others, who)
-
-
-def _indented(verb: str, things: Iterable[object]) -> Iterator[str]:
-    """Things of one kind, each with all its lines, after what is done to it; not all of them if
-    they are many.
-    """
-    lines: list[str] = []
-    for thing in things:
-        lines += [f"  {line}" for line in f"{verb}{thing}".splitlines()]
-    yield from capped(lines)
 
 
 class Run(NamedTuple):
@@ -114,9 +84,9 @@ class Run(NamedTuple):
                 yield f"NOT TAKEN BACK: {step.error}"
         if not self.report.ok:
             yield "What this run has changed:"
-        yield from _indented("", [*self.effects.changes, *self.effects.operations])
-        yield from _indented("wrote ", self.wrote)
-        yield from _indented("removed ", self.removed)
+        yield from indented("", [*self.effects.changes, *self.effects.operations])
+        yield from indented("wrote ", self.wrote)
+        yield from indented("removed ", self.removed)
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""

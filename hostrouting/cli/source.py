@@ -104,10 +104,9 @@ def _not_used(error: ConfigError | HostError, cidrs: Sequence[str], host: Host) 
 
     [finding] = error.findings
     remedy = finding.remedy
-    if cidrs and not is_denied(error):
-        remedy = remedy_without_config(host, f" {shlex.join(cidrs)}")
-    elif remedy is None and not is_denied(error):
-        remedy = remedy_without_config(host, " CIDR")
+    if not is_denied(error) and (cidrs or remedy is None):
+        typed = shlex.join(cidrs) or "CIDR"
+        remedy = remedy_without_config(host, f" {typed}")
     sentence = f"the installed configuration was not used: {finding.sentence}"
     return finding._replace(severity="warning", sentence=sentence, remedy=remedy)
 

@@ -1,6 +1,9 @@
-"""How a host is, as lines: the first line, what to type, the units, what differs, and the verdict.
+"""How a host is, as lines, from the top: the state, what to type, the units, what differs, and the
+verdict.
 
-`status` and `apply` share this.
+What is said once is not repeated below: the cause stands in the first line and not among the
+findings, and its remedy is left to the command for the state if there is one. `status` and `apply`
+share this.
 """
 
 from collections.abc import Iterator
@@ -11,7 +14,7 @@ from hostrouting.boot.unit_gates import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
-from hostrouting.cli.running import SEE_CONFLICTS, plan_lines
+from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
@@ -37,23 +40,19 @@ _ASKED: dict[Asked, str] = {
 
 
 def status_lines(status: Status) -> Iterator[str]:
-    """The headline with what to type, the units, what differs, and the verdict."""
+    """The whole page."""
     cause = cause_of(status)
     remedy: Remedy | None = None
     if cause is not None and not status.command:
         remedy = _on_page(cause, status).remedy
-    headline = headline_of(status)
-    if status.state == "conflict":
-        headline += f": {SEE_CONFLICTS}"
-    yield headline
-    yield from _what_to_type(status)
-    yield from _protection_lines(status)
-    yield from way_lines(remedy)
+    verdict = [*_verdict_lines(status)]
+
+    yield _first_line(status)
+    yield from _what_to_type(status, remedy)
     if status.unit is not None:
         yield from _of_one_unit(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
-    verdict = [*_verdict_lines(status)]
     if status.last_check not in {"", "ok", *verdict}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, cause))
@@ -62,14 +61,24 @@ def status_lines(status: Status) -> Iterator[str]:
         yield LOOK_FIRST
 
 
-def _what_to_type(status: Status) -> Iterator[str]:
-    """The command for the state of the host."""
+def _first_line(status: Status) -> str:
+    """The headline, and where the conflicts are."""
+    headline = headline_of(status)
+    if status.state == "conflict":
+        return f"{headline}: {SEE_CONFLICTS}"
+    return headline
+
+
+def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
+    """The command for the state of the host, or this remedy for its cause."""
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
     if status.command:
         purpose = MEANINGS[status.state].purpose
         yield f"{purpose[0].upper()}{purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
+    yield from _protection_lines(status)
+    yield from way_lines(remedy)
 
 
 def _plan_of_page(status: Status, cause: Finding | None) -> Plan:

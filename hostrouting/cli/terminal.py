@@ -47,16 +47,9 @@ def print_page(
     console = console or Console(highlight=False, soft_wrap=True)
     page = [_coloured(line) for line in lines]
     if report is not None:
-        cells = _SHADES
-        if console.options.ascii_only:
-            cells = _LETTERS
-        strips = [*_strips(report, cells)]
-        shown = strips[:_MOST_STRIPS]
-        if len(strips) > _MOST_STRIPS:
-            hidden = counted(len(strips) - _MOST_STRIPS, "more CIDR")
-            shown.append(Text(f"  … and {hidden}"))
+        cells = _LETTERS if console.options.ascii_only else _SHADES
         place = lines.index("") if "" in lines else len(lines)
-        page = [*page[:place], *shown, *page[place:]]
+        page[place:place] = _strips(report, cells)
     for text in page:
         console.print(text)
 
@@ -70,10 +63,15 @@ def _coloured(line: str) -> Text:
 
 
 def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
+    """The first strips, and a line that counts the others."""
+    strips: list[_Strip] = []
     for family in report.families:
         if family.parts:  # without an expected device, no address is judged
-            for cidr in family.cidrs:
-                yield _strip_of(cidr, family).text(cells)
+            strips += [_strip_of(cidr, family) for cidr in family.cidrs]
+    for strip in strips[:_MOST_STRIPS]:
+        yield strip.text(cells)
+    if len(strips) > _MOST_STRIPS:
+        yield Text(f"  … and {counted(len(strips) - _MOST_STRIPS, 'more CIDR')}")
 
 
 def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
@@ -104,9 +102,10 @@ class _Strip:
         """Add a range, as far as it lies in the CIDR, with its grade and its way."""
         begin = max(first, self._cidr.first) - self._cidr.first
         end = min(last, self._cidr.last) - self._cidr.first + 1
-        last_cell = -(-end * _CELLS // self._size)  # rounded up
-        for place in range(begin * _CELLS // self._size, last_cell):
-            self._grades[place] = max(self._grades[place], grade)
+        first_cell = begin * _CELLS // self._size
+        end_cell = -(-end * _CELLS // self._size)  # rounded up
+        for cell in range(first_cell, end_cell):
+            self._grades[cell] = max(self._grades[cell], grade)
         self._shares[grade, way] += end - begin
 
     def text(self, cells: str) -> Text:
@@ -114,11 +113,10 @@ class _Strip:
         text = Text(f"  {self._cidr!s:<18} ")
         text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
         for (grade, way), count in sorted(self._shares.items(), key=_worst_first):
-            percent = f"{count / self._size:.0%}"
-            if count * 100 < self._size:
-                if grade == Grade.FINE:  # such as own addresses
-                    continue
-                percent = "<1%"
+            is_tiny = count * 100 < self._size
+            if is_tiny and grade == Grade.FINE:  # such as own addresses
+                continue
+            percent = "<1%" if is_tiny else f"{count / self._size:.0%}"
             text.append(f"  {way} {percent}", _COLOURS[grade])
         return text
 

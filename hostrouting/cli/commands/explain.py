@@ -13,6 +13,7 @@ from hostrouting.check.results import FATES
 from hostrouting.cli.output import Answer, finding_lines, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, typed_file
 from hostrouting.codes import FINE
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Outcome
 from hostrouting.fib.trace import Tried
 from hostrouting.finding import Finding
@@ -44,14 +45,18 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     snapshot = take_snapshot(host, arguments.snapshot)
     explained = explain_packet(snapshot, address, config)
     doubts = explained.report.doubts
-    options = typed_file(arguments)
-    if doubts and options:  # the commands that name a device are typed with the same file
-        cidr = "" if config.route_overlap.cidrs else " CIDR"
+    if doubts and arguments.config is not None:
         managed = None
         if arguments.snapshot is None:
             managed = managed_here(host, config, snapshot)
-        doubts = with_typed_options(doubts, cidr + options, managed)
+        doubts = with_typed_options(doubts, _options(arguments, config), managed)
     return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
+
+
+def _options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
+    """What is typed in a command that names a device: the same file, and a CIDR if it has none."""
+    cidr = "" if config.route_overlap.cidrs else " CIDR"
+    return cidr + typed_file(arguments)
 
 
 def _document(explained: Explanation) -> dict[str, object]:

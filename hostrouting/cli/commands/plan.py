@@ -16,7 +16,7 @@ import attrs
 
 from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
 from hostrouting.cli.output import Answer, way_lines
-from hostrouting.cli.running import SEE_CONFLICTS, plan_lines
+from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.cli.source import (
     as_whom,
     bad_input,

@@ -19,7 +19,8 @@ from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.output import Answer
-from hostrouting.cli.running import plan_lines, run_task, told_anyway
+from hostrouting.cli.plan import plan_lines
+from hostrouting.cli.running import run_task, told_anyway
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError

@@ -112,11 +112,11 @@ def _other_verdicts(report: CheckReport) -> Iterator[str]:
             yield str(family)
 
 
-def _exit_code(before_repair: HostCheck) -> int:
+def _exit_code(check: HostCheck) -> int:
     """PROBLEM if something stays wrong: an escape that no route repairs, or a family without a
     default route.
     """
-    stays_wrong = before_repair.named("unsafe") or before_repair.report.missing_defaults
+    stays_wrong = check.named("unsafe") or check.report.missing_defaults
     return PROBLEM if stays_wrong else FINE
 
 

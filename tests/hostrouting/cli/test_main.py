@@ -294,6 +294,20 @@ def test_the_root_of_this_host_is_an_image_only_without_systemd(
     assert bool([*image.iterdir()]) is not is_running
 
 
+def test_an_image_that_cannot_be_written(tmp_path: Path) -> None:
+    """The page ends with the reason, and does not say what there is to tell about such an image."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(incident()))
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "etc").touch()
+    said = say("render", "--config", str(config), "--root", str(image), host=FakeHost())
+    assert said.code == 1
+    first, second = said.lines
+    assert first.startswith("FAILED: ")
+    assert second == "Nothing was changed."
+
+
 def test_an_image_needs_root(tmp_path: Path) -> None:
     """Without root the files would belong to somebody who could then change what root runs: none is
     written.

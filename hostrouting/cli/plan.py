@@ -1,0 +1,28 @@
+"""A plan as lines: each route that would change or is in the way, the other steps, the files, and
+what there is to tell.
+
+plan, remove and status share this.
+"""
+
+from collections.abc import Iterator
+
+from hostrouting.cli.output import capped, finding_lines, indented, way_lines
+from hostrouting.finding import AS_ROOT
+from hostrouting.install.plan import Plan
+
+SEE_CONFLICTS = "see the lines that begin with !"
+"""Where these lines have the routes that are in the way, and what to do about each."""
+
+
+def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
+    """What would be changed, and what there is to tell about it; `who` as in Remedy."""
+    steps: list[str] = []
+    for step in (*plan.routes.conflicts, *plan.routes.changes):
+        steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
+    yield from capped(steps)
+    yield from indented("", [*plan.systemd, *plan.operations])
+    yield from indented("write ", plan.files.written_paths)
+    yield from indented("remove ", plan.files.removes)
+    # A conflict is a step, and shown already.
+    others = [finding for finding in plan.findings if finding.name != "route-conflict"]
+    yield from finding_lines(others, who)
