@@ -148,6 +148,12 @@ class TestSockets:
                 {"fwmark": 1, "fwmask": 1, "action": "prohibit"}, "undecided", id="mark, refused"
             ),
             pytest.param({"src": "127.0.0.0/8"}, "ok", id="loopback"),
+            pytest.param(
+                {"src": "10.0.0.4/32", "others": BY_IB0}, "ok", id="own source, bound to ib0"
+            ),
+            pytest.param(
+                {"src": "10.0.0.4/32", "others": UID_1000}, "undecided", id="own source, user"
+            ),
         ],
     )
     @pytest.mark.parametrize("iif", [None, "lo"])

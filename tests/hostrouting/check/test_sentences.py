@@ -204,6 +204,7 @@ def costs(host: Snapshot, *cidrs: str) -> list[str]:
     return [cost.sentence for cost in named("repair-cost", host, *cidrs)]
 
 
+UNREACHED = "it no longer reaches containers or virtual machines behind br9"
 MOVES = f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0"
 
 
@@ -223,6 +224,25 @@ def test_a_repair_that_takes_neighbours() -> None:
     assert costs(held) == [MOVES]
     [cost] = costs(held, "172.16.9.0/24")
     assert "traffic to 172.16.9.0/24 moves" in cost
+
+
+@pytest.mark.parametrize(
+    ("port", "consequence"),
+    [
+        pytest.param("veth", f"; {UNREACHED}", id="guest"),
+        pytest.param("", "", id="card"),
+    ],
+)
+def test_a_repair_that_takes_from_a_bridge(port: str, consequence: str) -> None:
+    """The guests behind a bridge are on this host alone, unless a card is a port of it, too."""
+    ports = Link(name="port0", index=10, kind=port, master="br9")
+    network = Route.to(CIDR, dev="br9", protocol=2)
+    own = address("172.16.0.1/16", "br9")
+    bridge = Link(name="br9", index=9, kind="bridge")
+    host = vm_with(network, links=(bridge, ports), addresses=(own,))
+    [cost] = costs(host)
+    move = f"with the repair, this node's IP traffic to {CIDR} moves from br9 to eth0"
+    assert cost == move + consequence
 
 
 def test_the_devices_of_a_repair_have_the_order_of_its_next_hops() -> None:
@@ -261,14 +281,18 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
 
 
 def test_the_devices_that_a_default_route_could_have() -> None:
-    """Each with its address, and whether it is down; a dummy sends nothing out of the host."""
+    """Each with its address, and whether it is down; a dummy sends nothing out of the host, and a
+    CNI's bridge leads to pods.
+    """
     kernel = FakeKernel()
     kernel.add_link("eth0")
     kernel.add_link(Link(name="br0", index=0, kind="bridge", up=False))
     kernel.add_link(Link(name="d0", index=0, kind="dummy"))
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
     kernel.add_address("eth0", "10.0.0.4/24")
     kernel.add_address("br0", "10.1.0.4/24")
     kernel.add_address("d0", "10.2.0.4/24")
+    kernel.add_address("cni0", "10.244.0.1/24")
     [finding] = named("no-default-route", kernel.snapshot())
     assert str(finding.remedy).endswith("perhaps to eth0 (10.0.0.4/24) or br0 (10.1.0.4/24, down)")
 
