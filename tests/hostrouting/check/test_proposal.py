@@ -205,6 +205,24 @@ def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> 
     assert [str(route) for route in proposed.taken_over] == list(TYPED)
 
 
+@pytest.mark.parametrize(("count", "are_proposed"), [(32, True), (33, False)])
+def test_more_routes_than_anybody_types(count: int, *, are_proposed: bool) -> None:
+    """A program adds them, and will again."""
+    kernel = cni_node()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "10.128.0.4/16")
+    destinations = [f"10.128.1.{number}/32" for number in range(count)]
+    for to in destinations:
+        kernel.ip_route("add", Route.to(to, dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_BOOT))
+    expected = HostRoutingConfig(route_overlap=expect(*destinations))
+    now = check_snapshot(kernel.snapshot(), expected)
+
+    findings = list(find_by_hand(expected, now=now, pipeline="repair | apply"))
+
+    assert now.verdict == "ok"
+    assert bool(findings) == are_proposed
+
+
 def test_what_escapes_is_repaired_before_typed_routes_are_taken_over() -> None:
     """They are proposed when nothing escapes any more."""
     host = typed(Route.to("10.130.0.0/24", dev="ib0"))

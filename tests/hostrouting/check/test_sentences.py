@@ -199,6 +199,17 @@ def test_a_doubtful_default_route(host: Snapshot, words: str) -> None:
     assert doubt.sentence.endswith(f"should leave through {words}")
 
 
+@pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])
+def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, ...]) -> None:
+    """Of several by one device, whatever their order."""
+    routes = [
+        Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", metric=metric) for metric in metrics
+    ]
+    [doubt] = named("default-routes", vm_with(*routes, links=(ETH1,)))
+    assert "metric 100" in str(doubt.remedy)
+    assert "metric 300" not in str(doubt.remedy)
+
+
 def costs(host: Snapshot, *cidrs: str) -> list[str]:
     """The sentences about what the repair costs."""
     return [cost.sentence for cost in named("repair-cost", host, *cidrs)]
@@ -224,6 +235,16 @@ def test_a_repair_that_takes_neighbours() -> None:
     assert costs(held) == [MOVES]
     [cost] = costs(held, "172.16.9.0/24")
     assert "traffic to 172.16.9.0/24 moves" in cost
+
+
+def test_a_repair_by_routes_inside_each_other() -> None:
+    """The network that they take is one range."""
+    wide = Route.to("172.16.0.0/15", dev="wg0")
+    inside = Route.to("172.16.5.0/24", dev="wg0")
+    own = address("172.16.0.9/15", "wg0")
+    host = vm_with(wide, inside, links=(WG0,), addresses=(own,))
+    [cost] = costs(host, "172.16.0.0/15")
+    assert "traffic to 172.16.0.0/15 moves" in cost
 
 
 @pytest.mark.parametrize(
@@ -542,6 +563,14 @@ def test_a_network_that_escapes_by_one_of_two_next_hops() -> None:
     assert family.sentence == f"part of {CIDR} may leave through ib0; expected: eth0"
     words = "172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop"
     assert str(escape).startswith(words)
+
+
+def test_a_network_that_escapes_by_each_of_two_next_hops() -> None:
+    """All devices by which it escapes are named."""
+    hops = (NextHop("ib0"), NextHop("ib1"))
+    [escape] = checked(vm_with(Route(INSIDE, hops, protocol=3))).escapes
+    assert escape.devs == ("ib0", "ib1")
+    assert str(escape).startswith("172.16.5.0/24 leaves through ib0 and ib1 [172.16.5.0/24")
 
 
 @pytest.mark.parametrize(
