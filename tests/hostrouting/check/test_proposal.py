@@ -21,7 +21,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import FakeKernel, cni_node, h200
+from hostrouting.testing import FakeKernel, cni_node, h200, plain_vm
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
@@ -137,6 +137,31 @@ def test_only_what_is_needed_is_called_not_configured() -> None:
     kernel.ip_route("add", Route.to("172.16.9.9/32", dev="ib0", protocol=OURS))
     [finding] = unconfigured(NONE, kernel.snapshot())
     assert finding.facts["unconfigured"] == [*REPAIR]
+
+
+@pytest.mark.parametrize(
+    ("cidr", "right", "wrong"),
+    [
+        pytest.param(CIDR, "10.0.0.1", "10.9.0.1", id="IPv4"),
+        pytest.param("fd16::/48", "fe80::1", "fe80::9", id="IPv6"),
+    ],
+)
+def test_a_configured_route_that_leads_elsewhere(cidr: str, right: str, wrong: str) -> None:
+    """It has the key of a route of ours, which is therefore configured, and of the repair's, which
+    takes its place.
+    """
+    kernel = plain_vm()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "10.9.0.4/24")
+    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1))
+    kernel.ip_route("add", Route.to(cidr, dev="eth0", gateway=right, protocol=OURS))
+    by_ib0 = config(cidr, cidrs=(cidr,), dev="ib0", gateway=wrong)
+
+    proposed = propose_configuration(by_ib0, kernel.snapshot())
+
+    assert proposed.report.escapes
+    assert destinations(proposed.config) == [cidr]
+    assert proposed.unconfigured == ()
 
 
 def test_a_destination_is_named_once() -> None:
