@@ -435,6 +435,14 @@ class TestBridges:
         network = Route.to("172.16.1.0/24", dev="cni0")
         assert checked(node(network, own, links=(CNI0, left))).verdict == "ok"
 
+    def test_a_bridge_with_two_cards(self) -> None:
+        """The doubt names the same one, whatever the order of the devices."""
+        second = Link(name="eth9", index=20, master="cni0")
+        first = Link(name="eth8", index=21, master="cni0")
+        host = node(Route.to("172.16.1.0/24", dev="cni0"), links=(CNI0, second, first))
+        [doubt] = checked(host).doubts
+        assert "cni0 has eth8 as a port" in doubt.sentence
+
     def test_pods_that_the_plain_bridge_plugin_has_attached(self) -> None:
         """They may be those of any CNI, here of Flannel."""
         flannel = Link(name="flannel.1", index=20, kind="vxlan")
