@@ -5,6 +5,9 @@ The help loads this module, so it imports nothing that takes time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
@@ -36,6 +39,14 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
         return "".join(named)
     *others, final = named
     return f"{', '.join(others)} {last} {final}"
+
+
+def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
+    """By label: its texts, each once, in their order."""
+    groups: dict[T, dict[str, None]] = {}
+    for label, text in pairs:
+        groups.setdefault(label, {})[text] = None
+    return {label: list(texts) for label, texts in groups.items()}
 
 
 def command_of(*words: str) -> str:

@@ -26,6 +26,8 @@ from hostrouting.check.results import (
     Grade,
     Opinion,
     Part,
+    RangeInDoubt,
+    Repair,
 )
 from hostrouting.check.sentences import find_doubts
 from hostrouting.check.sources import node_ip
@@ -118,7 +120,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         blocks = _disjoint(cidrs if within is None else within)
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
-    in_doubt: dict[tuple[Opinion, int, int], None] = {}
+    in_doubt: dict[RangeInDoubt, None] = {}
     for block in blocks:
         for packet, parts in find_all_parts(judge, block):
             if packet == FROM_HOST:
@@ -128,16 +130,8 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 if escape._replace(packet=FROM_HOST) not in escapes:
                     escapes[escape] = None
             in_doubt |= dict.fromkeys(_doubts_in(parts))
-    doubts = [
-        (_with_own_pods(judge, opinion, first, last), first, last)
-        for opinion, first, last in in_doubt
-    ]
-    doubts += _unjudged(judge, blocks)
-    repair = propose_repair(judge, blocks, plain)
-    unrepairable = [*repair.unrepairable]
-    for escape in escapes:
-        if escape.packet != FROM_HOST:
-            unrepairable += find_untaken(judge, escape, repair.resolved)
+    in_words = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
+    in_words += _unjudged(judge, blocks)
     return FamilyReport(
         family,
         judge.fib.snapshot,
@@ -145,11 +139,26 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         expected_devs=tuple(sorted(judge.uplinks.devs)),
         parts=tuple(plain),
         escapes=tuple(escapes),
-        doubts=(*find_undelivered(judge), *find_doubts(judge.fib.snapshot, family, doubts, cidrs)),
+        doubts=(
+            *find_undelivered(judge),
+            *find_doubts(judge.fib.snapshot, family, in_words, cidrs),
+        ),
         flaws=find_flaws(judge),
-        repair=repair._replace(unrepairable=tuple(unrepairable)),
+        repair=_repair(judge, blocks, plain, escapes),
         node_ip=node_ip(judge),
     )
+
+
+def _repair(
+    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
+) -> Repair:
+    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
+    repair = propose_repair(judge, blocks, plain)
+    unrepairable = [*repair.unrepairable]
+    for escape in escapes:
+        if escape.packet != FROM_HOST:
+            unrepairable += find_untaken(judge, escape, repair.resolved)
+    return repair._replace(unrepairable=tuple(unrepairable))
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -167,17 +176,17 @@ def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Ite
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
 
-def _doubts_in(parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:
+def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
     """The ranges about which there are the same doubts, once for each doubt."""
     for opinions, first, last in ranges_of((part, part.doubts or None) for part in parts):
         for opinion in opinions:
             yield opinion, first, last
 
 
-def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opinion:
+def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> RangeInDoubt:
     """The doubt about a range; that about a default route names the node's own pods in it."""
     if doubt.name != DEFAULT_ROUTES:
-        return doubt
+        return doubt, first, last
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
         begin = route.prefix.first
@@ -186,13 +195,13 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
             pods[extent(judge.fib.family, begin, end)] = None
-    if not pods:
-        return doubt
-    own_pods = f"even those to pods of this node: {spoken(list(pods))}"
-    return doubt._replace(reason=f"{doubt.reason}, {own_pods}")
+    if pods:
+        own_pods = f"even those to pods of this node: {spoken(list(pods))}"
+        doubt = doubt._replace(reason=f"{doubt.reason}, {own_pods}")
+    return doubt, first, last
 
 
-def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion, int, int]]:
+def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     """What the engine does not look at, as far as it is about these blocks.
 
     A default route always counts: without another one, it matters whether there is one that is not
@@ -249,7 +258,7 @@ def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> 
     # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
     judged = [part for part in parts if part.first and part.opinion.name != NOT_JUDGED]
     answers = backend.lookup([ip_at(family, part.first) for part in judged])
-    doubts: list[tuple[Opinion, int, int]] = []
+    doubts: list[RangeInDoubt] = []
     for part, answer in zip(judged, answers, strict=True):
         if not _agrees(judge, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"

@@ -67,7 +67,6 @@ from hostrouting.check.results import (
     TWO_CNIS,
     Grade,
     Opinion,
-    grouped,
 )
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
@@ -80,7 +79,7 @@ from hostrouting.model.route import (
     REFUSING,
     Route,
 )
-from hostrouting.text import spoken
+from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

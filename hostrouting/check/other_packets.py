@@ -122,21 +122,22 @@ def _brings_pods_packets(judge: Judge, dev: str) -> bool:
 
 
 def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The rule is for a source that Linux may choose for plain packets, and leads them to another
-    device than they take without a source. So it may capture connections of this host.
-
-    Their device may then be the one that has the source, which is fine for other packets and wrong
-    for these. An expected device is wrong, too, if the plain packets belong at a CNI's device.
+    """The rule may capture connections of this host: it is for a source that Linux may choose for
+    plain packets, and leads to other devices than these take without a source.
 
     IPv4 looks up with the source at once for a connected socket. IPv6 keeps the first route, and
-    looks up again as soon as any route changes. A rule that also needs a mark selects no plain
-    packets. If Linux has only one source to choose, `parts.find_connections` judges them as well.
+    looks up again as soon as any route changes. A rule that also needs a mark, or a device that the
+    socket is bound to, selects no plain packets. If Linux has only one source to choose,
+    `parts.find_connections` judges them as well.
+
+    By the device that has their source, they are not fine: other packets are. By an expected device
+    they are, unless the plain packets belong at a CNI's.
 
     Field states: policy-routing-hides-pods; policy-routing-of-marked-packets is fine.
     """
     block = other.source
     rule = other.outcome.rule
-    if block is None or rule.fwmark & rule.fwmask:
+    if block is None or rule.fwmark & rule.fwmask or "oif" in other.met:
         return None
     if set(other.outcome.decision.devs) == set(other.plain.devs):
         return None

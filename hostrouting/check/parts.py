@@ -87,13 +87,6 @@ def _is_for_all(part: Part) -> bool:
 def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:
     """The parts that are worse for connected sockets, by the kind of packets, in order. Own
     addresses are among them, because they belong to the ranges around them (`ranges_of`).
-
-    IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
-    time with the source that the first route gave. Where that may be one of several addresses, a
-    rule for one of these is a matter of `other_packets`, as it is in IPv6. Where a rule of either
-    lookup is intended, the packets are.
-
-    Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
     """
     worse: dict[PacketKind, list[Part]] = {}
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
@@ -103,17 +96,33 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, li
         if source is None:
             continue
         packet = PacketKind(Prefix.of(source))
-        decision, _ = judge.fib.outcomes(part.first, packet)
-        opinion = judge.opinion(decision)
-        rules = (part.decision.rule, decision.rule)
-        if opinion.grade > part.plain_grade and not any(map(judge.is_intended, rules)):
-            connection = Part(part.first, part.last, decision, opinion)
+        connection = _second_lookup(judge, part, packet)
+        if connection is not None:
             worse.setdefault(packet, []).append(connection)
     own = [part for part in parts if part.is_own]
     for connections in worse.values():
         connections.extend(own)
         connections.sort(key=attrgetter("first"))
     return worse
+
+
+def _second_lookup(judge: Judge, part: Part, packet: PacketKind) -> Part | None:
+    """The part as connections from the source that Linux has chosen have it, if that is worse.
+
+    IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
+    time with the source that the first route gave. Where that may be one of several addresses, a
+    rule for one of these is a matter of `other_packets`, as it is in IPv6. Where a rule of either
+    lookup is intended, the packets are.
+
+    Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
+    """
+    decision, _ = judge.fib.outcomes(part.first, packet)
+    opinion = judge.opinion(decision)
+    if opinion.grade <= part.plain_grade:
+        return None
+    if judge.is_intended(part.decision.rule) or judge.is_intended(decision.rule):
+        return None
+    return Part(part.first, part.last, decision, opinion)
 
 
 def _only_source(judge: Judge, part: Part) -> IP | None:
@@ -228,23 +237,27 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
     return None
 
 
-def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> list[tuple[T, int, int]]:
+def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
     """The ranges of neighbouring parts with one label; those without a label are left out.
 
     Own addresses without a label belong to the range around them: else they would only split it.
     """
-    ranges: list[tuple[T | None, int, int]] = []
-    is_last_own = False  # whether the last range has only own addresses, and so no label yet
+    ranges: list[tuple[Part, T | None]] = []
     for part, label in labelled:
-        first = part.first
-        range_label = label
-        is_own = label is None and part.is_own
-        if not ranges or ranges[-1][2] + 1 != first:
-            is_last_own = is_own
-        elif is_last_own:
-            _, first, _ = ranges.pop()
-            is_last_own = is_own
-        elif is_own or label == ranges[-1][0]:
-            range_label, first, _ = ranges.pop()
-        ranges.append((range_label, first, part.last))
-    return [(label, first, last) for label, first, last in ranges if label is not None]
+        if not ranges or ranges[-1][0].last + 1 != part.first:
+            ranges.append((part, label))
+            continue
+        before, label_before = ranges[-1]
+        if _is_only_own(part, label):
+            ranges[-1] = before._replace(last=part.last), label_before
+        elif label == label_before or _is_only_own(before, label_before):
+            ranges[-1] = part._replace(first=before.first), label
+        else:
+            ranges.append((part, label))
+    for joined, label in ranges:
+        if label is not None:
+            yield label, joined.first, joined.last
+
+
+def _is_only_own(part: Part, label: T | None) -> bool:
+    return label is None and part.is_own

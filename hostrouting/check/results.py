@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
@@ -21,9 +21,7 @@ from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import agreeing, spoken
-
-T = TypeVar("T")
+from hostrouting.text import agreeing, grouped, spoken
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
@@ -93,6 +91,8 @@ class Opinion(NamedTuple):
 
 OWN_ADDRESS = Opinion(Grade.FINE, OWN)
 """The addresses of this host itself, and those of every host."""
+RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
+"""A doubt, and the first and the last address of a range that it is about."""
 
 
 class Part(NamedTuple):
@@ -397,14 +397,6 @@ class CheckReport(NamedTuple):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.families))
-
-
-def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
-    """By label: its texts, each once, in their order."""
-    groups: dict[T, dict[str, None]] = {}
-    for label, text in pairs:
-        groups.setdefault(label, {})[text] = None
-    return {label: list(texts) for label, texts in groups.items()}
 
 
 # The sentences of the verdicts.

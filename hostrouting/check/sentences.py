@@ -21,16 +21,16 @@ from hostrouting.check.results import (
     Cost,
     Escape,
     FamilyReport,
-    Opinion,
+    RangeInDoubt,
     Repair,
     Unrepairable,
     Why,
     default_route_sentence,
-    grouped,
 )
 from hostrouting.check.way_out import is_configurable
+from hostrouting.config.cni import devices_of
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
-from hostrouting.model.link_kinds import is_tunnel, leads_out
+from hostrouting.model.link_kinds import BRIDGE, is_card, is_tunnel, leads_out
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     OURS,
@@ -44,7 +44,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
-from hostrouting.text import command_of, counted, spoken
+from hostrouting.text import command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
@@ -142,7 +142,7 @@ def check_findings(
 def find_doubts(
     snapshot: Snapshot,
     family: int,
-    doubts: Iterable[tuple[Opinion, int, int]],
+    doubts: Iterable[RangeInDoubt],
     cidrs: Iterable[Prefix] = (),
 ) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt. A command that it proposes is
@@ -266,15 +266,17 @@ def _how_to_add_default(family: FamilyReport, target: str) -> Remedy | None:
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of devices that a default route could have."""
-    links = {link.name: link for link in family.snapshot.links if leads_out(link)}
+    """The addresses of devices that a default route could have. A CNI's device leads to pods."""
+    links = {link.name: link for link in family.snapshot.links}
     candidates: list[str] = []
     for address in _addresses(family.snapshot, family.family):
-        if address.dev in links:
-            text = f"{address.ip}/{address.length}"
-            if not links[address.dev].up:
-                text += ", down"
-            candidates.append(f"{address.dev} ({text})")
+        link = links.get(address.dev)
+        if link is None or not leads_out(link) or devices_of(link.name, link.kind):
+            continue
+        text = f"{address.ip}/{address.length}"
+        if not link.up:
+            text += ", down"
+        candidates.append(f"{link.name} ({text})")
     return candidates
 
 
@@ -517,12 +519,14 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
         target = str(Prefix(family.family, 0, 0))
         facts = {"dev": repair.resolved[0].devs[0]}
         yield Finding("repair-cost", "warning", sentence, target, _TO_KEEP_ATTRIBUTES, facts)
-    links = family.snapshot.links
-    infiniband = {link.name for link in links if link.type == ARPHRD_INFINIBAND}
+    links = {link.name: link for link in family.snapshot.links}
     for cost in repair.costs:
         sentence = f"with the repair, {_cost_in_words(cost, repair)}"
-        if cost.dev in infiniband:
+        link = links.get(cost.dev)
+        if link is not None and link.type == ARPHRD_INFINIBAND:
             sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
+        elif link is not None and link.kind == BRIDGE and not is_card(link, links):
+            sentence += f"; it no longer reaches containers or virtual machines behind {cost.dev}"
         target = str(cost.network)
         yield Finding("repair-cost", "warning", sentence, target, facts={"dev": cost.dev})
 

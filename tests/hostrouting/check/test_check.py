@@ -17,7 +17,7 @@ from hostrouting.fib.engine import FROM_HOST
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
@@ -283,10 +283,21 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
     matter.
     """
     kernel = mock.Mock(wraps=h200(dual_stack=True))
-    report = check_kernel(kernel, config(cidrs=cidrs))
+    configured = cidrs[0]  # a route with this key may be another program's
+    report = check_kernel(kernel, config(configured, cidrs=cidrs))
     assert report.verdict == "overlap"
-    near = [*map(Prefix.parse, cidrs)]
+    near = [*map(Prefix.parse, (*cidrs, configured))]
     assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True, near=near)]
+
+
+def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
+    """It has no answer for 0.0.0.0, which is in the widest of all CIDRs."""
+    kernel = mock.Mock(wraps=plain_vm())
+    assert check_kernel(kernel, config(cidrs=("0.0.0.0/0",))).doubts == ()
+    [call] = kernel.lookup.mock_calls
+    [addresses] = call.args
+    assert addresses
+    assert all(map(int, addresses))
 
 
 def test_nothing_to_check() -> None:
@@ -301,6 +312,9 @@ class TestPods:
     """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their
     source and device.
     """
+
+    PODS = Prefix.parse("10.244.1.0/24")
+    TO = Prefix.parse("172.16.9.0/24")
 
     @staticmethod
     def reported(*, pods: list[str], iif: str | None = None) -> CheckReport:
@@ -344,6 +358,31 @@ class TestPods:
         configuration = HostRoutingConfig(route_overlap=section)
         report = check_snapshot(h200().snapshot(), configuration)
         assert [escape.packet for escape in report.escapes] == [FROM_HOST]
+
+    def test_what_the_host_loses_itself_is_not_repeated_beside_what_pods_lose(self) -> None:
+        """Of the packets of pods, only the escape is named that the host's own do not have."""
+        kernel = plain_vm()
+        kernel.add_link(Link(name="ib0", index=0, type=32))
+        kernel.add_rule(Rule(family=4, priority=100, src=self.PODS, dst=self.TO, table=7))
+        kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", table=7))
+        kernel.ip_route("add", Route.to("172.16.5.0/24", dev="ib0"))
+        section = expect(CIDR, pod_cidrs=[str(self.PODS)])
+        report = check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
+        of_host, of_pods = report.escapes
+        assert (str(*of_host.prefixes), of_host.packet) == ("172.16.5.0/24", FROM_HOST)
+        assert (*of_pods.prefixes, of_pods.packet.source) == (self.TO, self.PODS)
+
+    def test_a_rule_for_pods_alone_that_is_not_judged(self) -> None:
+        """It stands behind one for all that this host sends, so it is named with podCidrs."""
+        kernel = plain_vm()
+        kernel.add_rule(Rule(family=4, priority=90, iif="lo", table=TABLE_MAIN))
+        kernel.add_rule(Rule(family=4, priority=100, src=self.PODS, action="goto", target=200))
+        verdicts: list[str] = []
+        for pods in ([], [str(self.PODS)]):
+            section = expect(CIDR, pod_cidrs=pods)
+            configuration = HostRoutingConfig(route_overlap=section)
+            verdicts.append(check_snapshot(kernel.snapshot(), configuration).verdict)
+        assert verdicts == ["ok", "undecided"]
 
     def test_the_verdict_is_about_the_hosts_own_packets_first(self) -> None:
         """Where pods lose more than the host does, the line does not say that the host loses as

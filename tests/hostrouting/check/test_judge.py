@@ -18,6 +18,7 @@ from hostrouting.model.route import (
     PROTOCOL_KERNEL,
     SCOPE_HOST,
     SCOPE_LINK,
+    TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
     Preference,
@@ -211,6 +212,15 @@ class TestTunnels:
         host = node(links=(Link(name="ib0.8001", index=20, kind="ipoib", type=32),))
         report = checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"])
         assert report.verdict == "overlap"
+
+    def test_a_tap_beside_a_cnis_device_with_an_address(self) -> None:
+        """The device of a CNI is not a card beside which the tap would be a VPN's."""
+        tap = Link(name="tap0", index=20, kind="tun")
+        cilium = Link(name="cilium_host", index=21, kind="veth")
+        host = node(Route.to("0.0.0.0/0", dev="tap0"), links=(tap, cilium))
+        host = with_only_default(host, "tap0")
+        own = (address("10.0.2.100/24", "tap0"), address("10.0.5.1/32", "cilium_host"))
+        assert checked(host._replace(addresses=own)).verdict == "ok"
 
     def test_an_allowed_device_may_still_be_the_wrong_uplink(self) -> None:
         """`allowedDevs` names devices beside the uplink; which one the uplink is, `expectedDevs`
@@ -418,6 +428,29 @@ class TestBridges:
         assert checked(node(network, links=links)).verdict == "ok"
         assert checked(node(network, pod_of_calico, links=links)).verdict == "undecided"
 
+    def test_a_bridge_beside_an_address_that_another_cni_left(self) -> None:
+        """An address of cilium_host without a route to pods shows no pods of Cilium."""
+        left = Link(name="cilium_host", index=20, kind="veth")
+        own = Route.to("10.0.5.1/32", dev=left.name, type="local", table=TABLE_LOCAL)
+        network = Route.to("172.16.1.0/24", dev="cni0")
+        assert checked(node(network, own, links=(CNI0, left))).verdict == "ok"
+
+    def test_a_bridge_with_two_cards(self) -> None:
+        """The doubt names the same one, whatever the order of the devices."""
+        second = Link(name="eth9", index=20, master="cni0")
+        first = Link(name="eth8", index=21, master="cni0")
+        host = node(Route.to("172.16.1.0/24", dev="cni0"), links=(CNI0, second, first))
+        [doubt] = checked(host).doubts
+        assert "cni0 has eth8 as a port" in doubt.sentence
+
+    def test_pods_that_the_plain_bridge_plugin_has_attached(self) -> None:
+        """They may be those of any CNI, here of Flannel."""
+        flannel = Link(name="flannel.1", index=20, kind="vxlan")
+        veth = Link(name="veth7", index=21, kind="veth")
+        network = Route.to("172.16.1.0/24", dev=flannel.name)
+        pod = Route.to("172.16.2.7/32", dev=veth.name)
+        assert checked(node(network, pod, links=(flannel, veth))).verdict == "ok"
+
     def test_pods_of_two_cnis(self) -> None:
         """During a migration, each CNI has pods, and each pod its own device."""
         links = (CALI1, Link("lxc1", index=20, kind="veth"))
@@ -429,6 +462,12 @@ class TestRefusedRanges:
     """A CNI refuses the addresses of its range that no pod has. Other programs' refusals are
     outages.
     """
+
+    def test_a_route_to_the_refused_range_itself_is_no_neighbour_inside(self) -> None:
+        """It does not show that the range is the CNI's, whose device it leads to."""
+        refused = Route.to("172.16.5.0/26", type="blackhole", protocol=12)
+        worse = Route.to("172.16.5.0/26", dev="cali1", protocol=12, metric=9)
+        assert checked(node(refused, worse, links=(CALI1,))).verdict == "undecided"
 
     @pytest.mark.parametrize(
         ("block", "verdict"),
@@ -537,12 +576,13 @@ class TestWhatIsSaid:
 
     def test_the_neighbours_on_a_card_that_a_tunnel_hides(self) -> None:
         """They are reached directly."""
-        tunnel = BY_WG1._replace(metric=200)
-        report = checked(node(tunnel, links=(WG1,)), "10.0.0.0/24", expected_devs=["wg1"])
-        assert str(report) == (
-            "OK: every address of 10.0.0.0/24 leaves through wg1, or through eth0 (its own "
-            "network), or is this host's own"
-        )
+        host = node(BY_WG1._replace(metric=200), links=(WG1,))
+        for_wg1 = checked(host, "10.0.0.0/24", expected_devs=["wg1"])
+        for_both = checked(host, "10.0.0.0/24", expected_devs=["eth0", "wg1"])
+        allowance = "or through eth0 (its own network), or is this host's own"
+        every = "OK: every address of 10.0.0.0/24 leaves through"
+        assert str(for_wg1) == f"{every} wg1, {allowance}"
+        assert str(for_both) == f"{every} eth0 or wg1, {allowance}"
 
     def test_what_a_cni_refuses_and_takes(self) -> None:
         """The CNI is named, and the pattern that its device fits."""

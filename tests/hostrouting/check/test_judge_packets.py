@@ -18,7 +18,7 @@ from hostrouting.check.parts import find_parts
 from hostrouting.check.results import OWN_ADDRESS
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
@@ -110,13 +110,18 @@ def test_a_proxy_takes_in_what_a_mark_alone_selects(
     assert checked(node(own, rules=(marked,))).verdict == verdict
 
 
-@pytest.mark.parametrize(("devs", "verdict"), [("eth0", "ok"), ("eth0 ib0", "undecided")])
-def test_a_vpn_marks_its_own_packets(devs: str, verdict: str) -> None:
+@pytest.mark.parametrize(("devs", "verdict"), [(["eth0"], "ok"), (["eth0", "ib0"], "undecided")])
+@pytest.mark.parametrize("are_equal", [False, True], ids=["next hops", "equal routes"])
+def test_a_vpn_marks_its_own_packets(devs: list[str], verdict: str, *, are_equal: bool) -> None:
     """They leave by the card below the tunnel, and by no other device."""
-    hops = tuple(map(NextHop, devs.split()))
+    anywhere = Prefix.parse("0.0.0.0/0")
+    hops = [NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True) for dev in devs]
+    marked = [Route(anywhere, tuple(hops), table=200)]
+    if are_equal:
+        marked = [Route(anywhere, (hop,), table=200) for hop in hops]
     host = node(
         Route.to("0.0.0.0/0", dev="wg1", table=100),
-        Route(Prefix.parse("0.0.0.0/0"), hops, table=200),
+        *marked,
         rules=(
             rule(fwmark=1, fwmask=1, priority=200, table=200),
             rule(fwmark=1, fwmask=1, invert=True, priority=201),
@@ -148,6 +153,12 @@ class TestSockets:
                 {"fwmark": 1, "fwmask": 1, "action": "prohibit"}, "undecided", id="mark, refused"
             ),
             pytest.param({"src": "127.0.0.0/8"}, "ok", id="loopback"),
+            pytest.param(
+                {"src": "10.0.0.4/32", "others": BY_IB0}, "ok", id="own source, bound to ib0"
+            ),
+            pytest.param(
+                {"src": "10.0.0.4/32", "others": UID_1000}, "undecided", id="own source, user"
+            ),
         ],
     )
     @pytest.mark.parametrize("iif", [None, "lo"])
@@ -347,17 +358,20 @@ class TestSources:
         host = node(ELSEWHERE, by_pods, rules=(rule(block),), links=(IB0, CNI0), addresses=(own,))
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize("selectors", [{}, {"fwmask": 1}], ids=["source", "no mark"])
     @pytest.mark.parametrize("is_reversed", [False, True])
-    def test_the_order_of_addresses_decides_nothing(self, *, is_reversed: bool) -> None:
+    def test_the_order_of_addresses_decides_nothing(
+        self, selectors: dict[str, Any], *, is_reversed: bool
+    ) -> None:
         """If Linux may choose one of several sources, one that a rule selects leaves the verdict
-        undecided.
+        undecided; plain packets have no mark.
         """
         addresses = (address("10.1.0.1/24", "eth1"), address("10.2.0.1/24", "eth2"))
         if is_reversed:
             addresses = addresses[::-1]
         by_eth1 = Route.to("0.0.0.0/0", dev="eth1", table=100)
         links = (ETH1, Link(name="eth2", index=20))
-        host = node(by_eth1, rules=(rule("10.1.0.0/24"),), links=links)
+        host = node(by_eth1, rules=(rule("10.1.0.0/24", **selectors),), links=links)
         assert checked(host._replace(addresses=addresses)).verdict == "undecided"
 
     @pytest.mark.parametrize(
@@ -399,6 +413,12 @@ class TestSources:
             routes=(default._replace(prefsrc=first.ip), self.BY_RAIL),
         )
         assert checked(host).verdict == "undecided"
+
+        of_block = host._replace(
+            addresses=(first, address("10.0.0.9/24", "azure0")),
+            rules=(rule("10.0.0.8/30"), *default_rules(4)[1:]),
+        )
+        assert checked(of_block, expected_devs=["azure0"]).verdict == "undecided"
 
     def test_equal_default_routes_for_a_source(self) -> None:
         """Linux may use either of two equal default routes with a gateway: one by another device is

@@ -7,12 +7,14 @@ import pytest
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
-from tests.support.topologies import IB0, checked as checked_ranges, rule, vm_with
+from tests.support.topologies import IB0, address, checked as checked_ranges, rule, vm_with
 
 HOST = (
     "link set lo up",
@@ -86,6 +88,27 @@ def test_no_route_that_is_right_is_found_with_a_source(rule: str) -> None:
     assert [escape.kind for escape in report.escapes] == ["no-route"]
 
 
+def test_a_route_in_doubt_that_is_found_with_a_source() -> None:
+    """It may be the right one, so the packets are not said to escape."""
+    hops = (NextHop("eth0"), NextHop("eth0", gateway=as_ip("fd00::1")))
+    host = Snapshot(
+        links=(Link("eth0", index=2),),
+        addresses=(address("fd00::4/64", "eth0"),),
+        rules=(
+            *default_rules(6)[:1],
+            Rule(family=6, priority=100, table=100, src=Prefix.parse("fd00::4/128")),
+            *default_rules(6)[1:],
+        ),
+        routes=(
+            Route.to("::/0", dev="eth0", gateway="fd00::1"),
+            Route.to("fd44::/16", type="throw"),
+            Route(Prefix.parse("fd44::/16"), hops, table=100, protocol=4),
+        ),
+    )
+    report = checked(host)
+    assert report.verdict == "undecided", report
+
+
 @pytest.mark.parametrize(
     "second",
     [
@@ -108,9 +131,12 @@ def test_connections_to_the_addresses_of_every_host(second: Route) -> None:
 
 
 def test_connections_that_escape_in_several_parts() -> None:
-    """The parts, which plain packets leave by two routes, are one range for connections."""
+    """The parts, which plain packets leave by two routes, are one range for connections, with an
+    own address inside.
+    """
     host = vm_with(
         Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"),
+        Route.to("172.16.5.5/32", dev="lo", type="local", table=TABLE_LOCAL),
         Route.to("172.16.0.0/16", dev="ib0", table=100),
         rules=(rule("10.0.0.4"),),
         links=(IB0,),

@@ -21,7 +21,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import FakeKernel, cni_node, h200
+from hostrouting.testing import FakeKernel, cni_node, h200, plain_vm
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
@@ -139,6 +139,31 @@ def test_only_what_is_needed_is_called_not_configured() -> None:
     assert finding.facts["unconfigured"] == [*REPAIR]
 
 
+@pytest.mark.parametrize(
+    ("cidr", "right", "wrong"),
+    [
+        pytest.param(CIDR, "10.0.0.1", "10.9.0.1", id="IPv4"),
+        pytest.param("fd16::/48", "fe80::1", "fe80::9", id="IPv6"),
+    ],
+)
+def test_a_configured_route_that_leads_elsewhere(cidr: str, right: str, wrong: str) -> None:
+    """It has the key of a route of ours, which is therefore configured, and of the repair's, which
+    takes its place.
+    """
+    kernel = plain_vm()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "10.9.0.4/24")
+    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1))
+    kernel.ip_route("add", Route.to(cidr, dev="eth0", gateway=right, protocol=OURS))
+    by_ib0 = config(cidr, cidrs=(cidr,), dev="ib0", gateway=wrong)
+
+    proposed = propose_configuration(by_ib0, kernel.snapshot())
+
+    assert proposed.report.escapes
+    assert destinations(proposed.config) == [cidr]
+    assert proposed.unconfigured == ()
+
+
 def test_a_destination_is_named_once() -> None:
     """Also if several routes of ours lead there, with several metrics."""
     kernel = with_ours(*REPAIR)
@@ -203,6 +228,24 @@ def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> 
     proposed = propose_configuration(expected, typed(other))
     assert destinations(proposed.config) == list(TYPED)
     assert [str(route) for route in proposed.taken_over] == list(TYPED)
+
+
+@pytest.mark.parametrize(("count", "are_proposed"), [(32, True), (33, False)])
+def test_more_routes_than_anybody_types(count: int, *, are_proposed: bool) -> None:
+    """A program adds them, and will again."""
+    kernel = cni_node()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "10.128.0.4/16")
+    destinations = [f"10.128.1.{number}/32" for number in range(count)]
+    for to in destinations:
+        kernel.ip_route("add", Route.to(to, dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_BOOT))
+    expected = HostRoutingConfig(route_overlap=expect(*destinations))
+    now = check_snapshot(kernel.snapshot(), expected)
+
+    findings = list(find_by_hand(expected, now=now, pipeline="repair | apply"))
+
+    assert now.verdict == "ok"
+    assert bool(findings) == are_proposed
 
 
 def test_one_configuration_repairs_what_escapes_and_takes_typed_routes_over() -> None:

@@ -56,6 +56,13 @@ class TestKeys:
         assert destinations(report) == [wrong]
         assert reasons(report) == []
 
+    def test_a_route_for_a_type_of_service_has_another_key(self) -> None:
+        """In Linux, the type of service is a part of the key."""
+        halves = ["172.16.0.0/17", "172.16.128.0/17"]
+        of_tos = Route.to(halves[0], dev="ib0")._replace(tos=16)
+        report = checked(node(Route.to(CIDR, dev="ib0"), of_tos))
+        assert destinations(report) == halves
+
     def test_a_route_of_ours_with_a_better_metric_is_not_replaced(self) -> None:
         """The new route has the default metric, so Linux goes on using the wrong one, unless the
         prefix is longer.

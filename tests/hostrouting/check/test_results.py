@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.results import CheckReport
+from hostrouting.check.results import CheckReport, sizes_of
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IP, as_ip
@@ -22,6 +22,8 @@ def test_a_report_from_another_process() -> None:
     received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
     assert received == report
     assert str(received) == str(report)
+    assert repr(received) == "<CheckReport overlap>"
+    assert repr(received.families[0]) == f"<FamilyReport {report}>"
     assert check_findings(received) == check_findings(report)
 
 
@@ -148,6 +150,14 @@ def test_the_only_next_hop_in_use_has_the_node_ip() -> None:
     [family] = report.families
     assert report.node_ips == {4: as_ip("10.0.0.4")}
     assert family.flaws == ()
+
+
+def test_how_much_escapes_whatever_the_order() -> None:
+    """Escapes of several kinds of packets are not in the order of the addresses."""
+    first = Route.to("172.16.0.0/17", dev="ib0")
+    second = Route.to("172.16.128.0/17", dev="ib1")
+    escapes = checked(vm_with(first, second)).escapes
+    assert sizes_of(escapes) == sizes_of(escapes[::-1]) == [("all", "172.16.0.0/16")]
 
 
 def test_families_without_a_default_route() -> None:

@@ -199,11 +199,23 @@ def test_a_doubtful_default_route(host: Snapshot, words: str) -> None:
     assert doubt.sentence.endswith(f"should leave through {words}")
 
 
+@pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])
+def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, ...]) -> None:
+    """Of several by one device, whatever their order."""
+    routes = [
+        Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", metric=metric) for metric in metrics
+    ]
+    [doubt] = named("default-routes", vm_with(*routes, links=(ETH1,)))
+    assert "metric 100" in str(doubt.remedy)
+    assert "metric 300" not in str(doubt.remedy)
+
+
 def costs(host: Snapshot, *cidrs: str) -> list[str]:
     """The sentences about what the repair costs."""
     return [cost.sentence for cost in named("repair-cost", host, *cidrs)]
 
 
+UNREACHED = "it no longer reaches containers or virtual machines behind br9"
 MOVES = f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0"
 
 
@@ -223,6 +235,35 @@ def test_a_repair_that_takes_neighbours() -> None:
     assert costs(held) == [MOVES]
     [cost] = costs(held, "172.16.9.0/24")
     assert "traffic to 172.16.9.0/24 moves" in cost
+
+
+def test_a_repair_by_routes_inside_each_other() -> None:
+    """The network that they take is one range."""
+    wide = Route.to("172.16.0.0/15", dev="wg0")
+    inside = Route.to("172.16.5.0/24", dev="wg0")
+    own = address("172.16.0.9/15", "wg0")
+    host = vm_with(wide, inside, links=(WG0,), addresses=(own,))
+    [cost] = costs(host, "172.16.0.0/15")
+    assert "traffic to 172.16.0.0/15 moves" in cost
+
+
+@pytest.mark.parametrize(
+    ("port", "consequence"),
+    [
+        pytest.param("veth", f"; {UNREACHED}", id="guest"),
+        pytest.param("", "", id="card"),
+    ],
+)
+def test_a_repair_that_takes_from_a_bridge(port: str, consequence: str) -> None:
+    """The guests behind a bridge are on this host alone, unless a card is a port of it, too."""
+    ports = Link(name="port0", index=10, kind=port, master="br9")
+    network = Route.to(CIDR, dev="br9", protocol=2)
+    own = address("172.16.0.1/16", "br9")
+    bridge = Link(name="br9", index=9, kind="bridge")
+    host = vm_with(network, links=(bridge, ports), addresses=(own,))
+    [cost] = costs(host)
+    move = f"with the repair, this node's IP traffic to {CIDR} moves from br9 to eth0"
+    assert cost == move + consequence
 
 
 def test_the_devices_of_a_repair_have_the_order_of_its_next_hops() -> None:
@@ -249,26 +290,41 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
     host = vm_with(Route.to(CIDR, dev="ib0"), links=(IB0,))
     [default] = [route for route in host.routes if route.prefix.length == 0]
     others = [route for route in host.routes if route is not default]
-    host = host._replace(routes=(default._replace(mtu=9000), *others))
+    host = host._replace(routes=(default._replace(mtu=9000, advmss=8960), *others))
 
     [cost] = named("repair-cost", host)
 
-    assert cost.sentence == (
-        f'with the repair, packets to {CIDR} leave without "mtu 9000", which the default route has'
-    )
+    loss = f'packets to {CIDR} leave without "mtu 9000 advmss 8960", which the default route has'
+    assert cost.sentence == f"with the repair, {loss}"
     remedy = str(cost.remedy)
     assert "configure these routes in the program that sets the default route" in remedy
 
 
+def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
+    """Whoever chooses a device reads that its default route has what a static route cannot have."""
+    other = Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", metric=100)._replace(mtu=9000)
+    network = Route.to("10.1.0.0/24", dev="eth1", protocol=2)
+    host = vm_with(other, network, Route.to(CIDR, dev="ib0"), links=(ETH1, IB0))
+    [unsafe] = named("unsafe", host)
+    assert unsafe.remedy is not None
+    by_eth0, by_eth1, *_ = unsafe.remedy.ways()
+    assert "leave without" not in by_eth0.words
+    assert f'then packets to {CIDR} leave without "mtu 9000"' in by_eth1.words
+
+
 def test_the_devices_that_a_default_route_could_have() -> None:
-    """Each with its address, and whether it is down; a dummy sends nothing out of the host."""
+    """Each with its address, and whether it is down; a dummy sends nothing out of the host, and a
+    CNI's bridge leads to pods.
+    """
     kernel = FakeKernel()
     kernel.add_link("eth0")
     kernel.add_link(Link(name="br0", index=0, kind="bridge", up=False))
     kernel.add_link(Link(name="d0", index=0, kind="dummy"))
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
     kernel.add_address("eth0", "10.0.0.4/24")
     kernel.add_address("br0", "10.1.0.4/24")
     kernel.add_address("d0", "10.2.0.4/24")
+    kernel.add_address("cni0", "10.244.0.1/24")
     [finding] = named("no-default-route", kernel.snapshot())
     assert str(finding.remedy).endswith("perhaps to eth0 (10.0.0.4/24) or br0 (10.1.0.4/24, down)")
 
@@ -518,6 +574,14 @@ def test_a_network_that_escapes_by_one_of_two_next_hops() -> None:
     assert family.sentence == f"part of {CIDR} may leave through ib0; expected: eth0"
     words = "172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop"
     assert str(escape).startswith(words)
+
+
+def test_a_network_that_escapes_by_each_of_two_next_hops() -> None:
+    """All devices by which it escapes are named."""
+    hops = (NextHop("ib0"), NextHop("ib1"))
+    [escape] = checked(vm_with(Route(INSIDE, hops, protocol=3))).escapes
+    assert escape.devs == ("ib0", "ib1")
+    assert str(escape).startswith("172.16.5.0/24 leaves through ib0 and ib1 [172.16.5.0/24")
 
 
 @pytest.mark.parametrize(

@@ -140,13 +140,18 @@ class TestRules:
         with which source: perhaps with the one for which there is a rule.
         """
         by_default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
-        bound = rule("10.0.0.4", priority=50, table=101, others=(("oif", "eth1"),))
         host = node(
             Route.to(CIDR, dev="ib0"),
             by_default._replace(prefsrc=as_ip("10.0.0.9")),
             Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", table=101),
-            rules=(bound, main_with(16, to="172.16.5.0/24"), rule(dst="172.16.5.0/24")),
-            addresses=(address("10.0.0.9/24", "eth0"), address("10.9.0.4/24", "eth1")),
+            rules=(
+                rule("10.9.0.4", priority=50, table=101),
+                main_with(16, to="172.16.5.0/24"),
+                rule(dst="172.16.5.0/24"),
+            ),
+        )
+        host = host._replace(
+            addresses=(address("10.0.0.9/32", "ib0"), address("10.9.0.4/24", "eth1"))
         )
         report = checked(host)
         assert report.routes == ()
