@@ -7,11 +7,11 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
@@ -144,6 +144,13 @@ def test_the_other_family() -> None:
         Fib(of_ipv4, 6)
     with pytest.raises(ValueError, match="the snapshot has no IPv5"):
         Fib(of_both, 5)
+
+
+def test_ipv4_without_the_rule_for_table_main() -> None:
+    """Linux follows the rule that is left. Only in IPv6 may it use the table all the same."""
+    fib = Fib(plain_vm().snapshot()._replace(rules=default_rules(4)[:1]), 4)
+    assert fib.lookup("8.8.8.8") == NO_ROUTE
+    assert not fib.lacks_main
 
 
 def test_a_rule_that_does_nothing() -> None:

@@ -196,6 +196,12 @@ class TestOpenRoute:
         there = host([("eth0", "10.0.0.4/32")], [Route(ANYWHERE, next_hops)])
         assert planned(there, gateway, dev) == "via 172.31.1.1 dev eth0 onlink proto hostrouting"
 
+    @pytest.mark.parametrize("gateway", ["fe80::1", "2001:db8::1"])
+    def test_an_ipv4_default_by_an_ipv6_router(self, gateway: str) -> None:
+        """Its gateway is taken over: routes of IPv4 do not say how it is reached."""
+        there = node([Route.to("0.0.0.0/0", dev="eth0", gateway=gateway)])
+        assert planned(there) == f"via inet6 {gateway} dev eth0 proto hostrouting"
+
 
 TUN0 = Link(name="tun0", index=0, type=65534, kind="tun")
 PPP0 = Link(name="ppp0", index=0, type=512, kind="ppp")
