@@ -193,6 +193,17 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     return [other.rule for other in others]
 
 
+def test_a_rule_for_all_packets_to_other_addresses() -> None:
+    """`not iif lo to 9.9.9.9` selects all packets to 8.8.8.8, also those that arrive on a device:
+    no rule behind it is asked.
+    """
+    host = vm_with_table_7(Rule(family=4, priority=9, table=7, iif="eth1"))
+    to_others = Rule(4, 8, table=7, invert=True, iif="lo", dst=Prefix.parse("9.9.9.9/32"))
+    fib = Fib(host._replace(rules=(to_others, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == to_others
+    assert rules_of_others(fib, PacketKind()) == []
+
+
 ETH0 = NextHop("eth0")
 ETH1 = NextHop("eth1")
 ETH0_DEAD = NextHop("eth0", dead=True)
