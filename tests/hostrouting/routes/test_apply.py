@@ -349,8 +349,6 @@ def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBacke
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@pytest.mark.linux
-@pytest.mark.needs("root")
 def test_several_next_hops(kernel: FaultyBackend) -> None:
     """In IPv6, each next hop is added by itself, the second one behind the first."""
     place = PREFIXES[IPV6][0]
@@ -365,6 +363,8 @@ def test_several_next_hops(kernel: FaultyBackend) -> None:
     assert ours.next_hops == tuple(HOPS[IPV6][:2])
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("family", [4, IPV6])
 @pytest.mark.parametrize(("moment", "nth"), [("change", 1), ("snapshot", 1), ("change", 2)])
 def test_another_program_takes_the_place(
