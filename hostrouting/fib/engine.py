@@ -376,7 +376,7 @@ class AppliedRule(NamedTuple):
     """One rule, as it is for one kind of packet."""
 
     number: int
-    """The place of the rule in `Fib.rules`."""
+    """The place of the rule in `Fib.rules`, by which applied rules sort."""
     rule: Rule
     selections: Selections
     table: Table | None

@@ -400,7 +400,7 @@ class Uplink:
         if gateway is None or gateway in LINK_LOCAL:
             return ""
         if gateway.version != self._family:
-            return ""  # IPv4 has no rules for a neighbour of the other family
+            return ""  # that of an IPv4 default route by an IPv6 router, which Linux has accepted
         if self._is_own_address(gateway):
             # Linux would accept the route, and lose the packets.
             return NEEDS["own"].format(gateway=gateway)

@@ -6,7 +6,7 @@ from typing import Any
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.prefix import IPV4, Prefix, as_ip
 from hostrouting.model.route import SCOPE_LINK, SCOPE_UNIVERSE, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
@@ -22,6 +22,20 @@ CALI1 = Link(name="cali1", index=13, kind="veth")
 BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 """The default route of IPv6, and one in a table to which a rule sends packets."""
+
+
+class WithoutIPv6(FakeKernel):
+    """A kernel that was booted with ipv6.disable=1; it has one device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_link(Link(name="eth0", index=2, ipv6_disabled=True))
+
+    def snapshot(self, **selection: Any) -> Snapshot:
+        """Without the rules of IPv6, which this kernel does not have."""
+        snapshot = super().snapshot(**selection)
+        rules = [rule for rule in snapshot.rules if rule.family == IPV4]
+        return snapshot._replace(rules=tuple(rules))
 
 
 def host(

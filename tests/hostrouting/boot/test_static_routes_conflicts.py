@@ -40,14 +40,18 @@ def remedy_of(step: Step) -> Remedy:
 
 
 def conflict_lines(conflicts: Iterable[Step]) -> list[str]:
-    """What the script says of the conflicts of a plan: the fact, and each way out."""
+    """What the script says of the conflicts of a plan: the fact, and each way out. It knows the
+    command that applies the configuration of this host.
+    """
     apply = "hostrouting apply --config /etc/hostrouting/config.json"
     lines: list[str] = []
     for step in conflicts:
         *edits, delete = remedy_of(step).ways()
         place = step.route.prefix
         lines.append(f"ROUTE-CONFLICT: {step.finding.sentence}")
-        lines += [f"{place}: option A: {edit}; then, as root: {apply}" for edit in edits]
+        for edit in edits:
+            words = edit.words.removesuffix("; then apply the configuration")
+            lines.append(f"{place}: option A: {words}; then, as root: {apply}")
         option = "option B" if edits else "the only option"
         lines.append(f"{place}: {option}: {delete}; {THEN}")
     lines.append(NOTHING_DONE)

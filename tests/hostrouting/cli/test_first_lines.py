@@ -24,6 +24,7 @@ from tests.support.incidents import (
     plan_installed,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, type_routes
+from tests.support.topologies import WithoutIPv6
 
 
 def stop_guard(host: FakeHost) -> None:
@@ -113,6 +114,14 @@ def test_an_instance_is_open_and_the_gate_is_shut() -> None:
     host.files.remove(LAYOUT.gate_path)
     first = f"{instance} can start unchecked and {KUBELET} cannot start"
     assert say("status", host=host).lines[0].startswith(f"DIFFERENT: {first}")
+
+
+def test_a_plan_of_an_ipv6_route_on_a_kernel_without_ipv6() -> None:
+    """`apply` would not wait for what cannot come, but fail, and say why."""
+    wanted = {"staticRoutes": {"enabled": True, "routes": [{"destination": "fd77::/48"}]}}
+    planned = plan(FakeHost(kernel=WithoutIPv6()), json.dumps(wanted))
+    would = "WOULD FAIL: apply would change nothing, because fd77::/48 needs IPv6, "
+    assert planned.lines[0].startswith(would)
 
 
 NO_IPV6_ROUTE = "there is no IPv6 default route"

@@ -145,6 +145,22 @@ FAULTY_DOCUMENTS = {
         r'{"guard": {}, "\u001b[2J": 1}',
         r'["\u001b[2J"]: unknown key; the known keys are staticRoutes,',
     ),
+    "a key of 61 characters": (
+        '{"guard": {}, "' + "k" * 61 + '": 1}',
+        '["' + "k" * 60 + '"... (61 characters)]: unknown key; the known keys are staticRoutes,',
+    ),
+    "a text for the switch beside routes": (
+        '{"staticRoutes": {"enabled": "yes", "routes": [{"destination": "10.0.0.0/8"}]}}',
+        'staticRoutes.enabled: "yes" is not true or false',
+    ),
+    "a text for the switch beside interfaces": (
+        '{"probeRewrite": {"enabled": "yes", "interfaces": ["eth0"]}}',
+        'probeRewrite.enabled: "yes" is not true or false',
+    ),
+    "a text for the list of interfaces": (
+        '{"probeRewrite": {"enabled": true, "interfaces": "eth0"}}',
+        'probeRewrite.interfaces: "eth0" is not a list; write [...], even around a single item',
+    ),
     "a key in upper case": (
         '{"hostRouting": {"routeOverlap": {"Mode": 1}}}',
         "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?",

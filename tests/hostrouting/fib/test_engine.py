@@ -7,11 +7,11 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
@@ -146,6 +146,13 @@ def test_the_other_family() -> None:
         Fib(of_both, 5)
 
 
+def test_ipv4_without_the_rule_for_table_main() -> None:
+    """Linux follows the rule that is left. Only in IPv6 may it use the table all the same."""
+    fib = Fib(plain_vm().snapshot()._replace(rules=default_rules(4)[:1]), 4)
+    assert fib.lookup("8.8.8.8") == NO_ROUTE
+    assert not fib.lacks_main
+
+
 def test_a_rule_that_does_nothing() -> None:
     """A lookup goes on to the next rule."""
     host = plain_vm().snapshot()
@@ -184,6 +191,17 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     """The rules that tell some packets of this kind to 8.8.8.8 from the plain one."""
     _, others = fib.outcomes(0x08080808, packet)
     return [other.rule for other in others]
+
+
+def test_a_rule_for_all_packets_to_other_addresses() -> None:
+    """`not iif lo to 9.9.9.9` selects all packets to 8.8.8.8, also those that arrive on a device:
+    no rule behind it is asked.
+    """
+    host = vm_with_table_7(Rule(family=4, priority=9, table=7, iif="eth1"))
+    to_others = Rule(4, 8, table=7, invert=True, iif="lo", dst=Prefix.parse("9.9.9.9/32"))
+    fib = Fib(host._replace(rules=(to_others, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == to_others
+    assert rules_of_others(fib, PacketKind()) == []
 
 
 ETH0 = NextHop("eth0")

@@ -5,6 +5,8 @@ named.
 import pytest
 
 from hostrouting.check.results import CheckReport
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.not_judged import not_judged
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
@@ -261,3 +263,11 @@ def test_equal_ipv6_routes(
         ipv6_forwarding=forwarding,
     )
     assert checked(host, "8000::/4").verdict == verdict
+
+
+def test_equal_ipv6_routes_behind_a_better_one() -> None:
+    """Linux uses neither of them, so it does not matter which one it would use."""
+    better = Route.to("8000::/4", dev="eth0", gateway="fe80::1", metric=512)
+    equal = [better._replace(metric=1024), Route.to("8000::/4", dev="ib0", metric=1024)]
+    host = Snapshot((), (), default_rules(6), (DEFAULT, better, *equal), ipv6_forwarding=False)
+    assert [*not_judged(Fib(host, 6))] == []

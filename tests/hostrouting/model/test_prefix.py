@@ -1,7 +1,7 @@
 """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
 
 from collections.abc import Callable, Sequence
-from ipaddress import IPv4Address, ip_network, summarize_address_range
+from ipaddress import IPv4Address, IPv6Address, ip_network, summarize_address_range
 from typing import Any
 
 import pytest
@@ -87,6 +87,7 @@ INVALID = [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32
             for text in ("10.0.0.1/8", "10.0.0.0/33", "ten", "")
         ),
         *((make, ["fe80::1%eth0"], "'fe80::1%eth0' has a zone") for make in (as_ip, Prefix.parse)),
+        (Prefix.of, [IPv6Address("fe80::1%eth0")], "'fe80::1%eth0' has a zone"),
     ],
 )
 def test_no_other_prefix_exists(

@@ -349,6 +349,22 @@ def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBacke
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
+def test_several_next_hops(kernel: FaultyBackend) -> None:
+    """In IPv6, each next hop is added by itself, the second one behind the first."""
+    place = PREFIXES[IPV6][0]
+    default = [entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:2]]
+    put(kernel.inner, default)
+    plan, before = planned(kernel, [StaticRoute(place.to_network())])
+    assert [step.action for step in plan.steps] == ["add", "add"]
+
+    apply_plan(plan, kernel, before=before)
+
+    [ours] = [route for route in kernel.snapshot().routes if route.prefix == place]
+    assert ours.next_hops == tuple(HOPS[IPV6][:2])
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("family", [4, IPV6])
 @pytest.mark.parametrize(("moment", "nth"), [("change", 1), ("snapshot", 1), ("change", 2)])
 def test_another_program_takes_the_place(

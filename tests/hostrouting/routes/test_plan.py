@@ -15,6 +15,7 @@ from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
     PROTOCOL_RA,
+    SCOPE_LINK,
     TABLE_LOCAL,
     NextHop,
     Route,
@@ -236,6 +237,7 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
+SIX_PLACE = "2001:db8:7::/48"
 THEIR_NETWORK = Route.to("172.16.0.0/16", dev="ib0", protocol=4)
 
 
@@ -290,6 +292,26 @@ def test_several_rivals() -> None:
     assert f": [{first}], [{second}]" in conflict.finding.sentence
     deletions = f"{deletion_command(first)} && {deletion_command(second)}"
     assert str(conflict.remedy).endswith(deletions)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_of_an_address"),
+    [
+        pytest.param(Route.to(SIX_PLACE, dev="ib0", protocol=2), True, id="a network"),
+        pytest.param(Route.to(SIX_PLACE, dev="ib0", protocol=4), False, id="another program's"),
+        pytest.param(
+            Route.to(SIX_PLACE, dev="lo", protocol=2, type="unreachable"), False, id="Cilium's"
+        ),
+    ],
+)
+def test_a_rival_that_linux_has_added(theirs: Route, *, is_of_an_address: bool) -> None:
+    """The remedy warns of a network of this host; a route that refuses packets is not one."""
+    wish = static(SIX_PLACE, metric=7)
+    host = ipv6_host(theirs._replace(metric=7))
+    [conflict] = plan_static_routes(configured(wish), host).conflicts
+    warning = "Linux has this route from an address of ib0: "
+    assert str(conflict.remedy).startswith(warning) is is_of_an_address
+    assert "an address of lo" not in str(conflict.remedy)
 
 
 FOUR = NextHop("eth0", gateway=as_ip("10.0.0.1"))
@@ -434,8 +456,16 @@ BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
         ([BY_A, BY_BOTH], ["keep"]),
         ([BY_BOTH, BY_A], ["keep", "delete"]),
         ([BY_A, BY_BOTH._replace(mtu=1400)], ["keep", "delete"]),
+        ([BY_A, BY_BOTH._replace(scope=SCOPE_LINK)], ["keep", "delete"]),
+        ([BY_A, BY_BOTH._replace(type="multicast")], ["keep", "delete"]),
     ],
-    ids=["behind it", "before it", "with an attribute that the wanted one does not have"],
+    ids=[
+        "behind it",
+        "before it",
+        "with an attribute that the wanted one does not have",
+        "of another scope",
+        "of another type",
+    ],
 )
 def test_a_route_whose_deletion_could_take_the_wanted_one(
     there: list[Route], actions: list[str]
@@ -493,6 +523,7 @@ NOT_USABLE = {
     "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
     "this host is its link-local gateway": ([BY_ITSELF, OWN_LINK_LOCAL], static(SIX)),
     "a blackhole": ([BLACKHOLE], static(PLACE)),
+    "by what is not listed": ([BY_A._replace(next_hops=(), nexthop_id=7)], static(PLACE)),
     "another program's": ([OF_ANOTHER], static(PLACE)),
     "behind another program's": ([OF_ANOTHER, BY_B], static(PLACE)),
     "of another metric": ([BY_A._replace(metric=7)], static(PLACE)),

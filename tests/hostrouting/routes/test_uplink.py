@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import OURS, SCOPE_UNIVERSE, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
@@ -133,6 +133,12 @@ class TestOpenRoute:
             other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", table=table)
             assert planned(node([DEFAULT, other]), dev="eth0") == BY_ETH0
 
+    def test_by_a_device_with_routes_in_two_other_tables(self) -> None:
+        """That of the lower table comes first, whatever its metric is."""
+        lower = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, metric=200)
+        higher = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", table=200, metric=50)
+        assert planned(node([higher, lower]), dev="eth0") == BY_ETH0
+
     def test_several_next_hops(self) -> None:
         """All next hops of the default route that are alive are taken, each with its weight."""
         there = node([Route(ANYWHERE, (BY_ROUTER_0._replace(linkdown=True), BY_ROUTER_1))])
@@ -196,6 +202,12 @@ class TestOpenRoute:
         there = host([("eth0", "10.0.0.4/32")], [Route(ANYWHERE, next_hops)])
         assert planned(there, gateway, dev) == "via 172.31.1.1 dev eth0 onlink proto hostrouting"
 
+    @pytest.mark.parametrize("gateway", ["fe80::1", "2001:db8::1"])
+    def test_an_ipv4_default_by_an_ipv6_router(self, gateway: str) -> None:
+        """Its gateway is taken over: routes of IPv4 do not say how it is reached."""
+        there = node([Route.to("0.0.0.0/0", dev="eth0", gateway=gateway)])
+        assert planned(there) == f"via inet6 {gateway} dev eth0 proto hostrouting"
+
 
 TUN0 = Link(name="tun0", index=0, type=65534, kind="tun")
 PPP0 = Link(name="ppp0", index=0, type=512, kind="ppp")
@@ -213,6 +225,10 @@ IN_DOUBT = {
     "a line's before a card's": ([default_by("ppp0"), DEFAULT], "ppp0 or eth0"),
     "equal ones": ([DEFAULT, EQUAL], "eth0 or eth1"),
     "equal ones, the other first": ([EQUAL, DEFAULT], "eth1 or eth0"),
+    "a tunnel's and two cards'": (
+        [BY_TUN0, default_by("eth0"), default_by("eth1")],
+        "tun0, eth0 or eth1",
+    ),
     "of a card and a tunnel": ([default_by(next_hops=(ETH0, NextHop("tun0")))], "eth0 or tun0"),
 }
 CLEAR = {
@@ -330,6 +346,12 @@ class TestDoubt:
         there = host(interfaces, [default_by("tap0")], links=[TAP0, *links, *LINKS])
         assert planned(there).startswith(A_NAME) is is_in_doubt
 
+    def test_a_tap_beside_a_tunnel(self) -> None:
+        """A tap is the only way out only if no other tunnel has the default route, too."""
+        both = default_by(next_hops=(NextHop("tap0"), NextHop("tun0")))
+        there = host([("tap0", "10.0.2.15/24")], [both], links=[TAP0, TUN0])
+        assert planned(there).startswith(A_NAME)
+
     @pytest.mark.parametrize(("protocol", "is_in_doubt"), [(9, True), (3, False)])
     def test_several_routers(self, protocol: int, *, is_in_doubt: bool) -> None:
         """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all
@@ -377,6 +399,15 @@ class TestWhatIsMissing:
         down = Link(name="eth1", index=3, up=False)
         assert planned(host(INTERFACES, links=[down]), gateway, dev) == means
 
+    @pytest.mark.parametrize(("table", "is_own"), [(255, True), (254, True), (100, False)])
+    def test_a_gateway_with_a_local_route(self, table: int, *, is_own: bool) -> None:
+        """It is this host's own address if the table is local or main: in another one, the route
+        may be a proxy's, which takes marked packets in.
+        """
+        local = Route.to("10.0.0.9/32", dev="lo", type="local", table=table)
+        way = planned(host(INTERFACES, [local]), "10.0.0.9", "eth0")
+        assert way.startswith("a gateway other than 10.0.0.9") is is_own
+
     @pytest.mark.parametrize("prefix", ["192.168.0.0/24", "192.168.0.1/32"])
     def test_what_reaches_a_gateway(self, prefix: str) -> None:
         """A route of table main without a gateway."""
@@ -389,13 +420,16 @@ class TestWhatIsMissing:
         [
             {"protocol": OURS},  # it may go
             {"table": 100},
+            {"scope": SCOPE_UNIVERSE},
             {"next_hops": (NextHop("eth1"),)},
             {"next_hops": (NextHop("eth0"), NextHop("eth0", gateway=as_ip("10.0.0.1")))},
         ],
         ids=str,
     )
     def test_what_does_not_reach_a_gateway(self, change: dict[str, Any]) -> None:
-        """A route of ours, of another table, by another device, or partly by another gateway."""
+        """A route of ours, of another table, of scope global, by another device, or partly by
+        another gateway.
+        """
         other = Route.to("192.168.0.0/24", dev="eth0")._replace(**change)
         there = plain_vm().snapshot().with_routes([other])
         missing = "an address or route on eth0 that reaches the gateway 192.168.0.1 directly"
@@ -411,6 +445,14 @@ class TestWhatIsMissing:
         there = node([Route.to(NETWORK_6, dev="eth0", metric=metric)])
         way = planned(there, "fd09::1", "eth0", to=NETWORK_6)
         assert way.startswith("a destination without the gateway fd09::1") is is_hidden
+
+    def test_a_route_around_its_gateway_that_is_on_link(self) -> None:
+        """Linux does not look for a gateway of which the route says so."""
+        hop = NextHop("eth0", gateway=as_ip("fd09::1"), onlink=True)
+        default = Route(Prefix.parse("::/0"), (hop,), metric=1024)
+        there = node([default, Route.to(NETWORK_6, dev="eth0", metric=1024)])
+        way = "via fd09::1 dev eth0 onlink proto hostrouting metric 1024"
+        assert planned(there, to=NETWORK_6) == way
 
     def test_a_route_around_its_link_local_gateway(self) -> None:
         """Linux needs no route to such a gateway."""

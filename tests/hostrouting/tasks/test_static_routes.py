@@ -13,9 +13,8 @@ from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, R
 from hostrouting.errors import NotReady, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Link
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -38,6 +37,7 @@ from tests.support.tasks import (
     run,
     type_routes,
 )
+from tests.support.topologies import WithoutIPv6
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
@@ -95,20 +95,6 @@ class TestConflict:
         assert HELD not in str(error)
         assert host.files.texts == before
         assert len(ours(host)) == 2
-
-
-class WithoutIPv6(FakeKernel):
-    """A kernel that was booted with ipv6.disable=1; it has one device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_link(Link(name="eth0", index=2, ipv6_disabled=True))
-
-    def snapshot(self, **selection: Any) -> Snapshot:
-        """Without the rules of IPv6, which this kernel does not have."""
-        snapshot = super().snapshot(**selection)
-        rules = [rule for rule in snapshot.rules if rule.family == IPV4]
-        return snapshot._replace(rules=tuple(rules))
 
 
 class TestDefaultRoute:
