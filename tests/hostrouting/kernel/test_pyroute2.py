@@ -11,6 +11,9 @@ import pyroute2
 import pytest
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.netlink.host import IFNAME, LINK
+from hostrouting.kernel.netlink.numbers import RTM_GETLINK
+from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.snapshot import Snapshot
 
@@ -54,13 +57,15 @@ def test_a_handle_with_a_bug() -> None:
 class NoIpv6:
     """A handle of a kernel without IPv6: the lists are empty, and those of IPv6 do not exist."""
 
-    def nlm_request_batch(self, requests: list[Any]) -> tuple[()]:
+    number = errno.EAFNOSUPPORT
+
+    def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
         """Refuses what is about IPv6."""
         [request] = requests
         request["header"]["sequence_number"] = 1
         request.encode()
         if request.data[16] == socket.AF_INET6:
-            raise pyroute2.NetlinkError(errno.EAFNOSUPPORT)
+            raise pyroute2.NetlinkError(self.number)
         return ()
 
 
@@ -68,3 +73,51 @@ def test_a_kernel_without_ipv6() -> None:
     """What it does not have is empty."""
     with Pyroute2Backend(NoIpv6()) as backend:
         assert backend.snapshot() == Snapshot(links=(), addresses=(), rules=(), routes=())
+
+
+def test_a_list_that_is_refused() -> None:
+    """It is an error: the host is not read as one without IPv6."""
+
+    class Refusing(NoIpv6):
+        number = errno.ENOMEM
+
+    with Pyroute2Backend(Refusing()) as backend, pytest.raises(BackendError) as caught:
+        backend.snapshot()
+    assert caught.value.errno == errno.ENOMEM
+
+
+class Listed(dict[str, dict[str, int]]):
+    """A message of pyroute2: a device, in a list that changed while it was read or did not."""
+
+    offset = 0
+
+    def __init__(self, *, is_torn: bool) -> None:
+        """Keep the flag in the header, where pyroute2 has it."""
+        super().__init__(header={"flags": NLM_F_DUMP_INTR if is_torn else 0})
+        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
+        self.length = len(self.data)
+
+
+class Changing(NoIpv6):
+    """A handle of a kernel whose list of devices changes the first times that it is read."""
+
+    def __init__(self, times: int) -> None:
+        """How many times."""
+        self.times = times
+
+    def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
+        """Lists one device."""
+        [request] = requests
+        if request["header"]["type"] != RTM_GETLINK:
+            return super().nlm_request_batch(requests)
+        self.times -= 1
+        return (Listed(is_torn=self.times >= 0),)
+
+
+@pytest.mark.parametrize(("times", "is_restless"), [(0, False), (2, False), (3, True)])
+def test_a_list_that_changes_while_it_is_read(times: int, *, is_restless: bool) -> None:
+    """The host is read again, up to three times in all; then the snapshot is restless."""
+    with Pyroute2Backend(Changing(times)) as backend:
+        snapshot = backend.snapshot()
+    assert [link.name for link in snapshot.links] == ["eth0"]
+    assert snapshot.restless is is_restless

@@ -226,6 +226,12 @@ class TestFaults:
         [outcome, _] = backend.change(CHANGES[:2])
         assert "(kernel: No buffer space available)" in str(outcome.error)
 
+    def test_a_backend_that_is_restless_itself(self) -> None:
+        """Its snapshots stay restless, whatever the test sets."""
+        restless = FaultyBackend(h200())
+        restless.is_restless = True
+        assert FaultyBackend(restless).snapshot().restless
+
     def test_somebody_else(self) -> None:
         """An act of another program comes just before the moment."""
         backend = FaultyBackend(h200())

@@ -97,6 +97,26 @@ def test_a_timeout_that_is_a_text() -> None:
     assert not manager.calls
 
 
+def test_a_link_in_the_place_of_a_file() -> None:
+    """A test that reads the texts no longer finds that of the file."""
+    files = FakeFiles(texts={"/etc/a": "old", "/etc/b": ""})
+    files.link("/etc/a", "b")
+    assert files.texts == {"/etc/b": ""}
+    assert files.links == {"/etc/a": "b"}
+
+
+def test_folders_that_refuse_files() -> None:
+    """A folder that is broken, and what is in it; not its neighbours with a similar name."""
+    files = FakeFiles(broken={"/etc/systemd": "it is read-only"})
+    folders = ("/etc", "/etc/systemd", "/etc/systemd/system", "/etc/systemd-old")
+    assert [files.why_unwritable(folder) for folder in folders] == [
+        "",
+        "it is read-only",
+        "it is read-only",
+        "",
+    ]
+
+
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
 def test_a_program_that_nobody_needs(missing: Any) -> None:
     """A host that lacks it is like any other, so the test would prove nothing."""
@@ -211,6 +231,24 @@ def test_a_manager_starts_what_does_not_run() -> None:
     for unit in ("a.service", "a.service", "b.service"):
         manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service"]
+
+
+def test_a_unit_that_does_not_start() -> None:
+    """It has failed, whatever state the test gave it; a masked one is as before. Both are told."""
+    masked = FakeFiles(links={"/etc/systemd/system/masked.service": "/dev/null"})
+    manager = FakeManager(
+        failing={"a.service": ("no certificate",)},
+        properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
+        files=masked,
+    )
+    for unit, reason in (("a.service", "no certificate"), ("masked.service", "is masked")):
+        with pytest.raises(HostError, match=reason):
+            manager.start(unit, timeout=1)
+    assert manager.calls == ["start a.service", "start masked.service"]
+    assert manager.show(("ActiveState", "MainPID"), "a.service", "masked.service") == (
+        {"ActiveState": "failed", "MainPID": "0"},
+        {"ActiveState": "inactive", "MainPID": ""},
+    )
 
 
 @pytest.mark.parametrize(

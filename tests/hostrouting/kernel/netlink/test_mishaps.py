@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, RouteRequest
+from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.requests import lookup_routes
@@ -94,6 +94,35 @@ def test_a_host_that_changes_while_it_is_read(
     assert snapshot.restless is is_restless
     if not is_restless:
         assert snapshot == backend.snapshot(family=family, reached=True, near=[NEAR])
+
+
+def test_a_change_between_two_readings(backend: NetlinkBackend) -> None:
+    """It is in the second reading, and does not make that restless."""
+    calm_snapshot(backend)
+    readings = 0
+
+    def other_program(verb: Verb) -> None:
+        with NetlinkBackend() as other:
+            other.change([RouteRequest(verb, ROUTE)])
+
+    def meanwhile(*arguments: Any) -> list[Route]:
+        nonlocal readings
+        readings += 1
+        if readings == 1:
+            other_program("add")
+        return list_routes(*arguments)
+
+    def pause(_seconds: float) -> None:
+        other_program("delete")
+
+    with (
+        mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile),
+        mock.patch("time.sleep", pause),
+    ):
+        snapshot = backend.snapshot(family=4)
+    assert readings == 2
+    assert not snapshot.restless
+    assert ROUTE not in snapshot.routes
 
 
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
