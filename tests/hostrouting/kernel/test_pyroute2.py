@@ -11,10 +11,12 @@ import pyroute2
 import pytest
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink.host import IFNAME, LINK
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
 from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 
 
@@ -84,6 +86,23 @@ def test_a_list_that_is_refused() -> None:
     with Pyroute2Backend(Refusing()) as backend, pytest.raises(BackendError) as caught:
         backend.snapshot()
     assert caught.value.errno == errno.ENOMEM
+    assert caught.value.kernel == "Cannot allocate memory"
+
+
+def test_the_kernels_words() -> None:
+    """They are in the refusal of a route."""
+
+    class Refusing:
+        def nlm_request_batch(self, requests: list[Any]) -> tuple[()]:
+            if requests[0]["header"]["type"] == RTM_GETLINK:
+                return ()
+            raise pyroute2.NetlinkError(errno.EINVAL, "Nexthop has invalid gateway")
+
+    route = Route.to("192.0.2.0/24", gateway="10.0.0.1")
+    with Pyroute2Backend(Refusing()) as backend:
+        [outcome] = backend.change([RouteRequest("add", route)])
+    assert outcome.error is not None
+    assert outcome.error.kernel == "Nexthop has invalid gateway"
 
 
 class Listed(dict[str, dict[str, int]]):
@@ -121,3 +140,17 @@ def test_a_list_that_changes_while_it_is_read(times: int, *, is_restless: bool) 
         snapshot = backend.snapshot()
     assert [link.name for link in snapshot.links] == ["eth0"]
     assert snapshot.restless is is_restless
+
+
+def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is reported although the host is as before when the wait begins."""
+
+    class Growing(Changing):
+        def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
+            answers = super().nlm_request_batch(requests)
+            return answers if self.times < -3 else ()
+
+    monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 0.001)
+    with Pyroute2Backend(Growing(0)) as backend, backend.watch() as watch:
+        assert watch.wait(60) is True
+        assert watch.wait(0) is False

@@ -424,6 +424,8 @@ RULE = Rule(family=4, priority=100, table=100)
 REFUSED: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
     "a device that is there": [("add_link", (DEVICES[0],))],
     "lo goes": [("delete_link", ("lo",))],
+    "a carrier of a device that is down": [("lose_carrier", ("lo",))],
+    "a route without a device": [("ip_route", ("add", Route(Prefix.parse("10.9.0.0/16"))))],
     "a rule that is there": [("add_rule", (RULE,)), ("add_rule", (RULE,))],
     "a link-local gateway without a device": [("ip_route", ("add", LINK_LOCAL))],
 }
@@ -495,6 +497,21 @@ HISTORIES: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
         ("add_link", ("eth0",)),
         ("set_up", ("eth0",)),
         ("ip_route", ("add", Route.to("10.9.0.0/16", dev="eth0"))),
+    ],
+    "a gateway of the other family": [
+        ("ip_route", ("add", Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1"))),
+    ],
+    "two addresses in one network": [
+        ("add_address", ("eth0", "fd00::4/64")),
+        ("add_address", ("eth0", "fd00::5/64")),
+    ],
+    "an address of lo before it is up": [
+        ("add_address", ("lo", "10.1.0.1/32")),
+        ("set_up", ("lo",)),
+    ],
+    "the addresses of lo before it is up": [
+        ("add_address", ("lo", "127.0.0.1/8")),
+        ("set_up", ("lo",)),
     ],
     "a device that is up is not set up again": [
         ("add_address", ("eth0", "10.0.0.4/24")),

@@ -19,7 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, cni_node, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
 from tests.support.programs import completed
 from tests.support.tasks import config, run
@@ -95,6 +95,12 @@ def test_a_timeout_that_is_a_text() -> None:
     with pytest.raises(ValueError, match=r"^timeout is '60'; it must be a number"):
         manager.start("a.service", timeout=timeout)
     assert not manager.calls
+
+
+def test_nodes_forward() -> None:
+    """As nodes of Kubernetes do: otherwise nothing would be expected of the packets of pods."""
+    for node in (plain_vm, h200, vpn_node, cni_node):
+        assert node().snapshot().ipv6_forwarding
 
 
 def test_a_link_in_the_place_of_a_file() -> None:

@@ -16,7 +16,9 @@ from hypothesis import given, strategies as st
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.lists import list_routes
+from hostrouting.kernel.netlink.host import Names, NamesHere, forwards_ipv6
+from hostrouting.kernel.netlink.lists import RouteReader, list_routes
+from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
@@ -27,7 +29,7 @@ from hostrouting.kernel.netlink.socket import (
     error_of,
 )
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
 from tests.support.kinds import raises
@@ -269,6 +271,56 @@ def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch, raises(BackendError, kind, match="cannot use netlink"):
             patch.setattr("socket.socket", refused)
             NetlinkBackend()
+
+
+def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
+    """It is empty if Linux was built without what it is about; any other refusal is an error."""
+    netlink = backend._netlink
+    for number in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
+        with mock.patch.object(netlink, "parts", side_effect=KernelError(number)):
+            assert list(netlink.dump(RTM_GETRULE, b"")) == []
+    with mock.patch.object(netlink, "parts", side_effect=KernelError(errno.ENOMEM)):
+        with pytest.raises(KernelError):
+            list(netlink.dump(RTM_GETRULE, b""))
+        with pytest.raises(KernelError):
+            list_routes(netlink, 4, [TABLE_MAIN], RouteReader({}))
+
+
+def test_a_socket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is closed, and the error says what is missing."""
+    opened: list[socket.socket] = []
+
+    def refused(_netlink: NetlinkSocket, half_made: socket.socket) -> None:
+        opened.append(half_made)
+        raise OSError(errno.ENOPROTOOPT, "refused")
+
+    monkeypatch.setattr(NetlinkSocket, "_set_options", refused)
+    with raises(BackendError, "unavailable", match="netlink of Linux 4.20 or later is needed"):
+        NetlinkBackend()
+    [closed] = opened
+    assert closed.fileno() == -1
+
+
+def test_a_device_that_is_gone() -> None:
+    """A route may still name it by number: it has the name that `ip` gives it."""
+    gone = 1 << 30
+    for names in (Names(), NamesHere()):
+        assert names[gone] == f"if{gone}"
+
+
+def test_a_name_that_no_device_can_have(backend: NetlinkBackend) -> None:
+    """It is a refusal like that of any device that does not exist."""
+    for name in ("a" * 16, "eth0\0"):
+        route = ROUTE._replace(next_hops=(NextHop(name),))
+        [outcome] = backend.change([RouteRequest("add", route)])
+        assert outcome.error is not None
+        assert outcome.error.kind == "no-such-device"
+
+
+def test_a_kernel_without_the_settings_of_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it forwards is not known."""
+    monkeypatch.setattr("builtins.open", mock.Mock(side_effect=FileNotFoundError))
+    assert forwards_ipv6() is None
 
 
 # Messages.
