@@ -5,6 +5,7 @@ the contract is proven in test_contract.py.
 import asyncio
 import errno
 import socket
+import time
 from typing import Any
 
 import pyroute2
@@ -154,3 +155,13 @@ def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with Pyroute2Backend(Growing(0)) as backend, backend.watch() as watch:
         assert watch.wait(60) is True
         assert watch.wait(0) is False
+
+
+def test_a_wake_ends_one_wait() -> None:
+    """The next wait takes its whole time."""
+    with Pyroute2Backend(NoIpv6()) as backend, backend.watch() as watch:
+        watch.wake()
+        assert watch.wait(60) is False
+        began = time.monotonic()
+        assert watch.wait(0.05) is False
+        assert time.monotonic() - began >= 0.05

@@ -222,6 +222,14 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
         assert backend.snapshot().links
 
 
+def test_a_timeout_of_nothing() -> None:
+    """For Linux, zeros would mean to wait for ever."""
+    with NetlinkBackend(timeout=0) as backend:
+        so_rcvtimeo, size = 20, 16
+        waits = backend._netlink._socket.getsockopt(socket.SOL_SOCKET, so_rcvtimeo, size)
+    assert waits != bytes(size)
+
+
 def test_lost_answers(backend: NetlinkBackend) -> None:
     """If the buffer overflows, a change raises; then the backend is usable, and shows what was
     done.
