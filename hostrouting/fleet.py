@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hostrouting.check.check import check_snapshot, require_cidrs
 from hostrouting.check.results import CheckReport, Escape, sizes_of
 from hostrouting.check.sentences import DOUBTS
-from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
+from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
@@ -167,8 +167,6 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeResult(path, NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    except HostRoutingError as error:
-        return NodeResult(path, NO_VERDICT, str(error))
     except Exception as error:  # noqa: BLE001  a bug, or a lack of memory
         return NodeResult(
             path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}"

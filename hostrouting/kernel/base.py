@@ -128,13 +128,13 @@ class RouteBackend(Protocol):
     ) -> Snapshot:
         """The present links, addresses, rules and routes.
 
-        Links and addresses are in the order of the numbers of devices, rules and routes in the
-        kernel's order. What is not asked for is not decoded, so that a few routes among 100,000 are
-        read fast:
+        Links, and the addresses of each family, are in the order of the numbers of devices, rules
+        and routes in the kernel's order. What is not asked for is not decoded, so that a few routes
+        among 100,000 are read fast:
 
         - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot
           says so.
-        - `reached` leaves out the tables that no rule looks up, except Linux's own
+        - `reached` leaves out the tables that no rule (of `family`) looks up, except Linux's own
           (`reached_tables`).
         - `near` leaves out unicast routes by a gateway that overlap none of these prefixes, are
           longer than /1 and are not of hostrouting (protocol 213). Of routes that differ only in

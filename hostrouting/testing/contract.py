@@ -74,7 +74,7 @@ RULES = (
     Rule(
         family=6,
         priority=100,
-        table=2000,
+        table=2006,
         src=Prefix.parse("2001:db8:7::/48"),
         others=(("oif", "ib0"),),
     ),
@@ -233,19 +233,33 @@ class BackendContract:
             for field, value in fields.items():
                 promise = f"a snapshot has the {field} of each device: {name}"
                 _equal(getattr(links[name], field), value, promise)
-        indexes = {link.index for link in snapshot.links}
-        _equal(len(indexes), len(snapshot.links), "each device has a number of its own")
+        indexes = [link.index for link in snapshot.links]
+        promise = "each device has a number of its own, and they are listed in that order"
+        _equal(indexes, sorted(set(indexes)), promise)
+
+    def test_snapshot_of_a_quiet_host(self) -> None:
+        """A snapshot is not restless if nothing changed; a new host may still change."""
+        with self.make() as backend:
+            is_restless = all(backend.snapshot().restless for _ in range(_PARTS))
+        _equal(is_restless, False, "a snapshot is not restless if nothing changed")
 
     def test_snapshot_has_the_addresses(self) -> None:
         """A snapshot has each address, and the routes that the kernel adds for it."""
         with self.make() as backend:
             snapshot = backend.snapshot()
         addresses: set[tuple[str, str, int]] = set()
+        devices: dict[int, list[str]] = {4: [], 6: []}
         for address in snapshot.addresses:
             addresses.add((address.dev, f"{address.ip}/{address.length}", address.scope))
+            devices[address.ip.version].append(address.dev)
         _equal(
             _ADDRESSES - addresses, set(), "a snapshot has each address with its device and scope"
         )
+        indexes = {link.name: link.index for link in snapshot.links}
+        promise = "the addresses of a family are in the order of the numbers of devices"
+        for devs in devices.values():
+            numbers = [indexes.get(dev, 0) for dev in devs]
+            _equal(numbers, sorted(numbers), promise)
         routes: set[tuple[str, int, str]] = set()
         for route in snapshot.routes:
             if route.devs == ("eth0",):
@@ -283,14 +297,20 @@ class BackendContract:
                 _equal_snapshots(backend.snapshot(family=family), promised, promise)
 
     def test_snapshot_of_reached_tables(self) -> None:
-        """`reached` leaves out the tables that no rule looks up, and nothing else."""
+        """`reached` leaves out the tables that no rule looks up, and nothing else. Together with
+        `family`, the rules of that family count.
+        """
         aside = _ours("198.51.100.0/24")._replace(table=1001)
+        by_a_rule_of_ipv6 = aside._replace(table=2006)
         with self.make() as backend:
-            _add(backend, _ours("203.0.114.0/24"), _six(), aside)
+            _add(backend, _ours("203.0.114.0/24"), _six(), aside, by_a_rule_of_ipv6)
             whole = backend.snapshot()
             reached = backend.snapshot(reached=True)
+            reached_in_ipv4 = backend.snapshot(reached=True, family=4)
         left_out = set(whole.routes) - set(reached.routes)
         _equal(left_out, {aside}, "`reached` leaves out what no rule looks up")
+        is_there = by_a_rule_of_ipv6 in reached_in_ipv4.routes
+        _equal(is_there, False, "`reached` leaves out what only rules of the other family look up")
         others = reached._replace(routes=whole.routes)
         _equal_snapshots(others, whole, "`reached` leaves out nothing but routes")
 
@@ -328,8 +348,9 @@ class BackendContract:
         routes = [
             Route(Prefix.parse("192.0.3.0/24"), next_hops, protocol=OURS),
             _ours("192.0.2.0/24", metric=7)._replace(
-                table=100, mtu=1400, prefsrc=as_ip("10.0.0.4")
+                table=100, mtu=1400, advmss=1360, prefsrc=as_ip("10.0.0.4")
             ),
+            _ours("192.0.2.0/24")._replace(tos=0x10),
             Route.to("198.51.100.0/24", type="blackhole", protocol=OURS),
             _ours("203.0.113.0/24", gateway=None, dev="ib0"),
             _six(),
@@ -455,6 +476,16 @@ class BackendContract:
                 promise = "`delete` of what is gone is refused"
                 _refuses(backend, "delete", route, "no-such-route", promise)
             _equal(_installed(backend), [], "what was deleted is gone")
+
+    def test_delete_by_a_metric_or_protocol_of_0(self) -> None:
+        """It stands for any."""
+        routes = [_ours("192.0.2.0/24", metric=7), _six()]
+        promise = "`delete` takes a metric or a protocol of 0 for any"
+        with self.make() as backend:
+            _add(backend, *routes)
+            for route in routes:
+                _accepts(backend, "delete", route._replace(metric=0, protocol=0), promise)
+            _equal(_installed(backend), [], promise)
 
     def test_delete_by_one_next_hop(self) -> None:
         """`delete` of an IPv4 route with one next hop leaves the one before it, which has that next
@@ -587,6 +618,17 @@ class BackendContract:
             _accepts(backend, "delete", _ours("192.0.2.0/24"), "the route is deleted")
             _equal(watch.wait(5), True, "the next change is reported as well")
 
+    def test_watch_waits(self) -> None:
+        """`wait` is False after its timeout, and not before, even if the wait before was woken."""
+        with self.make() as backend, backend.watch() as watch:
+            _await_silence(watch)
+            watch.wake()
+            self._is_woken(watch)
+            began = time.monotonic()
+            is_changed = watch.wait(0.01, clock=Clock())  # a new host may still change
+            is_in_time = is_changed or time.monotonic() - began >= 0.01
+            _equal(is_in_time, True, "`wait` without a change takes the whole timeout")
+
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the
         next. After `close` it does nothing.
@@ -602,6 +644,13 @@ class BackendContract:
             _equal(is_woken, True, "`wake` ends the present wait, which is False")
             _add(backend, _ours("192.0.2.0/24"))
             _equal(watch.wait(5), True, "a change after `wake` is reported")
+            _await_silence(watch)
+            _accepts(backend, "delete", _ours("192.0.2.0/24"), "the route is deleted")
+            watch.wake()
+            is_reported = watch.wait(5) or watch.wait(5)
+            _equal(
+                is_reported, True, "a change before `wake` is reported, by this wait or the next"
+            )
             watch.close()
             watch.close()
             watch.wake()

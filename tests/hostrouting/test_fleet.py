@@ -22,7 +22,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, TABLE_LOCAL, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
@@ -152,6 +152,19 @@ def test_packets_of_pods_from_the_networks_of_the_nodes(tmp_path: Path) -> None:
     assert group.nodes == ("a", "b")
     part = f"part of {CIDR} leaves through ibN for packets of pods;"
     assert group.problem.startswith(part)
+
+
+def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
+    """The addresses on which it does not are its own, and all such nodes have one problem."""
+    nodes: dict[str, Snapshot | str] = {}
+    for name, address in (("a", "10.0.0.4"), ("b", "10.0.0.5")):
+        snapshot = plain_vm().snapshot()
+        rules = tuple(rule for rule in snapshot.rules if rule.table != TABLE_LOCAL)
+        text = snapshot._replace(rules=rules).to_json()
+        nodes[name] = text.replace("10.0.0.4", address)
+    [group] = groups_of(save(tmp_path, nodes))
+    assert group.verdict == "undecided"
+    assert group.problem == "no rule looks up table local first"
 
 
 def test_a_route_of_ours_that_apply_deletes_hinders_no_repair(tmp_path: Path) -> None:

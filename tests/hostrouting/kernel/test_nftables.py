@@ -58,7 +58,8 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
     listing = nft.listing("first") or ""
     assert listing.count('comment "contract: ') == 3
     assert "packets" not in listing
-    for text in (table(), "add table ip6 first\n"):  # the second leaves a table as it is
+    nothing = "# add table ip6 third\n\n"
+    for text in (table(), "add table ip6 first\n", nothing):  # these leave a table as it is
         nft.load(text)
         assert nft.listing("first") == listing
     nft.load(table().replace("fe80::5", "fe80::7"))
@@ -69,7 +70,9 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
         assert nft.listing("second") is not None
 
 
-@pytest.mark.parametrize("fault", ["delete table ip6 absent\n", "to be or not to be\n"])
+@pytest.mark.parametrize(
+    "fault", ["delete table ip6 absent\n", "to be or not to be\n", "table ip6 first {\n"]
+)
 def test_one_transaction(nft: Nftables, fault: str) -> None:
     """If one command of a text fails, nothing of the text is done."""
     nft.load(table())

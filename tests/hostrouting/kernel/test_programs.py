@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program, run_tool
+from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program, run_tool, tool_environment
 from tests.support.kinds import raises
 from tests.support.stand_ins import Programs
 from tests.support.waiting import wait_for
@@ -175,3 +175,5 @@ def test_the_environment_of_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_tool("nft", purpose="", what="nft", package="", run=nft).out == "text"
     assert nft.environment["PATH"].split(":") == ["/usr/local/bin", *BOOT_PATH]
     assert nft.environment["LC_ALL"] == "C"
+    monkeypatch.delenv("PATH")
+    assert tool_environment()["PATH"].split(":") == list(BOOT_PATH)

@@ -5,13 +5,19 @@ the contract is proven in test_contract.py.
 import asyncio
 import errno
 import socket
+import time
 from typing import Any
 
 import pyroute2
 import pytest
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.netlink.host import IFNAME, LINK
+from hostrouting.kernel.netlink.numbers import RTM_GETLINK
+from hostrouting.kernel.netlink.socket import HEADER, NLM_F_DUMP_INTR, attribute
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 
 
@@ -54,13 +60,15 @@ def test_a_handle_with_a_bug() -> None:
 class NoIpv6:
     """A handle of a kernel without IPv6: the lists are empty, and those of IPv6 do not exist."""
 
-    def nlm_request_batch(self, requests: list[Any]) -> tuple[()]:
+    number = errno.EAFNOSUPPORT
+
+    def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
         """Refuses what is about IPv6."""
         [request] = requests
         request["header"]["sequence_number"] = 1
         request.encode()
         if request.data[16] == socket.AF_INET6:
-            raise pyroute2.NetlinkError(errno.EAFNOSUPPORT)
+            raise pyroute2.NetlinkError(self.number)
         return ()
 
 
@@ -68,3 +76,92 @@ def test_a_kernel_without_ipv6() -> None:
     """What it does not have is empty."""
     with Pyroute2Backend(NoIpv6()) as backend:
         assert backend.snapshot() == Snapshot(links=(), addresses=(), rules=(), routes=())
+
+
+def test_a_list_that_is_refused() -> None:
+    """It is an error: the host is not read as one without IPv6."""
+
+    class Refusing(NoIpv6):
+        number = errno.ENOMEM
+
+    with Pyroute2Backend(Refusing()) as backend, pytest.raises(BackendError) as caught:
+        backend.snapshot()
+    assert caught.value.errno == errno.ENOMEM
+    assert caught.value.kernel == "Cannot allocate memory"
+
+
+def test_the_kernels_words() -> None:
+    """They are in the refusal of a route."""
+
+    class Refusing:
+        def nlm_request_batch(self, requests: list[Any]) -> tuple[()]:
+            if requests[0]["header"]["type"] == RTM_GETLINK:
+                return ()
+            raise pyroute2.NetlinkError(errno.EINVAL, "Nexthop has invalid gateway")
+
+    route = Route.to("192.0.2.0/24", gateway="10.0.0.1")
+    with Pyroute2Backend(Refusing()) as backend:
+        [outcome] = backend.change([RouteRequest("add", route)])
+    assert outcome.error is not None
+    assert outcome.error.kernel == "Nexthop has invalid gateway"
+
+
+class Listed(dict[str, dict[str, int]]):
+    """A message of pyroute2: a device, in a list that changed while it was read or did not."""
+
+    offset = 0
+
+    def __init__(self, *, is_torn: bool) -> None:
+        """Keep the flag in the header, where pyroute2 has it."""
+        super().__init__(header={"flags": NLM_F_DUMP_INTR if is_torn else 0})
+        self.data = bytes(HEADER.size) + LINK.pack(1, 2, 0) + attribute(IFNAME, b"eth0\0")
+        self.length = len(self.data)
+
+
+class Changing(NoIpv6):
+    """A handle of a kernel whose list of devices changes the first times that it is read."""
+
+    def __init__(self, times: int) -> None:
+        """How many times."""
+        self.times = times
+
+    def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
+        """Lists one device."""
+        [request] = requests
+        if request["header"]["type"] != RTM_GETLINK:
+            return super().nlm_request_batch(requests)
+        self.times -= 1
+        return (Listed(is_torn=self.times >= 0),)
+
+
+@pytest.mark.parametrize(("times", "is_restless"), [(0, False), (2, False), (3, True)])
+def test_a_list_that_changes_while_it_is_read(times: int, *, is_restless: bool) -> None:
+    """The host is read again, up to three times in all; then the snapshot is restless."""
+    with Pyroute2Backend(Changing(times)) as backend:
+        snapshot = backend.snapshot()
+    assert [link.name for link in snapshot.links] == ["eth0"]
+    assert snapshot.restless is is_restless
+
+
+def test_a_watch_reads_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change is reported although the host is as before when the wait begins."""
+
+    class Growing(Changing):
+        def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
+            answers = super().nlm_request_batch(requests)
+            return answers if self.times < -3 else ()
+
+    monkeypatch.setattr("hostrouting.kernel.pyroute2._BETWEEN_READINGS", 0.001)
+    with Pyroute2Backend(Growing(0)) as backend, backend.watch() as watch:
+        assert watch.wait(60) is True
+        assert watch.wait(0) is False
+
+
+def test_a_wake_ends_one_wait() -> None:
+    """The next wait takes its whole time."""
+    with Pyroute2Backend(NoIpv6()) as backend, backend.watch() as watch:
+        watch.wake()
+        assert watch.wait(60) is False
+        began = time.monotonic()
+        assert watch.wait(0.05) is False
+        assert time.monotonic() - began >= 0.05

@@ -8,6 +8,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
+from hostrouting.kernel.part import part_of
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IP
 from hostrouting.model.route import PROTOCOL_KERNEL, NextHop, Route
@@ -108,6 +109,14 @@ def parts(**ignored: Any) -> Lie:
     return Liar
 
 
+class ReachesByAnyRule(Honest):
+    """Reads the tables that the rules of either family look up, whichever family is asked for."""
+
+    def snapshot(self, *, family: int | None = None, **asked: Any) -> Snapshot:
+        """See RouteBackend."""
+        return part_of(self.inner.snapshot(**asked), family=family)
+
+
 class ReachesNoAddress(Honest):
     """Leaves out addresses, too, where only routes should be missing."""
 
@@ -162,6 +171,35 @@ class DeletesByPrefix(Honest):
             if request.verb == "delete" and alike:
                 asked[place] = RouteRequest("delete", alike[0])
         return self.inner.change(asked)
+
+
+def deletes(**left_open: Any) -> Lie:
+    """The lie of a backend that leaves these fields open when it deletes a route."""
+
+    class Liar(Honest):
+        def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+            asked = list(requests)
+            for place, request in enumerate(asked):
+                if request.verb == "delete":
+                    asked[place] = request._replace(route=request.route._replace(**left_open))
+            return self.inner.change(asked)
+
+    return Liar
+
+
+class DeletesByExactNumbers(Honest):
+    """Takes a metric or a protocol of 0 for just that."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            route = request.route
+            if request.verb == "delete" and not route.protocol:
+                outcomes.append(Outcome(request, refusal(request, 3)))
+            else:
+                outcomes += self.inner.change([request])
+        return tuple(outcomes)
 
 
 class StopsAtARefusal(Honest):
@@ -246,6 +284,14 @@ class HonestWatch(Watch):
         self.inner.close()
 
 
+class Impatient(HonestWatch):
+    """Does not wait."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002
+        """See Watch."""
+        return self.inner.wait(0, clock=clock)
+
+
 class NeverWakes(HonestWatch):
     """A wait ends when its time is up, whoever wakes it."""
 
@@ -274,6 +320,37 @@ class StaysAwake(HonestWatch):
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """See Watch."""
         return False if self.is_awakened else self.inner.wait(timeout, clock=clock)
+
+    def wake(self) -> None:
+        """See Watch."""
+        self.is_awakened = True
+        self.inner.wake()
+
+
+class WakesEachWait(HonestWatch):
+    """Once it is woken, each wait ends at once, and reports what has changed."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        return self.inner.wait(0 if self.is_awakened else timeout, clock=clock)
+
+    def wake(self) -> None:
+        """See Watch."""
+        self.is_awakened = True
+        self.inner.wake()
+
+
+class LosesAChange(HonestWatch):
+    """A wait that is woken forgets what has changed."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        is_changed = self.inner.wait(timeout, clock=clock)
+        if self.is_awakened:
+            self.is_awakened = False
+            self.inner.wait(0)
+            return False
+        return is_changed
 
     def wake(self) -> None:
         """See Watch."""
@@ -427,6 +504,14 @@ LIES: dict[str, tuple[Lie, str]] = {
         "a snapshot has each device; seen: ",
     ),
     "one number for all devices": (links(index=2), "each device has a number of its own"),
+    "devices from last to first": (
+        snapshots(lambda it: it._replace(links=it.links[::-1])),
+        "and they are listed in that order",
+    ),
+    "always restless": (
+        snapshots(lambda it: it._replace(restless=True)),
+        "a snapshot is not restless if nothing changed",
+    ),
     "every device is hardware": (links(kind=""), KIND),
     "every device is a veth": (links(kind="veth"), KIND),
     "every device is Ethernet": (links(type=1), TYPE),
@@ -439,6 +524,10 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every address is of the host": (addresses(scope=254), ADDRESS),
     "every network is a /32": (addresses(length=32), ADDRESS),
     "every address is on lo": (addresses(dev="lo"), ADDRESS),
+    "addresses from last to first": (
+        snapshots(lambda it: it._replace(addresses=it.addresses[::-1])),
+        "the addresses of a family are in the order",
+    ),
     "no route of the kernel": (
         snapshots(without_the_kernels_routes),
         "that the kernel adds for an address",
@@ -458,6 +547,8 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every next hop is on eth0": (hops(dev="eth0"), BACK),
     "one table": (routes(table=254), BACK),
     "no mtu": (routes(mtu=None), BACK),
+    "no advmss": (routes(advmss=None), BACK),
+    "no tos": (routes(tos=0), BACK),
     "no preferred source": (routes(prefsrc=None), BACK),
     "no metric": (routes(metric=0), BACK),
     "one scope": (routes(scope=0), BACK),
@@ -466,6 +557,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "family is ignored": (parts(family=None), "`family` leaves out what is of the other family"),
     "reached is ignored": (parts(reached=False), "`reached` leaves out what no rule looks up"),
     "reached is about addresses, too": (ReachesNoAddress, "leaves out nothing but routes"),
+    "reached by any rule": (ReachesByAnyRule, "leaves out what only rules of the other family"),
     "near is ignored": (parts(near=None), "`near` leaves out what is far away"),
     "near leaves out all": (parts(near=[]), "`near` leaves out what is far away"),
     "nothing has a route": (answers(lambda seen: (Answer("no-route", None),) * len(seen)), ANSWERS),
@@ -475,12 +567,20 @@ LIES: dict[str, tuple[Lie, str]] = {
     "nothing is done": (DoesNothing, BACK),
     "another route is overwritten": (Overwrites, "`add` is refused if the destination and metric"),
     "another route is deleted": (DeletesByPrefix, "takes no other route"),
+    "any protocol is deleted": (deletes(protocol=0), "takes no other route"),
+    "any metric is deleted": (deletes(metric=0), "takes no other route"),
+    "any preferred source is deleted": (deletes(prefsrc=None), "takes no other route"),
+    "any next hops are deleted": (deletes(next_hops=()), "takes no other route"),
+    "only the same numbers are deleted": (DeletesByExactNumbers, "or a protocol of 0 for any"),
     "a refusal ends all": (StopsAtARefusal, "each change has an outcome, in order"),
     "an outcome is of another request": (ForgetsTheVerb, "an outcome has its request"),
     "every refusal is the same": (RefusesAlike, "says what it is"),
+    "it does not wait": (watches(Impatient), "`wait` without a change takes the whole timeout"),
     "it never wakes": (watches(NeverWakes), "`wake` ends the next wait"),
     "it wakes late": (watches(WakesTheNext), "`wake` ends the present wait"),
     "it stays awake": (watches(StaysAwake), "a change after `wake` is reported"),
+    "it wakes each wait": (watches(WakesEachWait), "takes the whole timeout"),
+    "a wake loses a change": (watches(LosesAChange), "a change before `wake` is reported"),
     "a wake is a change": (watches(WakesAsAChange), "`wake` ends the next wait"),
     "it is deaf": (watches(Deaf), "a change before the wait is reported"),
     "it reports once": (watches(ReportsOnce), "the next change is reported as well"),

@@ -97,6 +97,20 @@ def test_planned_changes() -> None:
         assert calls == ["nothing"]
 
 
+def test_a_second_address_in_a_network() -> None:
+    """It is refused in IPv4, because a test would rely on what the fake kernel does not know."""
+    with pytest.raises(BackendError, match="one address for each network of a device"):
+        h200().add_address("eth0", "10.0.0.5/24")
+
+
+def test_a_watch_that_was_closed() -> None:
+    """A wait is an error, as on Linux."""
+    with h200().watch() as watch:
+        watch.close()
+        with pytest.raises(BackendError, match="the watch was closed"):
+            watch.wait(0)
+
+
 class TestFaults:
     """Faults happen once, at their moment."""
 
@@ -225,6 +239,12 @@ class TestFaults:
         backend.fail("change", errno.ENOBUFS)
         [outcome, _] = backend.change(CHANGES[:2])
         assert "(kernel: No buffer space available)" in str(outcome.error)
+
+    def test_a_backend_that_is_restless_itself(self) -> None:
+        """Its snapshots stay restless, whatever the test sets."""
+        restless = FaultyBackend(h200())
+        restless.is_restless = True
+        assert FaultyBackend(restless).snapshot().restless
 
     def test_somebody_else(self) -> None:
         """An act of another program comes just before the moment."""

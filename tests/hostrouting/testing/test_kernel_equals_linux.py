@@ -19,6 +19,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
 from hostrouting.model.route import (
     PATHLESS,
+    PROTOCOL_KERNEL,
     SCOPE_HOST,
     SCOPE_LINK,
     TABLE_MAIN,
@@ -33,6 +34,7 @@ from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -422,6 +424,8 @@ RULE = Rule(family=4, priority=100, table=100)
 REFUSED: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
     "a device that is there": [("add_link", (DEVICES[0],))],
     "lo goes": [("delete_link", ("lo",))],
+    "a carrier of a device that is down": [("lose_carrier", ("lo",))],
+    "a route without a device": [("ip_route", ("add", Route(Prefix.parse("10.9.0.0/16"))))],
     "a rule that is there": [("add_rule", (RULE,)), ("add_rule", (RULE,))],
     "a link-local gateway without a device": [("ip_route", ("add", LINK_LOCAL))],
 }
@@ -477,6 +481,58 @@ def test_a_route_of_the_host_by_a_device_that_is_down() -> None:
     with linux() as real:
         for kernel in (real, FakeKernel()):
             kernel.ip_route("add", route)
+
+
+CONNECTED = Route(
+    Prefix.parse("10.0.0.0/24"),
+    (NextHop("eth0"),),
+    scope=SCOPE_LINK,
+    protocol=PROTOCOL_KERNEL,
+    prefsrc=as_ip("10.0.0.4"),
+)
+HISTORIES: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
+    "a device that comes again has a carrier": [
+        ("lose_carrier", ("eth0",)),
+        ("delete_link", ("eth0",)),
+        ("add_link", ("eth0",)),
+        ("set_up", ("eth0",)),
+        ("ip_route", ("add", Route.to("10.9.0.0/16", dev="eth0"))),
+    ],
+    "a gateway of the other family": [
+        ("ip_route", ("add", Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1"))),
+    ],
+    "two addresses in one network": [
+        ("add_address", ("eth0", "fd00::4/64")),
+        ("add_address", ("eth0", "fd00::5/64")),
+    ],
+    "an address of lo before it is up": [
+        ("add_address", ("lo", "10.1.0.1/32")),
+        ("set_up", ("lo",)),
+    ],
+    "the addresses of lo before it is up": [
+        ("add_address", ("lo", "127.0.0.1/8")),
+        ("set_up", ("lo",)),
+    ],
+    "a device that is up is not set up again": [
+        ("add_address", ("eth0", "10.0.0.4/24")),
+        ("ip_route", ("delete", CONNECTED)),
+        ("set_up", ("eth0",)),
+    ],
+}
+
+
+@pytest.mark.parametrize("events", HISTORIES.values(), ids=HISTORIES)
+def test_what_random_events_rarely_show(events: list[tuple[str, tuple[Any, ...]]]) -> None:
+    """After these events, the state is the same."""
+    fake = FakeKernel()
+    with linux() as real:
+        for kernel in (real, fake):
+            kernel.add_link("eth0")
+            kernel.set_up("eth0")
+            for verb, arguments in events:
+                getattr(kernel, verb)(*arguments)
+        wanted = _comparable(fake.snapshot())
+        wait_for("the same state", lambda: _comparable(real.backend.snapshot()) == wanted)
 
 
 def test_a_vpn_node_is_as_wg_quick_configures_it() -> None:

@@ -19,7 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, cni_node, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
 from tests.support.programs import completed
 from tests.support.tasks import config, run
@@ -95,6 +95,32 @@ def test_a_timeout_that_is_a_text() -> None:
     with pytest.raises(ValueError, match=r"^timeout is '60'; it must be a number"):
         manager.start("a.service", timeout=timeout)
     assert not manager.calls
+
+
+def test_nodes_forward() -> None:
+    """As nodes of Kubernetes do: otherwise nothing would be expected of the packets of pods."""
+    for node in (plain_vm, h200, vpn_node, cni_node):
+        assert node().snapshot().ipv6_forwarding
+
+
+def test_a_link_in_the_place_of_a_file() -> None:
+    """A test that reads the texts no longer finds that of the file."""
+    files = FakeFiles(texts={"/etc/a": "old", "/etc/b": ""})
+    files.link("/etc/a", "b")
+    assert files.texts == {"/etc/b": ""}
+    assert files.links == {"/etc/a": "b"}
+
+
+def test_folders_that_refuse_files() -> None:
+    """A folder that is broken, and what is in it; not its neighbours with a similar name."""
+    files = FakeFiles(broken={"/etc/systemd": "it is read-only"})
+    folders = ("/etc", "/etc/systemd", "/etc/systemd/system", "/etc/systemd-old")
+    assert [files.why_unwritable(folder) for folder in folders] == [
+        "",
+        "it is read-only",
+        "it is read-only",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
@@ -211,6 +237,24 @@ def test_a_manager_starts_what_does_not_run() -> None:
     for unit in ("a.service", "a.service", "b.service"):
         manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service"]
+
+
+def test_a_unit_that_does_not_start() -> None:
+    """It has failed, whatever state the test gave it; a masked one is as before. Both are told."""
+    masked = FakeFiles(links={"/etc/systemd/system/masked.service": "/dev/null"})
+    manager = FakeManager(
+        failing={"a.service": ("no certificate",)},
+        properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
+        files=masked,
+    )
+    for unit, reason in (("a.service", "no certificate"), ("masked.service", "is masked")):
+        with pytest.raises(HostError, match=reason):
+            manager.start(unit, timeout=1)
+    assert manager.calls == ["start a.service", "start masked.service"]
+    assert manager.show(("ActiveState", "MainPID"), "a.service", "masked.service") == (
+        {"ActiveState": "failed", "MainPID": "0"},
+        {"ActiveState": "inactive", "MainPID": ""},
+    )
 
 
 @pytest.mark.parametrize(

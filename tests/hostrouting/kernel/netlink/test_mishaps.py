@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, RouteRequest
+from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.lists import list_routes
+from hostrouting.kernel.netlink.host import Names, NamesHere, forwards_ipv6
+from hostrouting.kernel.netlink.lists import RouteReader, list_routes
+from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
@@ -27,7 +29,7 @@ from hostrouting.kernel.netlink.socket import (
     error_of,
 )
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
 from tests.support.kinds import raises
@@ -94,6 +96,35 @@ def test_a_host_that_changes_while_it_is_read(
     assert snapshot.restless is is_restless
     if not is_restless:
         assert snapshot == backend.snapshot(family=family, reached=True, near=[NEAR])
+
+
+def test_a_change_between_two_readings(backend: NetlinkBackend) -> None:
+    """It is in the second reading, and does not make that restless."""
+    calm_snapshot(backend)
+    readings = 0
+
+    def other_program(verb: Verb) -> None:
+        with NetlinkBackend() as other:
+            other.change([RouteRequest(verb, ROUTE)])
+
+    def meanwhile(*arguments: Any) -> list[Route]:
+        nonlocal readings
+        readings += 1
+        if readings == 1:
+            other_program("add")
+        return list_routes(*arguments)
+
+    def pause(_seconds: float) -> None:
+        other_program("delete")
+
+    with (
+        mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile),
+        mock.patch("time.sleep", pause),
+    ):
+        snapshot = backend.snapshot(family=4)
+    assert readings == 2
+    assert not snapshot.restless
+    assert ROUTE not in snapshot.routes
 
 
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
@@ -191,6 +222,14 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
         assert backend.snapshot().links
 
 
+def test_a_timeout_of_nothing() -> None:
+    """For Linux, zeros would mean to wait for ever."""
+    with NetlinkBackend(timeout=0) as backend:
+        so_rcvtimeo, size = 20, 16
+        waits = backend._netlink._socket.getsockopt(socket.SOL_SOCKET, so_rcvtimeo, size)
+    assert waits != bytes(size)
+
+
 def test_lost_answers(backend: NetlinkBackend) -> None:
     """If the buffer overflows, a change raises; then the backend is usable, and shows what was
     done.
@@ -240,6 +279,56 @@ def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch, raises(BackendError, kind, match="cannot use netlink"):
             patch.setattr("socket.socket", refused)
             NetlinkBackend()
+
+
+def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
+    """It is empty if Linux was built without what it is about; any other refusal is an error."""
+    netlink = backend._netlink
+    for number in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
+        with mock.patch.object(netlink, "parts", side_effect=KernelError(number)):
+            assert list(netlink.dump(RTM_GETRULE, b"")) == []
+    with mock.patch.object(netlink, "parts", side_effect=KernelError(errno.ENOMEM)):
+        with pytest.raises(KernelError):
+            list(netlink.dump(RTM_GETRULE, b""))
+        with pytest.raises(KernelError):
+            list_routes(netlink, 4, [TABLE_MAIN], RouteReader({}))
+
+
+def test_a_socket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is closed, and the error says what is missing."""
+    opened: list[socket.socket] = []
+
+    def refused(_netlink: NetlinkSocket, half_made: socket.socket) -> None:
+        opened.append(half_made)
+        raise OSError(errno.ENOPROTOOPT, "refused")
+
+    monkeypatch.setattr(NetlinkSocket, "_set_options", refused)
+    with raises(BackendError, "unavailable", match="netlink of Linux 4.20 or later is needed"):
+        NetlinkBackend()
+    [closed] = opened
+    assert closed.fileno() == -1
+
+
+def test_a_device_that_is_gone() -> None:
+    """A route may still name it by number: it has the name that `ip` gives it."""
+    gone = 1 << 30
+    for names in (Names(), NamesHere()):
+        assert names[gone] == f"if{gone}"
+
+
+def test_a_name_that_no_device_can_have(backend: NetlinkBackend) -> None:
+    """It is a refusal like that of any device that does not exist."""
+    for name in ("a" * 16, "eth0\0"):
+        route = ROUTE._replace(next_hops=(NextHop(name),))
+        [outcome] = backend.change([RouteRequest("add", route)])
+        assert outcome.error is not None
+        assert outcome.error.kind == "no-such-device"
+
+
+def test_a_kernel_without_the_settings_of_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it forwards is not known."""
+    monkeypatch.setattr("builtins.open", mock.Mock(side_effect=FileNotFoundError))
+    assert forwards_ipv6() is None
 
 
 # Messages.

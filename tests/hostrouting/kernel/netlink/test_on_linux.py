@@ -298,9 +298,21 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
 
 def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) -> None:
     """They are named, because a route that replaces this one would lose them."""
-    namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
-    [unread] = [route.unread for route in backend.snapshot().routes if route.unread]
-    assert unread == ("initcwnd 10", "quickack 1", "realm 7")
+    namespace.batch(
+        [
+            "route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7",
+            "route add 6.0.0.0/8 via 10.0.0.1 realm 3/7",
+        ]
+    )
+    unread = [route.unread for route in backend.snapshot().routes if route.unread]
+    assert unread == [("initcwnd 10", "quickack 1", "realm 7"), ("realms 3/7",)]
+
+
+def test_an_encapsulation_of_a_later_linux() -> None:
+    """It has no name yet, and is named by its number: its route is still known to have one."""
+    encap_type = attribute(21, struct.pack("=H", 99))
+    listed = listed_message(4, 0, Kind(length=24, protocol=12, metric=0, device=1))
+    assert decode(listed + encap_type, {1: "eth0"}).unread == ("encap 99",)
 
 
 def test_a_metric_that_is_locked(namespace: Namespace, backend: NetlinkBackend) -> None:
@@ -402,6 +414,13 @@ def test_what_else_a_rule_selects_by(
         ),
         Rule(family=family, table=100, priority=202, invert=True, dst=Prefix.parse(to)),
     ]
+
+
+def test_what_selects_nothing(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """The realms that a rule gives to packets, and who has added it."""
+    namespace.batch(["rule add pref 9 table 100 realms 3/7 protocol 4"])
+    [added] = [rule for rule in backend.snapshot(family=4).rules if rule.table == 100]
+    assert added == Rule(family=4, table=100, priority=9)
 
 
 def xdp_program() -> int:
