@@ -31,7 +31,7 @@ from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route, bare_hop
+from hostrouting.model.route import NextHop, Route, bare_hop
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _as_pod_route(route: Route) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
     route: to one address, by a device, and nothing else.
     """
-    if route.table != TABLE_MAIN or not route.devs or route.protocol not in _PROTOCOLS:
+    if not route.devs or route.protocol not in _PROTOCOLS:
         return None
     pod_route = Route(
         Prefix.of(route.prefix.ip),

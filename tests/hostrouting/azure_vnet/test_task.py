@@ -212,6 +212,22 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert dry_run.plan.deletions == plan.deletions
 
 
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("10-azure.conf", True),
+        ("10-azure.conflist", True),
+        ("10-azure.json", True),
+        ("10-azure.conflist.bak", False),
+    ],
+)
+def test_the_files_that_a_runtime_reads(name: str, *, is_refused: bool) -> None:
+    """Only these say that azure-vnet is active; a copy of one beside them says nothing."""
+    [text] = CONFLIST.values()
+    host = azure.host(files=FakeFiles({f"/etc/cni/net.d/{name}": text}))
+    assert bool(azure.task(azure.config(), host=host).plan().errors) is is_refused
+
+
 @pytest.mark.parametrize("kind", ["missing", "not-loaded"])
 def test_ebtables_cannot_be_had(kind: str) -> None:
     """Without ebtables the task is refused on a host with a bridge of azure-vnet."""
@@ -250,6 +266,34 @@ def test_a_pod_comes_alive() -> None:
     for operation in of_the_other:
         assert azure.OTHER in operation.object
     assert azure.OTHER not in last.object
+
+
+def test_all_pods_come_alive() -> None:
+    """Then there is nothing to delete, and no undo file."""
+    host = azure.host()
+    host.kernel.ip_route("delete", azure.STALE_ROUTES[1])  # by a device that is not a pod's
+    alive = {"azv5": azure.DEAD, "azv6": azure.OTHER}
+    host.link_layer.meanwhile(partial(host.link_layer.peers.update, alive), nth=2)
+    result = clean(host)
+    assert result.operations == ()
+    assert result.undo_file == ""
+    assert host.files.texts == {}
+
+
+def test_an_undo_file_without_rules() -> None:
+    """It has the commands for the neighbour and the routes, each with all that Linux has to know,
+    and ends with 1 if one fails.
+    """
+    host = azure.host()
+    host.ebtables.rules.clear()
+    clean(host)
+    assert host.files.texts[UNDO].partition("status=0\n")[2] == (
+        "ip neigh flush to 10.1.0.5 dev azure0 || status=1\n"
+        f"ip neigh add 10.1.0.5 lladdr {azure.DEAD} dev azure0 nud permanent || status=1\n"
+        "ip -4 route add 10.1.0.5/32 dev azure0 proto 4 scope 253 metric 7 || status=1\n"
+        "ip -4 route add 10.1.0.7/32 dev azv2 proto 4 scope 253 metric 7 || status=1\n"
+        "exit $status\n"
+    )
 
 
 def test_a_rule_is_gone_before_the_batch() -> None:
