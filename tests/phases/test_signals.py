@@ -157,9 +157,17 @@ def test_an_ignored_signal_stays_ignored() -> None:
     """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps
     ignoring it.
     """
-    code = "report = phases.run(deaf); print(report.status)"
+    code = """
+        @phases.task("sleeps")
+        def sleeps(ctx):
+            deaf.do(ctx)
+            ctx.sleep(0.1)
+
+        report = phases.run(sleeps)
+        print(report.status, report.signal)
+    """
     program = Program(code, prefix=("env", "--ignore-signal=INT"))
-    assert program.end(signal.SIGINT)[:2] == (0, "ok\n")
+    assert program.end(signal.SIGINT)[:2] == (0, "ok None\n")
 
 
 @pytest.mark.linux
@@ -330,6 +338,8 @@ def runs_with_a_signal(signum: int) -> Iterator[SignalledRun]:
         except (KeyboardInterrupt, OwnError) as error:
             outcome = error
         if not at.place:
+            for signalled, handler in HANDLERS.items():
+                assert signal.getsignal(signalled) is handler
             return
         yield SignalledRun(at, seen, outcome)
         nothing_is_left(seen, threads, at.place)

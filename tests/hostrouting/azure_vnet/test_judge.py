@@ -237,13 +237,16 @@ DEAD_RULES = [
 ]
 _OTHERS = [
     *(NODE_RULES + LOOK_ALIKES),
-    *pod_rules("10.1.0.5", DEAD),
+    *pod_rules("10.1.0.4", DEAD),
     *pod_rules("10.9.0.5", DEAD),
     IPV4.replace("-i eth0", "! -i eth0"),
     IPV4.replace(DEAD, "ff:ff:ff:ff:ff:ff"),
     IPV4.replace(DEAD, f"{DEAD}/ff:ff:ff:0:0:0"),
     IPV4.replace(DEAD, "00:00:00:00:00:00"),
+    IPV4.replace(DEAD, "1:0:5e:0:0:5"),
+    IPV4.replace(DEAD, DEAD.replace("02", "0A").upper()),
     IPV4.replace("PREROUTING", "AZURE"),
+    IPV4.replace("PREROUTING", "OUTPUT"),
     IPV6.replace("fd00::5", "fd00::/ffff::"),
     IPV4.replace("10.1.0.5", "10.1.0.555"),
     f"{IPV4} -p IPv4",
@@ -270,7 +273,8 @@ def test_any_rules(rules: list[str]) -> None:
     """Of any rules exactly those of dead pods with managed addresses are stale: those that are
     equal to one.
     """
-    entries, _ = judged(rules, addresses=(OWN,))
+    node = Address(ip=as_ip("10.1.0.4"), length=16, dev="azure0")
+    entries, _ = judged(rules, addresses=(node,))
     stale = [entry.spec for entry in entries if entry.fate == "delete"]
     assert sorted(stale) == sorted(rule for rule in rules if rule in DEAD_RULES)
 

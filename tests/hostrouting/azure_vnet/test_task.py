@@ -17,8 +17,10 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel.rights import Rights
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
 from tests.support import azure_leftovers as azure
+from tests.support.azure_rules import pod_rules
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
 
@@ -266,6 +268,26 @@ def test_a_pod_comes_alive() -> None:
     for operation in of_the_other:
         assert azure.OTHER in operation.object
     assert azure.OTHER not in last.object
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_pod_that_is_new(*, is_readable: bool) -> None:
+    """Rules are read before devices: the device of a pod whose rules are listed is seen, also if
+    the MAC address behind it cannot be read.
+    """
+    host = azure.host()
+    rules = pod_rules("10.1.0.55", "02:00:00:00:00:55")
+
+    def add_pod() -> None:
+        host.ebtables.rules.extend(rules)
+        host.kernel.add_link(Link(name="azv5", index=55, kind="veth", master="azure0"))
+        if is_readable:
+            host.link_layer.peers["azv5"] = "02:00:00:00:00:55"
+
+    host.ebtables.meanwhile(add_pod)
+    plan = azure.task(azure.config(), host=host).plan()
+    fates = {entry.fate for entry in plan.entries if entry.spec in rules}
+    assert fates == {"conflict" if is_readable else "keep"}
 
 
 def test_all_pods_come_alive() -> None:
