@@ -19,6 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
+from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
 from tests.support.azure_rules import pod_rules
 from tests.support.kinds import kind_of
@@ -214,6 +215,13 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert dry_run.plan.deletions == plan.deletions
 
 
+def test_it_is_refused_although_nothing_is_stale() -> None:
+    """A run fails where its plan says so: what is stale could not be told."""
+    host = azure.AzureHost(files=FakeFiles(dict(CONFLIST)))
+    assert kind_of(failure(host)) == "refused"
+    assert azure.task(azure.config(), host=host).plan().would_fail
+
+
 @pytest.mark.parametrize(
     ("name", "is_refused"),
     [
@@ -250,6 +258,25 @@ def test_without_rights() -> None:
     """If the process may not change the network, nothing is deleted."""
     error = failure(azure.host(rights=UNPRIVILEGED))
     assert kind_of(error) == "not-permitted"
+
+
+def test_a_cancellation_before_the_undo_file() -> None:
+    """Nothing is deleted."""
+    host, ctx = azure.host(), phases.Context(clock=FakeClock())
+    before = state_of(host)
+    host.link_layer.meanwhile(ctx.cancel)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(azure.task(azure.config(), host=host), ctx)
+    assert state_of(host) == before
+
+
+def test_a_cancellation_after_the_undo_file() -> None:
+    """All that is in the file is deleted."""
+    host, ctx = azure.host(), phases.Context(clock=FakeClock())
+    host.ebtables.meanwhile(ctx.cancel, nth=BATCH)
+    result = phases.execute(azure.task(azure.config(), host=host), ctx)
+    assert isinstance(result, CleanupResult)
+    assert len(result.operations) == 13
 
 
 def test_an_undo_file_that_cannot_be_written() -> None:
