@@ -269,6 +269,13 @@ def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert moments == [0, 5]
 
 
+def test_a_jitter_of_the_whole_wait() -> None:
+    """It is allowed, as is none."""
+    for jitter in (0, 1):
+        task = phases.retry(StubTask("a", errors=[OSError("busy")]), jitter=jitter)
+        assert phases.run(task, clock=FakeClock(), observers=[]).ok
+
+
 def test_no_wait_between_attempts() -> None:
     """Without a wait, attempts are made until the deadline comes."""
     moments, report = moments_of_attempts(3, each=1, delay=0)
