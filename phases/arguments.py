@@ -24,5 +24,5 @@ def must_be_number(value: object, name: str, *, most: float = math.inf) -> None:
 
 def must_be_count(value: object, name: str) -> None:
     """Raise ValueError unless the value is a whole number, 1 or more."""
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} is {value!r:.80}; it must be a whole number, 1 or more")

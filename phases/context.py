@@ -202,6 +202,8 @@ class Context:
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
         must_be((int, float), seconds, "sleep: seconds", "a number")
+        if math.isnan(seconds):
+            raise ValueError("sleep: seconds is nan; it must be a number")
         end = min(self.clock.now() + seconds, self._scope.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()

@@ -287,10 +287,7 @@ def last_named(name: str, steps: Sequence[Step]) -> Step:
 
 
 def _failure_in_words(step: Step) -> str:
-    words = f"{step.name} failed"
-    if step.why:
-        words += f": {step.why}"
-    return f"{words} (in {'/'.join(step.path)})"
+    return f"{step.name} failed: {step.why} (in {'/'.join(step.path)})"
 
 
 def _drawn(step: Step, branch: str = "", indent: str = "") -> Iterator[tuple[str, str, Step]]:

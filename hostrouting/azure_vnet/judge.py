@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from hostrouting.azure_vnet.conflists import FOLDER, active_file
-from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
+from hostrouting.azure_vnet.rules import VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route, bare_hop
+from hostrouting.model.route import NextHop, Route, bare_hop
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ hardware.
 """
 _DEAD_ENDS = ("dummy", "ifb")
 """The kinds of device that have nothing behind them."""
+_NO_MAC = ("", "00:00:00:00:00:00")
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +193,7 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
     neighbours = [
         neighbour
         for neighbour in facts.view.neighbours
-        if neighbour.dev in azure_bridges and neighbour.mac not in NO_MAC
+        if neighbour.dev in azure_bridges and neighbour.mac not in _NO_MAC
     ]
     return _Node(
         config=config,
@@ -320,7 +321,7 @@ def _as_pod_route(route: Route) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
     route: to one address, by a device, and nothing else.
     """
-    if route.table != TABLE_MAIN or not route.devs or route.protocol not in _PROTOCOLS:
+    if not route.devs or route.protocol not in _PROTOCOLS:
         return None
     pod_route = Route(
         Prefix.of(route.prefix.ip),

@@ -14,11 +14,10 @@ from hostrouting.model.prefix import IP, as_ip
 
 VIRTUAL_MAC = "12:34:56:78:9a:bc"
 """The MAC address in the rules that answer ARP in tunnel mode, for every pod."""
-NO_MAC = ("", "00:00:00:00:00:00")
 
 _IPV4 = r"(?P<ip>[0-9.]+)(?:/32|/255\.255\.255\.255)?"
 _IPV6 = r"(?P<ip>[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)(?:/128|/ffff(?::ffff){7})?"
-_MAC = r"(?P<mac>[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5})"
+_MAC = r"(?P<mac>[0-9a-f]{1,2}(?::[0-9a-f]{1,2}){5})"
 _ARP = rf"--arp-op Request --arpreply-mac {_MAC} (?:--arpreply-target DROP )?-j arpreply"
 _DNAT = rf"--to-dst {_MAC} -i (?P<uplink>\S+) -j dnat"
 
@@ -52,8 +51,9 @@ def pod_rule(text: str) -> PodRule | None:
     match = _match(" ".join(sorted(options)))
     if match is None:
         return None
-    mac = ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
-    if mac in NO_MAC:
+    mac = ":".join(byte.zfill(2) for byte in match["mac"].split(":"))
+    is_of_a_group = int(mac[:2], 16) & 1  # broadcast or multicast: no device has it
+    if is_of_a_group:
         return None
     uplink = match.groupdict().get("uplink")  # the shape for ARP has no such group
     with suppress(ValueError):  # the text only looks like an address

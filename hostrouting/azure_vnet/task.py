@@ -156,9 +156,8 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx):
-            ctx.check()
-            with ctx.shielded() as safe:  # the undo file has to match what is deleted
-                return self._clean(safe)
+            ctx.check()  # the last time: the undo file has to match what is deleted
+            return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
         with self._kernel() as backend:

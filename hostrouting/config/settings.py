@@ -456,6 +456,8 @@ class HostRoutingConfig(NamedTuple):
     ) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
+        if not isinstance(required, bool):
+            raise TypeError(f"required is {required!r:.80}; it must be True or False")
         ours = keys_of(cls)
         if not isinstance(document, Mapping):
             return read(cls, document)  # a HostRoutingConfig is returned, all else is a fault

@@ -97,6 +97,18 @@ class TestPlan:
             "routes  only if its condition is true\n  + 10.9.0.0/16\n  + 10.8.0.0/16"
         )
 
+    def test_a_plan_without_words(self) -> None:
+        """Nothing stands for it."""
+        report = phases.plan(phases.when(lambda _: True, planned("a", lambda _: "")))
+        assert str(report) == "a  only if its condition is true"
+
+    def test_a_condition_is_for_plans(self) -> None:
+        """In a run it has been called, and in an undo it is not: both say nothing of it."""
+        task = phases.when(lambda _: True, phases.task("a", plan=whole, undo=whole)(whole))
+        assert phases.plan(task).reason == "only if its condition is true"
+        assert phases.run(task, observers=[]).reason == ""
+        assert phases.undo(task, Context(observers=[])).reason == ""
+
     def test_a_plan_that_says_why_the_run_would_fail(self) -> None:
         """Its step has failed for that reason, and still shows the plan; the other tasks are asked
         all the same.

@@ -111,6 +111,14 @@ def test_a_task_that_passes_on_the_error_of_another(
     assert report.to_json().count('"RefusedError: no disk"') == 1
 
 
+def test_a_task_of_a_group_that_is_cancelled() -> None:
+    """The others stop for the same reason."""
+    stops = StubTask("stops", errors=[phases.Cancelled("enough")])
+    group = phases.parallel(stops, StubTask("sleeps", seconds=60))
+    report = phases.run(group, clock=FakeClock(), observers=[])
+    assert [step.reason for step in report.walk()] == ["enough"] * 3
+
+
 @pytest.mark.parametrize("threads", [0, 2])
 def test_no_thread_to_be_had(threads: int) -> None:
     """If no more threads can be started, the running tasks are cancelled and waited for, and the
@@ -261,6 +269,13 @@ def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert moments == [0, 5]
 
 
+def test_a_jitter_of_the_whole_wait() -> None:
+    """It is allowed, as is none."""
+    for jitter in (0, 1):
+        task = phases.retry(StubTask("a", errors=[OSError("busy")]), jitter=jitter)
+        assert phases.run(task, clock=FakeClock(), observers=[]).ok
+
+
 def test_no_wait_between_attempts() -> None:
     """Without a wait, attempts are made until the deadline comes."""
     moments, report = moments_of_attempts(3, each=1, delay=0)
@@ -397,6 +412,7 @@ def test_what_is_said_where_a_cancellation_ends_the_attempts() -> None:
     [
         ({"attempts": 0}, "retry: attempts is 0; it must be a whole number, 1 or more"),
         ({"attempts": 2.5}, "attempts is 2.5; it must be a whole number"),
+        ({"attempts": True}, "attempts is True; it must be a whole number"),
         ({"delay": -1}, "delay is -1; it must be a number, 0 or more"),
         ({"longest": float("nan")}, "longest is nan"),
         ({"jitter": 2}, "jitter is 2; it must be a number, from 0 to 1"),
@@ -414,6 +430,7 @@ def test_settings_of_retry_that_are_refused(settings: dict[str, Any], words: str
         (-1, "deadline: seconds is -1"),
         ("60", "seconds is '60'; it must be a number, 0 or more"),
         (float("inf"), "seconds is inf"),
+        (float("nan"), "seconds is nan"),
     ],
 )
 def test_deadlines_that_are_refused(seconds: Any, words: str) -> None:
@@ -422,11 +439,12 @@ def test_deadlines_that_are_refused(seconds: Any, words: str) -> None:
         phases.deadline(StubTask("a"), seconds)
 
 
-def test_how_many_at_once_is_refused() -> None:
-    """A group that runs nothing at once would never end."""
-    words = "parallel: at_once is 0; it must be a whole number, 1 or more"
+@pytest.mark.parametrize("at_once", [0, True])
+def test_how_many_at_once_is_refused(at_once: int) -> None:
+    """A group that runs nothing at once would never end; True would mean one after the other."""
+    words = f"parallel: at_once is {at_once}; it must be a whole number, 1 or more"
     with pytest.raises(ValueError, match=words):
-        phases.parallel(at_once=0)
+        phases.parallel(at_once=at_once)
 
 
 def test_time_limits_that_are_refused() -> None:
@@ -436,3 +454,9 @@ def test_time_limits_that_are_refused() -> None:
         pass
     with pytest.raises(ValueError, match="a time limit is -5"), Context().shielded(grace=-5):
         pass
+
+
+def test_a_grace_of_no_time() -> None:
+    """It is over at once, and not without an end."""
+    with pytest.raises(phases.DeadlineExceeded), Context().shielded(grace=0) as safe:
+        safe.check()

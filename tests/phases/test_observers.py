@@ -196,7 +196,10 @@ def test_what_the_live_tree_shows() -> None:
     ]
 
 
-def test_log_handlers_make_room_for_the_live_tree() -> None:
+@pytest.mark.parametrize("holder", ["phases.test.live", None], ids=["own logger", "root logger"])
+def test_log_handlers_make_room_for_the_live_tree(
+    monkeypatch: pytest.MonkeyPatch, holder: str | None
+) -> None:
     """A log handler on the same terminal is redirected while the tree is shown, and restored
     afterwards.
     """
@@ -204,7 +207,7 @@ def test_log_handlers_make_room_for_the_live_tree() -> None:
     handlers: list[logging.StreamHandler[Any]] = [
         logging.StreamHandler(stream) for stream in (terminal, io.StringIO())
     ]
-    logger.handlers[:] = [*handlers]
+    monkeypatch.setattr(logging.getLogger(holder), "handlers", [*handlers])
     before = [handler.stream for handler in handlers]
     tree = LiveTree(Console(file=terminal, force_terminal=True, width=80), logger=logger)
     look = phases.task("look")(lambda _ctx: [handler.stream for handler in handlers])
@@ -284,6 +287,13 @@ def test_the_name_of_a_logger(
     assert len(caplog.records) == len(lines)
     assert lines.count("fetched") == 2
     assert lines.count("download started") == (2 if observers is None else 1)
+
+
+def test_a_program_with_many_runs() -> None:
+    """Its logger does not get a handler for each of them."""
+    for _ in range(3):
+        Context(logger="agent.daemon")
+    assert len(logging.getLogger("agent.daemon").handlers) == 1
 
 
 @pytest.mark.linux

@@ -312,6 +312,13 @@ REFUSED_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+@pytest.mark.parametrize("clock", [phases.Clock(), FakeClock()])
+def test_a_sleep_that_would_never_end(clock: phases.Clock) -> None:
+    """What is not a number is no time to wait for: no moment is later than it."""
+    with pytest.raises(ValueError, match="sleep: seconds is nan; it must be a number"):
+        Context(clock=clock).sleep(float("nan"))
+
+
 @pytest.mark.parametrize(("call", "words"), REFUSED_ARGUMENTS.values(), ids=REFUSED_ARGUMENTS)
 def test_arguments_that_are_refused(call: Callable[[], object], words: str) -> None:
     """At once, with the name of the argument, the value and the rule."""

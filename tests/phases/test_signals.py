@@ -132,13 +132,42 @@ def test_a_failure_after_a_signal() -> None:
 
 
 @pytest.mark.linux
+def test_a_signal_after_another_reason() -> None:
+    """The report of a run that was cancelled for another reason has both: the reason, and the
+    signal that came later.
+    """
+
+    @phases.task("a")
+    def stopped(ctx: phases.Context) -> None:
+        ctx.cancel("enough")
+        os.kill(os.getpid(), signal.SIGTERM)
+        with ctx.shielded(grace=100) as safe:
+            while ctx.root is not None and ctx.root.signal is None:
+                safe.sleep(0.001)
+        ctx.check()
+
+    report = phases.run(stopped, observers=[])
+    assert report.reason == "enough"
+    assert report.signal == signal.SIGTERM
+    assert report.exit_code == 143
+
+
+@pytest.mark.linux
 def test_an_ignored_signal_stays_ignored() -> None:
     """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps
     ignoring it.
     """
-    code = "report = phases.run(deaf); print(report.status)"
+    code = """
+        @phases.task("sleeps")
+        def sleeps(ctx):
+            deaf.do(ctx)
+            ctx.sleep(0.1)
+
+        report = phases.run(sleeps)
+        print(report.status, report.signal)
+    """
     program = Program(code, prefix=("env", "--ignore-signal=INT"))
-    assert program.end(signal.SIGINT)[:2] == (0, "ok\n")
+    assert program.end(signal.SIGINT)[:2] == (0, "ok None\n")
 
 
 @pytest.mark.linux
@@ -309,6 +338,8 @@ def runs_with_a_signal(signum: int) -> Iterator[SignalledRun]:
         except (KeyboardInterrupt, OwnError) as error:
             outcome = error
         if not at.place:
+            for signalled, handler in HANDLERS.items():
+                assert signal.getsignal(signalled) is handler
             return
         yield SignalledRun(at, seen, outcome)
         nothing_is_left(seen, threads, at.place)

@@ -7,6 +7,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
+from unittest.mock import ANY
 
 import pytest
 
@@ -233,6 +234,7 @@ ITSELF = "<list that contains itself>"
         ),
         pytest.param(circle(), [ITSELF, {"again": ITSELF}], id="a circle"),
         pytest.param("\ud800", "\ud800", id="half a letter"),
+        pytest.param(ANY, "<ANY>", id="equal to what contains it"),
     ],
 )
 def test_odd_results(result: object, in_json: object) -> None:
@@ -262,10 +264,10 @@ def test_what_cannot_be_described() -> None:
 def test_odd_errors() -> None:
     """The text of a report can be shown by a terminal, whatever a task raises."""
     unprintable = phases.run(StubTask("a", errors=[Shy()]), observers=[])
-    steering = phases.run(StubTask("b", errors=[OSError("\x1b[2J\ud800")]), observers=[])
+    steering = phases.run(StubTask("b", errors=[OSError("\x1b[2J\ud800\rok")]), observers=[])
     json.loads(steering.to_json())
     assert "Shy: <Shy that cannot be printed>" in str(unprintable)
-    assert "\\x1b[2J\\ud800" in str(steering)
+    assert "\\x1b[2J\\ud800\\rok" in str(steering)
 
 
 def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,30 @@ def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> Non
     assert clock.now() == 5
 
 
+def test_a_wait_without_an_end() -> None:
+    """Time does not pass while nothing has an end: a thread that the clock does not count may end
+    the wait.
+    """
+    clock, waits, done = FakeClock(), threading.Event(), list[bool]()
+
+    def is_done() -> bool:
+        was_done = bool(done)
+        waits.set()
+        return was_done
+
+    def end_it() -> None:
+        assert waits.wait(100)
+        done.append(True)
+        clock.wake()
+
+    thread = threading.Thread(target=end_it)
+    thread.start()
+    clock.wait(is_done)
+    assert done
+    assert clock.now() == 0
+    thread.join()
+
+
 def test_many_waits_at_once() -> None:
     """Two thousand tasks that sleep side by side cost seconds, not minutes,
     and the time is exact.

@@ -262,6 +262,11 @@ def test_the_backend_that_has_the_rules(
             "root",
         ),
         (
+            legacy(R1) | {"nft_save": Ended(4, err="Could not fetch: Permission denied")},
+            "not-permitted",
+            "root",
+        ),
+        (
             nft(R1) | {"nft_list": Ended(3, listed(R1), "Parsing nftables rule failed\n")},
             "refused",
             r"failed\)$",

@@ -98,6 +98,10 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         THREE | {"routes": [DEFAULT._replace(prefix=Prefix.parse("10.7.0.0/16")), BY_BRIDGE]},
         "delete 3: no device",
     ),
+    "default route without a gateway": (
+        THREE | {"routes": [Route.to("0.0.0.0/0", dev="eth0"), BY_BRIDGE]},
+        "delete 3: no device",
+    ),
     "protected": (
         THREE | {"protect": ["10.1.0.4/30"]},
         "keep 3: is protected (azureVnetCleanup.protect)",
@@ -110,6 +114,17 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "live, by routes": (
         {"rules": LIVE_RULES, "routes": [BY_BRIDGE, BY_VETH]},
         "conflict 4: a pod behind azv1",
+    ),
+    "live, beside a dead one": (
+        {
+            "rules": [VIRTUAL],
+            "routes": [BY_BRIDGE],
+            "neighbours": [
+                attrs.evolve(NEIGHBOUR, permanent=False),
+                attrs.evolve(LIVE_NEIGHBOUR, permanent=False),
+            ],
+        },
+        f"conflict 2: {LIVE} belongs to a pod behind azv1",
     ),
     "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict 3: a pod behind lxc1"),
     "own device": (
@@ -154,6 +169,14 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "state file": (
         THREE | {"state": state("azv1", "10.1.0.5")},
         "keep 3: gives 10.1.0.5 to a-eth0",
+    ),
+    "state file, the first of two addresses": (
+        THREE | {"state": state("azv1", "10.1.0.5", "fd00::5")},
+        "keep 3: gives 10.1.0.5 to a-eth0",
+    ),
+    "state file, MAC not known": (
+        {"routes": [BY_DUMMY], "state": state("azv1", "10.1.0.5")},
+        "keep 1: gives 10.1.0.5 to a-eth0",
     ),
     "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete 3: no device"),
     # the uplink
@@ -214,13 +237,16 @@ DEAD_RULES = [
 ]
 _OTHERS = [
     *(NODE_RULES + LOOK_ALIKES),
-    *pod_rules("10.1.0.5", DEAD),
+    *pod_rules("10.1.0.4", DEAD),
     *pod_rules("10.9.0.5", DEAD),
     IPV4.replace("-i eth0", "! -i eth0"),
     IPV4.replace(DEAD, "ff:ff:ff:ff:ff:ff"),
     IPV4.replace(DEAD, f"{DEAD}/ff:ff:ff:0:0:0"),
     IPV4.replace(DEAD, "00:00:00:00:00:00"),
+    IPV4.replace(DEAD, "1:0:5e:0:0:5"),
+    IPV4.replace(DEAD, DEAD.replace("02", "0A").upper()),
     IPV4.replace("PREROUTING", "AZURE"),
+    IPV4.replace("PREROUTING", "OUTPUT"),
     IPV6.replace("fd00::5", "fd00::/ffff::"),
     IPV4.replace("10.1.0.5", "10.1.0.555"),
     f"{IPV4} -p IPv4",
@@ -247,7 +273,8 @@ def test_any_rules(rules: list[str]) -> None:
     """Of any rules exactly those of dead pods with managed addresses are stale: those that are
     equal to one.
     """
-    entries, _ = judged(rules, addresses=(OWN,))
+    node = Address(ip=as_ip("10.1.0.4"), length=16, dev="azure0")
+    entries, _ = judged(rules, addresses=(node,))
     stale = [entry.spec for entry in entries if entry.fate == "delete"]
     assert sorted(stale) == sorted(rule for rule in rules if rule in DEAD_RULES)
 
@@ -259,9 +286,14 @@ def test_what_is_not_azure_vnets() -> None:
     neighbours = [
         *(
             attrs.evolve(NEIGHBOUR, dev=dev, mac=mac)
-            for dev, mac in (("eth0", DEAD), ("azure0", ""))
+            for dev, mac in (("eth0", DEAD), ("azure0", ""), ("azure7", DEAD), ("azure0-1", DEAD))
         ),
         attrs.evolve(NEIGHBOUR, permanent=False),
+    ]
+    links = [
+        *LINKS,
+        Link(name="azure7", index=7, kind="dummy"),
+        Link(name="azure0-1", index=8, kind="bridge"),
     ]
     changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
     changes += [
@@ -275,7 +307,7 @@ def test_what_is_not_azure_vnets() -> None:
         Route.to("10.1.0.5/32", dev="azure9"),
         Route.to("10.1.0.5/32", type="blackhole"),
     ]
-    assert judged(neighbours=neighbours, routes=routes)[0] == ()
+    assert judged(links=links, neighbours=neighbours, routes=routes)[0] == ()
 
 
 FINDINGS: dict[str, tuple[dict[str, Any], str]] = {

@@ -17,8 +17,11 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel.rights import Rights
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
+from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
+from tests.support.azure_rules import pod_rules
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
 
@@ -212,6 +215,29 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert dry_run.plan.deletions == plan.deletions
 
 
+def test_it_is_refused_although_nothing_is_stale() -> None:
+    """A run fails where its plan says so: what is stale could not be told."""
+    host = azure.AzureHost(files=FakeFiles(dict(CONFLIST)))
+    assert kind_of(failure(host)) == "refused"
+    assert azure.task(azure.config(), host=host).plan().would_fail
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("10-azure.conf", True),
+        ("10-azure.conflist", True),
+        ("10-azure.json", True),
+        ("10-azure.conflist.bak", False),
+    ],
+)
+def test_the_files_that_a_runtime_reads(name: str, *, is_refused: bool) -> None:
+    """Only these say that azure-vnet is active; a copy of one beside them says nothing."""
+    [text] = CONFLIST.values()
+    host = azure.host(files=FakeFiles({f"/etc/cni/net.d/{name}": text}))
+    assert bool(azure.task(azure.config(), host=host).plan().errors) is is_refused
+
+
 @pytest.mark.parametrize("kind", ["missing", "not-loaded"])
 def test_ebtables_cannot_be_had(kind: str) -> None:
     """Without ebtables the task is refused on a host with a bridge of azure-vnet."""
@@ -234,6 +260,25 @@ def test_without_rights() -> None:
     assert kind_of(error) == "not-permitted"
 
 
+def test_a_cancellation_before_the_undo_file() -> None:
+    """Nothing is deleted."""
+    host, ctx = azure.host(), phases.Context(clock=FakeClock())
+    before = state_of(host)
+    host.link_layer.meanwhile(ctx.cancel)
+    with pytest.raises(phases.Cancelled):
+        phases.execute(azure.task(azure.config(), host=host), ctx)
+    assert state_of(host) == before
+
+
+def test_a_cancellation_after_the_undo_file() -> None:
+    """All that is in the file is deleted."""
+    host, ctx = azure.host(), phases.Context(clock=FakeClock())
+    host.ebtables.meanwhile(ctx.cancel, nth=BATCH)
+    result = phases.execute(azure.task(azure.config(), host=host), ctx)
+    assert isinstance(result, CleanupResult)
+    assert len(result.operations) == 13
+
+
 def test_an_undo_file_that_cannot_be_written() -> None:
     """Nothing is deleted."""
     error = failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"})))
@@ -250,6 +295,54 @@ def test_a_pod_comes_alive() -> None:
     for operation in of_the_other:
         assert azure.OTHER in operation.object
     assert azure.OTHER not in last.object
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_pod_that_is_new(*, is_readable: bool) -> None:
+    """Rules are read before devices: the device of a pod whose rules are listed is seen, also if
+    the MAC address behind it cannot be read.
+    """
+    host = azure.host()
+    rules = pod_rules("10.1.0.55", "02:00:00:00:00:55")
+
+    def add_pod() -> None:
+        host.ebtables.rules.extend(rules)
+        host.kernel.add_link(Link(name="azv5", index=55, kind="veth", master="azure0"))
+        if is_readable:
+            host.link_layer.peers["azv5"] = "02:00:00:00:00:55"
+
+    host.ebtables.meanwhile(add_pod)
+    plan = azure.task(azure.config(), host=host).plan()
+    fates = {entry.fate for entry in plan.entries if entry.spec in rules}
+    assert fates == {"conflict" if is_readable else "keep"}
+
+
+def test_all_pods_come_alive() -> None:
+    """Then there is nothing to delete, and no undo file."""
+    host = azure.host()
+    host.kernel.ip_route("delete", azure.STALE_ROUTES[1])  # by a device that is not a pod's
+    alive = {"azv5": azure.DEAD, "azv6": azure.OTHER}
+    host.link_layer.meanwhile(partial(host.link_layer.peers.update, alive), nth=2)
+    result = clean(host)
+    assert result.operations == ()
+    assert result.undo_file == ""
+    assert host.files.texts == {}
+
+
+def test_an_undo_file_without_rules() -> None:
+    """It has the commands for the neighbour and the routes, each with all that Linux has to know,
+    and ends with 1 if one fails.
+    """
+    host = azure.host()
+    host.ebtables.rules.clear()
+    clean(host)
+    assert host.files.texts[UNDO].partition("status=0\n")[2] == (
+        "ip neigh flush to 10.1.0.5 dev azure0 || status=1\n"
+        f"ip neigh add 10.1.0.5 lladdr {azure.DEAD} dev azure0 nud permanent || status=1\n"
+        "ip -4 route add 10.1.0.5/32 dev azure0 proto 4 scope 253 metric 7 || status=1\n"
+        "ip -4 route add 10.1.0.7/32 dev azv2 proto 4 scope 253 metric 7 || status=1\n"
+        "exit $status\n"
+    )
 
 
 def test_a_rule_is_gone_before_the_batch() -> None:

@@ -127,6 +127,13 @@ def test_an_empty_configuration_where_ours_is_required(text: str) -> None:
     assert HostRoutingConfig.from_json(text, required=True) == HostRoutingConfig()
 
 
+def test_whether_ours_is_required_is_a_flag() -> None:
+    """A text in its place is refused, also "false"."""
+    read: Any = HostRoutingConfig.from_mapping
+    with pytest.raises(TypeError, match="required is 'false'; it must be True or False"):
+        read({}, required="false")
+
+
 # A document, and how its only fault begins.
 FAULTY_DOCUMENTS = {
     "a misspelt section beside an agent's keys": (
