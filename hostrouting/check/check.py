@@ -67,8 +67,10 @@ def check_kernel(
 
     def attempt() -> tuple[CheckReport | None, str]:
         report = _check_settled(backend, config, name_servers)
-        if report.missing_defaults:
-            return None, spoken(report.missing_defaults)
+        for family in report.families:
+            can_come = not family.snapshot.lacks(family.family)
+            if family.verdict == "no-default-route" and can_come:
+                return None, spoken(report.missing_defaults)
         return report, ""
 
     try:

@@ -18,6 +18,7 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, IPV6, Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
+from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ NO_IPV6 = Finding(
     "warning",
     "Linux has no IPv6 rules, as after a boot with ipv6.disable=1",
     "IPv6",
-    Remedy("boot it with IPv6, or take the IPv6 networks out of the configuration"),
+    TO_HAVE_IPV6,
 )
 
 
@@ -73,7 +74,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
     fib = judge.fib
     usual = default_rules(fib.family)[1]
     of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
-    if fib.family == IPV6 and not fib.rules and not of_family:
+    if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
         yield NO_IPV6
     if not any(route.table == TABLE_MAIN for route in of_family):
         return

@@ -52,7 +52,8 @@ class Proposal(NamedTuple):
 def propose_configuration(
     config: HostRoutingConfig, snapshot: Snapshot, *, deleter: str = "the next boot deletes"
 ) -> Proposal:
-    """The given configuration, with the routes that repair the host once it is applied.
+    """The given configuration, with the routes that repair the host once it is applied, and those
+    that were added by hand and are needed even then.
 
     A configured route stays, unless something escapes and another program's route has its place:
     then what escapes gets other routes. For `deleter`, see find_unconfigured. Raises ConfigError if
@@ -67,8 +68,11 @@ def propose_configuration(
     replaced = {step.route.key for step in conflicts}
     replaced |= {route.key for route in report.routes}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
-    by_hand = _routes_by_hand(config, report)
-    taken_over = _take_over(by_hand, config, report)
+    repaired = report
+    if report.routes:
+        repaired = check_snapshot(report.snapshot.with_routes(report.resolved), config)
+    by_hand = _routes_by_hand([*kept, *report.routes], repaired)
+    taken_over = _take_over(by_hand, config, repaired)
     routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
 
@@ -110,7 +114,9 @@ def find_by_hand(
     `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
-    by_hand = _routes_by_hand(config, now)
+    if now.escapes:  # the pipeline repairs that, and the configuration then has these routes, too
+        return
+    by_hand = _routes_by_hand(config.static_routes.routes, now)
     needed = [str(static.destination) for static in _take_over(by_hand, config, now)]
     if needed:
         claim = "routes were added by hand that hostrouting does not set at boot"
@@ -137,7 +143,7 @@ def _not_configured(
     return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
 
 
-def _routes_by_hand(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
+def _routes_by_hand(configured: Iterable[StaticRoute], now: CheckReport) -> list[Route]:
     """The routes that a person may have added where a configuration would have one of ours, and
     that are not configured.
 
@@ -145,12 +151,12 @@ def _routes_by_hand(config: HostRoutingConfig, now: CheckReport) -> list[Route]:
     other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
     next hops of a default route, as ours would.
     """
-    configured = {route.key for route in config.static_routes.routes}
+    keys = {route.key for route in configured}
     by_hand: list[Route] = []
     for family in now.families:
         ways = {route.way for route in now.snapshot.default_routes(family.family)}
         for route in now.snapshot.routes:
-            if route.key in configured or route.way not in ways:
+            if route.key in keys or route.way not in ways:
                 continue
             if _may_be_by_hand(route, family):
                 by_hand.append(route)
@@ -169,12 +175,11 @@ def _may_be_by_hand(route: Route, family: FamilyReport) -> bool:
 def _take_over(
     by_hand: Sequence[Route], config: HostRoutingConfig, now: CheckReport
 ) -> list[StaticRoute]:
-    """The needed ones of the routes that were added by hand, as a configuration has them. There are
-    none while something escapes: that is repaired first.
+    """The needed ones of the routes that were added by hand, as a configuration has them.
 
     A route is needed if addresses escape without it and without those that are not needed.
     """
-    if now.escapes or len(by_hand) > _MOST_BY_HAND:
+    if len(by_hand) > _MOST_BY_HAND:
         return []
     needed: list[StaticRoute] = []
     spare: list[Route] = []

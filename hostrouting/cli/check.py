@@ -108,7 +108,7 @@ def _has_pipeline(check: HostCheck) -> bool:
     for finding in check.findings:
         if "candidates" in finding.facts or finding.name == "route-not-configured":
             return True
-        if finding.name == "file" and finding.remedy is not None and finding.remedy.command:
+        if finding.name == "file" and finding.remedy is not None:
             return True
     return False
 

@@ -99,6 +99,8 @@ def _protection_lines(status: Status) -> Iterator[str]:
 
 def _on_page(finding: Finding, status: Status) -> Finding:
     """The finding as the page has it: without a remedy that another line of the page is about."""
+    if finding.remedy is None:
+        return finding
     if finding.remedy in {AGAIN, RELOAD} and status.command == AGAIN.command:
         return finding._replace(remedy=None)
     if finding.remedy in _choices_of_a_dev(status):
@@ -106,18 +108,15 @@ def _on_page(finding: Finding, status: Status) -> Finding:
     return finding
 
 
-def _choices_of_a_dev(status: Status) -> set[Remedy]:
+def _choices_of_a_dev(status: Status) -> set[Remedy | None]:
     """The remedies to write a device into the configuration, if the check has a command for each
     device.
     """
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
-    choices: set[Remedy] = set()
-    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
-        if route.missing.remedy is not None:
-            choices.add(route.missing.remedy)
-    return choices
+    routes = (*status.plan.routes.waiting, *status.plan.routes.staying)
+    return {route.missing.remedy for route in routes}
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

@@ -645,9 +645,7 @@ class Fib:
         return Fib(self.snapshot.with_routes(added), self.family)
 
     def without_routes(self, removed: Iterable[Route]) -> "Fib":
-        """The same host without these routes, which it has. One that equals such a route stays: of
-        two equal ones, perhaps only the first is to go.
-        """
+        """The same host without these routes, which are objects of its snapshot."""
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
         return Fib(self.snapshot._replace(routes=kept), self.family)

@@ -214,7 +214,7 @@ class LocalFiles:
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
-        if os.access(place, os.W_OK | os.X_OK):
+        if os.access(place, os.W_OK):
             return ""
         if os.statvfs(place).f_flag & os.ST_RDONLY:
             return f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"

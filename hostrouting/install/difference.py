@@ -13,7 +13,7 @@ from hostrouting.boot.unit_names import loaded_pattern
 from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import gated_units
-from hostrouting.host.effects import Operation, each_once
+from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 
@@ -35,7 +35,7 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
         removes += [link for link in HostLayout.original_links if files.look(link)]
     removes += [path for path in owned_paths(files) if path not in kept]
     writes = tuple(file for file in wanted if file.differs(files))
-    return FileChanges(writes, each_once(removes))
+    return FileChanges(writes, tuple(removes))
 
 
 def find_systemd_changes(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hostrouting.host.host import Host
-    from hostrouting.install.section import SectionTask
+    from hostrouting.install.task import SectionTask
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
@@ -115,12 +115,11 @@ def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterato
         yield from _find_undecided_routes(wanted, plan)
         return
     for finding in plan.find_needed_routes(wanted.config, snapshot):
-        to_keep = finding.remedy
-        if wanted.is_installed:
-            to_keep = Remedy("to keep them", repair_pipeline())
         remedy = LET_THEM_GO
-        if to_keep is not None:
-            remedy = to_keep._replace(otherwise=LET_THEM_GO)
+        if not wanted.is_on_new_host:
+            remedy = Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
+        elif finding.remedy is not None:
+            remedy = finding.remedy._replace(otherwise=LET_THEM_GO)
         yield finding._replace(severity="error", remedy=remedy)
 
 
@@ -152,9 +151,10 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     protection or routes that would be lost, for a new conflict of routes, and for missing rights,
     in this order.
 
-    On a new host, or if the installed configuration has it already, a conflict does not raise here:
-    the run fails at its end, and the gate holds units back until the conflict is solved. An address
-    that would escape never does: the run judges that at its end.
+    On a new host, or if the installed configuration has it already, or had it before the runs that
+    are undone, a conflict does not raise here: the run fails at its end, and the gate holds units
+    back until the conflict is solved. An address that would escape never does: the run judges that
+    at its end.
     """
     lacking: list[Finding] = []
     needed: list[Finding] = []
@@ -172,7 +172,7 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
         raise RequirementError(findings=needed)
     conflicts = plan.routes.conflicts
     has_new_conflict = any(step.route.key not in wanted.former_keys for step in conflicts)
-    if has_new_conflict and not wanted.is_on_new_host:
+    if has_new_conflict and not (wanted.is_on_new_host or wanted.was_installed):
         plan.routes.require_possible()  # names the others, too: they have to be solved as well
     if host.backend is not None and plan.changes_kernel:
         host.rights().require_network()

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
-    from hostrouting.install.section import SectionTask
-    from hostrouting.install.task import InstallTask
+    from hostrouting.install.task import InstallTask, SectionTask
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.route import Route
 

@@ -16,6 +16,7 @@ import attrs
 import phases
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.install.host_check import open_kernel
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.run import TaskRun
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
@@ -87,12 +88,12 @@ class Undo:
         if not self._may_replace(wanted.former):
             sentence = "another run has installed a different configuration since, which stays"
             raise HostError(sentence, what="file")
+        config = wanted.config
         had_step = wanted.former is not None and wanted.former.has_step
-        if wanted.config.has_step and not had_step:
+        if config.has_step and not had_step:
             # The undone run has taken away the only step, and with it the guard.
-            config = wanted.config._replace(guard=self.task.config.guard)
-            return attrs.evolve(wanted, config=config)
-        return wanted
+            config = config._replace(guard=self.task.config.guard)
+        return attrs.evolve(wanted, config=config, was_installed=True)
 
     def _may_replace(self, installed: HostRoutingConfig | None) -> bool:
         """Whether the undo may replace what is installed, which None says cannot be read."""
@@ -107,9 +108,7 @@ class Undo:
 
     def _add_typed_routes(self, ctx: phases.Context) -> Effects | phases.Skip:
         host = self.task.host
-        if host.backend is None:
-            return phases.Skip("an image has no routes")
-        with host.locked(ctx), host.backend() as kernel:
+        with host.locked(ctx), open_kernel(host) as kernel:
             if not self._may_replace(installed_or_none(host)):
                 return phases.Skip("another run has installed a different configuration since")
             outcomes = kernel.change(RouteRequest("append", route) for route in self.typed_routes)

@@ -28,11 +28,8 @@ class Wanted:
     """The whole configuration."""
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether something is installed that can be read."""
-        return self.former is not None and not self.is_on_new_host
+    was_installed: bool = False
+    """Whether this is an undo: the configuration was installed with the conflicts that it has."""
 
     @property
     def is_on_new_host(self) -> bool:

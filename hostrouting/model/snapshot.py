@@ -107,6 +107,11 @@ class Snapshot(NamedTuple):
         kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
         return self._replace(routes=(*kept, *further))
 
+    def lacks(self, family: int) -> bool:
+        """Whether Linux runs without this family: it then lists neither a rule nor a route."""
+        has_rule = any(rule.family == family for rule in self.rules)
+        return not has_rule and not any(route.prefix.family == family for route in self.routes)
+
     def default_routes(self, family: int) -> list[Route]:
         """The routes to all addresses of this family, in every table and of any type."""
         everywhere = Prefix(family, 0, 0)

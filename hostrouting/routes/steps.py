@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
@@ -75,7 +75,7 @@ class Step(NamedTuple):
         delete = _deletion_of(self.rivals)
         instead = self._configure_instead()
         if instead:
-            words.append(instead)
+            words += [instead, "then apply the configuration"]
             return Remedy("; ".join(words), otherwise=delete)
         if prefix.is_single:
             words.append(SENTENCES["single"])
@@ -177,7 +177,8 @@ class RoutePlan(NamedTuple):
         if self.conflicts:
             return RoutePlan(reply_findings=tuple(map(_reply_finding, self.conflicts)))
         if self.waiting:
-            return RoutePlan(reply_findings=self.route_waits)
+            waits = [finding._replace(severity="warning") for finding in self.route_waits]
+            return RoutePlan(reply_findings=tuple(waits))
         return self
 
     @property
@@ -270,12 +271,13 @@ def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplet
 
 
 def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
-    """What these routes need, which lack the same thing and wait."""
+    """What these routes need, which lack the same thing and wait; an error if that cannot come."""
     first, missing = routes[0]
     sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
     remedy = missing.remedy or REMEDY
     target = str(first.destination)
-    return Finding("route-waits", "warning", sentence, target, remedy, can_retry=True)
+    severity: Severity = "warning" if missing.can_come else "error"
+    return Finding("route-waits", severity, sentence, target, remedy, can_retry=missing.can_come)
 
 
 def _staying_finding(routes: Sequence[Incomplete]) -> Finding:

@@ -85,9 +85,19 @@ class Need(NamedTuple):
     """None stands for `REMEDY`, which fits everything that can be missing."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named, if that is what is missing."""
+    can_come: bool = True
+    """Whether that can come while a run waits for it."""
 
     def __str__(self) -> str:
         return self.phrase
+
+
+TO_HAVE_IPV6 = Remedy("boot it with IPv6, or take the IPv6 networks out of the configuration")
+_NO_IPV6 = Need(
+    "IPv6, without which Linux runs, as after a boot with ipv6.disable=1",
+    TO_HAVE_IPV6,
+    can_come=False,
+)
 
 
 # Which default route is in doubt
@@ -170,6 +180,7 @@ class Uplink:
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         others = [route for route in of_family if route.protocol != OURS]
         self._family = family
+        self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
         self._links = {link.name: link for link in snapshot.links}
         self._expected = frozenset(expected)
         self._defaults = sorted(_usable_defaults(others), key=_rank)
@@ -254,6 +265,8 @@ class Uplink:
     # Finding the next hops of a route
 
     def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _HopsOrNeed:
+        if self._lacks_ipv6:
+            return _NO_IPV6
         next_hops = (NextHop(dev),) if on_link else self._complete(dev, gateway)
         if isinstance(next_hops, Need):
             return next_hops

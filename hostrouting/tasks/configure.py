@@ -15,7 +15,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_HOST
 from hostrouting.install.installed import installed_or_none
-from hostrouting.install.task import InstallTask, own_constructor
+from hostrouting.install.task import InstallTask, SectionTask, own_constructor
 from hostrouting.install.wanted import Wanted
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -24,7 +24,6 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
     from hostrouting.install.run import TaskRun
-    from hostrouting.install.section import SectionTask
 
 TASKS: tuple[type[SectionTask], ...] = (
     ConfigureStaticRoutes,

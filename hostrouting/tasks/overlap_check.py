@@ -19,8 +19,7 @@ from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.section import SectionTask
-from hostrouting.install.task import own_constructor
+from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.install.write import remove_markers
 from hostrouting.text import first_of
 

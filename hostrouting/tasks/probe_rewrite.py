@@ -12,8 +12,7 @@ from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
-from hostrouting.install.section import SectionTask
-from hostrouting.install.task import own_constructor
+from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
-from itertools import groupby
+from itertools import groupby, product
 from typing import TYPE_CHECKING, get_args
 
 from hostrouting.errors import BackendError
@@ -423,10 +423,12 @@ class FakeKernel(RouteBackend):
 
     def _routes_covering(self, gateway: IP, dev: str | None, *tables: int) -> list[Route]:
         """The routes of these tables that may reach the gateway, through this device if given."""
+        family = gateway.version
         covering: list[Route] = []
-        for (table, prefix), routes in self._routes.items():
-            if table in tables and Prefix.of(gateway) in prefix:
-                covering += [route for route in routes if _may_reach_gateway(route, dev)]
+        for table, length in product(tables, range(width_of(family) + 1)):
+            prefix = Prefix.around(family, int(gateway), length)
+            routes = self._routes.get((table, prefix), ())
+            covering += [route for route in routes if _may_reach_gateway(route, dev)]
         return covering
 
     def _is_own(self, ip: IP) -> bool:

@@ -242,7 +242,9 @@ class TestTheCommand:
             '    {"destination": "172.16.0.0/17"},',
             '    {"destination": "172.16.128.0/17"}',
         ]
-        assert f"  see: hostrouting check {CIDR} --snapshot {nodes}/marked.json" in said.lines
+        see = f"  see: hostrouting check {CIDR} --snapshot {nodes}"
+        seen = [line for line in said.lines if line.startswith("  see: ")]
+        assert seen == [f"{see}/{name}.json" for name in ("refusing", "bare", "marked")]
 
     def test_the_document(self, nodes: Path) -> None:
         """It has the same groups."""
@@ -250,17 +252,21 @@ class TestTheCommand:
         assert document.code == 1
         assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
 
-    def test_what_is_installed_here_does_not_matter(self, nodes: Path) -> None:
+    @pytest.mark.parametrize(
+        "text", ["{", '{"routeOverlap": {"allowedDevs": ["ib*"]}}'], ids=["broken", "other devices"]
+    )
+    def test_what_is_installed_here_does_not_matter(self, nodes: Path, text: str) -> None:
         """Not even a configuration that cannot be read."""
-        broken = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
+        other = FakeHost(files=FakeFiles({HostLayout.config_path: text}))
         words = ("check", "--snapshots", str(nodes), CIDR)
-        assert say(*words, host=broken) == say(*words)
+        assert say(*words, host=other) == say(*words)
 
     @pytest.mark.parametrize(
         ("names", "code"),
         [
             pytest.param(["vm"], 0, id="ok"),
             pytest.param(["vm", "marked"], 3, id="a doubt"),
+            pytest.param(["vm", "bare"], 3, id="no default route"),
             pytest.param(["vm", "marked", "broken"], 2, id="a file that cannot be read"),
             pytest.param(["broken", "gpu-0"], 1, id="an overlap"),
         ],

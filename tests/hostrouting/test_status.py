@@ -23,6 +23,7 @@ from tests.hostrouting.cli.test_pages import (
     with_ours,
     without_default,
 )
+from tests.support.cli import say
 from tests.support.tasks import CIDR, LAYOUT, document, lose_routes
 
 
@@ -116,6 +117,7 @@ def test_what_the_last_check_has_found() -> None:
     """The marker has it; a repair by hand since then makes the verdict another one."""
     host = applied(document(mode="WARN"))()
     assert find_status(host).last_check.startswith(f"OVERLAP: {CIDR} leaves through ib0")
+    assert "the last check" not in say("status", host=host).out, "it is the verdict now"
     with_ours(host)
     status = find_status(host)
     assert status.check is not None

@@ -5,7 +5,7 @@ of a value is shown.
 import pytest
 
 from hostrouting.cli.output import capped
-from hostrouting.text import agreeing, counted, first_of, show, spoken
+from hostrouting.text import agreeing, counted, first_of, nearest, show, spoken
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,25 @@ def test_the_predicate_of_several_things(of_one: str, of_several: str) -> None:
     """Its verb is plural."""
     assert agreeing(of_one, 1) == of_one
     assert agreeing(of_one, 2) == of_several
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        pytest.param("STATUS", "status", "status", id="another case"),
+        pytest.param("statsu", "status", "status", id="two letters have changed places"),
+        pytest.param("stats", "status", "status", id="a letter is missing"),
+        pytest.param("statuus", "status", "status", id="a letter too many"),
+        pytest.param("stotos", "status", "status", id="two of six letters are others"),
+        pytest.param("stotus x", "status", None, id="three letters are others"),
+        pytest.param("chokk", "check", None, id="two of five letters are others"),
+        pytest.param("chcek", "check", "check", id="two of five have changed places"),
+        pytest.param("plam", "plan", "plan", id="one of four is another"),
+    ],
+)
+def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) -> None:
+    """At most two edits away; in a short word one, or two letters that have changed places."""
+    assert nearest(word, [known, "elsewhere"]) == meant
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,17 @@ def _judge(
     openings: Sequence[Finding],
 ) -> _Judged:
     """What apply would do: fail, wait, change something, or nothing."""
-    passed_over = (*arguments.ignore, *_AWAITED)
-    failures = [finding for finding in plan.failures if finding.name not in passed_over]
+    failures: list[Finding] = []
+    for finding in plan.failures:
+        is_awaited = finding.name in _AWAITED and finding not in plan.errors
+        if finding.name not in arguments.ignore and not is_awaited:
+            failures.append(finding)
     if failures:
         return _failing(plan, failures)
-    if _would_wait(arguments, plan, check):
-        return _not_ready(plan)
+    if plan.routes.waiting:
+        return _waiting(plan)
+    if check is not None and _awaits_default(check, arguments):
+        return _without_default(plan, check)
     if not plan.is_empty:
         return _Judged("to do", PROBLEM, _what_to_type(arguments))
     match = _match(arguments)
@@ -148,13 +153,9 @@ def _judge(
     return _Judged("nothing to do", code, match)
 
 
-def _would_wait(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> bool:
-    """Whether apply would wait for a default route or a device."""
-    if plan.routes.waiting:  # then there is no check
-        return True
-    if check is None or check.report.verdict != "no-default-route":
-        return False
-    return check.code(arguments.ignore) != FINE
+def _awaits_default(check: HostCheck, arguments: argparse.Namespace) -> bool:
+    """Whether the check would wait for a default route."""
+    return check.report.verdict == "no-default-route" and check.code(arguments.ignore) != FINE
 
 
 def _match(arguments: argparse.Namespace) -> str:
@@ -188,18 +189,18 @@ def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
     return _Judged("would fail", PROBLEM, reason)
 
 
-def _not_ready(plan: Plan) -> _Judged:
-    """What apply would wait for, and how that would end."""
-    if plan.routes.waiting:
-        cause = plan.routes.route_waits[0]
-        is_in_vain = any(route.missing.devs for route in plan.routes.waiting)
-        end = ", and then fail" if is_in_vain else ""
-        reason = f"apply would wait{end}: {cause.sentence}"
-        return _Judged("not ready", CANNOT_DECIDE, reason, cause)
-    reason = ""
-    if plan.report is not None:
-        reason = spoken(plan.report.missing_defaults)
-    reason += ", so apply would "
+def _waiting(plan: Plan) -> _Judged:
+    """What the first route waits for, and how that would end."""
+    cause = plan.routes.route_waits[0]
+    is_in_vain = any(route.missing.devs for route in plan.routes.waiting)
+    end = ", and then fail" if is_in_vain else ""
+    reason = f"apply would wait{end}: {cause.sentence}"
+    return _Judged("not ready", CANNOT_DECIDE, reason, cause)
+
+
+def _without_default(plan: Plan, check: HostCheck) -> _Judged:
+    """Which default route the check would wait for, and how that would end."""
+    reason = f"{spoken(check.report.missing_defaults)}, so apply would "
     if not plan.is_empty:
         reason += "make the changes below, "
     reason += "wait for one"

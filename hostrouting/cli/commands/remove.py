@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document = {"schema": "hostrouting/remove/4", **outcome.document()}
         if not outcome.report.ok:
             lines.append("To see what is left: hostrouting status")
-        elif outcome.effects.changed:
+        else:
             report = _judge(former, host, RoutePlan())
             lines += _verdict_lines("The verdict now:", report)
             if report is not None and report.escapes:

@@ -91,8 +91,6 @@ def _require_repair(check: HostCheck, who: str) -> None:
         raise NotReady("; ".join([*missing, *ways]))
     if report.escapes and not report.routes:
         reasons = first_of(_texts(check.named("unsafe"), who))
-        if not reasons:
-            reasons = ["no repair is known for packets of pods alone"]
         raise RouteOverlapError("; ".join([*reasons, *_remedies(check, who)]))
 
 
@@ -197,10 +195,7 @@ def _unconfigured(now: HostCheck, proposal: Proposal) -> Iterator[Finding]:
     if now.managed is not None:
         findings = now.managed.unconfigured  # the same, but these know what deletes the routes
     for finding in findings:
-        if finding.remedy is None:
-            yield finding
-        else:
-            yield finding._replace(remedy=Remedy("the printed configuration repairs that"))
+        yield finding._replace(remedy=Remedy("the printed configuration repairs that"))
 
 
 def _texts(findings: Iterable[Finding], who: str) -> list[str]:

@@ -205,11 +205,31 @@ def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> 
     assert [str(route) for route in proposed.taken_over] == list(TYPED)
 
 
-def test_what_escapes_is_repaired_before_typed_routes_are_taken_over() -> None:
-    """They are proposed when nothing escapes any more."""
+def test_one_configuration_repairs_what_escapes_and_takes_typed_routes_over() -> None:
+    """Nothing escapes once it is applied, nor after the next boot, which loses the typed routes."""
+    expected = HostRoutingConfig(route_overlap=expect("10.128.0.0/9"))
     host = typed(Route.to("10.130.0.0/24", dev="ib0"))
+
+    proposed = propose_configuration(expected, host)
+
+    assert destinations(proposed.config) == ["10.130.0.0/25", "10.130.0.128/25", *TYPED]
+    assert [str(route) for route in proposed.taken_over] == list(TYPED)
+    for before in (host, without_typed(host)):
+        applied = plan_static_routes(proposed.config, before).apply_to(before)
+        assert check_snapshot(applied, expected).verdict == "ok"
+
+
+def without_typed(host: Snapshot) -> Snapshot:
+    """The host without the two routes that repair it."""
+    routes = tuple(route for route in host.routes if str(route.prefix) not in TYPED)
+    return host._replace(routes=routes)
+
+
+def test_a_typed_route_that_the_repair_makes_superfluous_is_not_taken_over() -> None:
+    """The routes of the repair have its addresses, too."""
+    host = without_typed(typed(Route.to("10.128.0.0/11", dev="eth0", gateway="10.0.0.1")))
     proposed = propose_configuration(HostRoutingConfig(route_overlap=expect("10.128.0.0/9")), host)
-    assert destinations(proposed.config) == ["10.130.0.0/25", "10.130.0.128/25"]
+    assert destinations(proposed.config) == list(TYPED)
     assert proposed.taken_over == ()
 
 

@@ -80,8 +80,9 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
     same_page = say(*of_snapshot, host=elsewhere, stdin=saved.encode())
     assert same_page.code == page.code
     # The page says where a command is to be typed; and nobody knows what is installed there.
-    expected = page.out.replace("as root", "on that host as root")
-    assert same_page.out.replace(", unless hostrouting is installed there", "") == expected
+    there = page.out.replace("as root", "on that host as root")
+    unless = r"\1, unless hostrouting is installed there:"
+    assert same_page.out == re.sub("(Until the next boot, .*):", unless, there)
 
 
 def test_a_plan_of_what_is_installed() -> None:
@@ -115,7 +116,9 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(wanted))
     saved = kernel.snapshot().to_json().encode()
-    page = say("plan", "--config", str(file), "--snapshot", "-", stdin=saved)
+    here = FakeHost(kernel=FakeKernel(), manager=None)  # nothing holds its units back
+    page = say("plan", "--config", str(file), "--snapshot", "-", host=here, stdin=saved)
+    assert "GATE-OPEN" not in page.out
     deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
     assert f", on that host as root: {deletion}" in page.out
 
@@ -188,6 +191,18 @@ def test_a_missing_rule(priority: int, words: str) -> None:
     assert not all_words.startswith("OK")
     assert "is no default route" not in all_words
     assert "add a default route" not in all_words
+
+
+def test_explain_names_no_dead_next_hop() -> None:
+    """No packet leaves by it."""
+    host = ecmp_node().snapshot()
+    [default] = host.default_routes(4)
+    dead, alive = default.next_hops
+    changed = default._replace(next_hops=(dead._replace(dead=True), alive))
+    routes = tuple(changed if route == default else route for route in host.routes)
+    saved = host._replace(routes=routes).to_json().encode()
+    said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
+    assert said.lines[0] == "OK: 172.16.5.9 leaves through eth1 via 10.1.0.1"
 
 
 def test_explain_is_about_one_address() -> None:
@@ -664,6 +679,7 @@ def test_what_apply_would_not_mend() -> None:
     kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
     status = say("status", host=host)
     assert "UNSAFE: " in status.out
+    assert "write plan instead of apply" not in status.out
     assert "hostrouting apply --config" not in status.out
 
 

@@ -254,6 +254,7 @@ def test_a_disk_that_fails_after_the_run_hides_no_change(command: str) -> None:
         said = say(*words, host=host, stdin=as_stdin(CHECKED))
     assert "/etc/hostrouting/gate.sh" in said.out + said.err
     if command == "apply":
+        assert "  wrote /etc/hostrouting/gate.sh" in (said.out + said.err).splitlines()
         assert sentence in said.out + said.err
 
 

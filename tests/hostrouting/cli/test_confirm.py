@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -27,7 +28,7 @@ from hostrouting.cli.confirming import (
     controlling_terminal,
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
-from hostrouting.errors import HostRoutingError
+from hostrouting.errors import BackendError, HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import Said, say
@@ -253,6 +254,18 @@ def test_a_run_that_fails(
     assert said.code == 1
     assert state(installed) == before
     assert terminal.said == []
+    assert terminal.logged[-1].startswith("TAKEN BACK: ")
+
+
+def test_a_run_that_fails_before_it_changes_anything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """The journal has nothing to say of it."""
+    installed.faults.fail("snapshot", BackendError("no", kind="timeout"))
+    terminal = FakeTerminal(enter)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    assert "Nothing was changed." in said.lines
+    assert terminal.logged == []
 
 
 def test_what_cannot_be_taken_back(
@@ -270,6 +283,10 @@ def test_what_cannot_be_taken_back(
     assert said.lines[0] == "FAILED: nobody pressed Enter within 1 s"
     assert said.lines[1].startswith("NOT TAKEN BACK: cannot write /etc/hostrouting/config.json: No")
     assert said.lines[2] == "What this run has changed:"
+    changes = [line for line in said.lines if line.startswith(("  add ", "  delete "))]
+
+    assert changes
+    assert len(changes) == len(set(changes))
 
 
 def test_an_unreadable_configuration(
@@ -365,6 +382,17 @@ class TestTerminal:
         os.write(ours, b"\n")
         while not terminal.has_enter():
             assert time.monotonic() < deadline
+
+    def test_a_terminal_that_does_not_answer(self, ends: tuple[int, ControllingTerminal]) -> None:
+        """It is closed: nothing can be asked, and nobody answers."""
+        gone = ControllingTerminal(os.open(os.devnull, os.O_RDONLY))
+        with pytest.raises(EOFError):
+            gone.say("?")
+        with (
+            mock.patch("select.select", side_effect=OSError(errno.EIO, "")),
+            pytest.raises(EOFError),
+        ):
+            ends[1].has_enter()
 
     def test_the_journal(
         self, ends: tuple[int, ControllingTerminal], monkeypatch: pytest.MonkeyPatch

@@ -150,6 +150,18 @@ def test_a_plan_of_what_is_installed_where_addresses_escape() -> None:
     assert of_a_file[-1] == "  hostrouting repair --config FILE | hostrouting apply --config -"
 
 
+def test_a_plan_that_is_refused_proposes_nothing_that_is_refused_as_well() -> None:
+    """Neither to gate kubelet nor to repair the host: `apply` of this file has to be allowed."""
+    machines = {"units": ["systemd-nspawn@.service"]}
+    host = node(config(gate=machines), plain_vm)
+    add_ib0(host)
+    half = {"expectedCidrs": [REPAIR[0]], "mode": "STRICT"}
+    planned = plan(host, json.dumps(config(gate=machines, routeOverlap=half)))
+    assert planned.lines[0].startswith("WOULD FAIL: apply would change nothing, because ")
+    assert "UNIT-NOT-GATED: kubelet.service" in planned.out
+    assert "hostrouting apply" not in planned.out
+
+
 def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     """WOULD FAIL does not mean that nothing is changed."""
     host = escaping_node()

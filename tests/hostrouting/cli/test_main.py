@@ -34,11 +34,16 @@ from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
-from tests.support.incidents import config as incident, node as node_with, plan_installed
+from tests.support.incidents import (
+    config as incident,
+    escaping_node,
+    node as node_with,
+    plan_installed,
+)
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
 from tests.support.sections import expect
-from tests.support.tasks import CIDR
+from tests.support.tasks import CIDR, manager_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -186,7 +191,9 @@ def test_proposed_commands_can_be_typed() -> None:
 # What is read.
 
 
-@pytest.mark.parametrize("words", ["plan --config", f"check {CIDR} --snapshot"])
+@pytest.mark.parametrize(
+    "words", ["plan --config", f"check {CIDR} --config", f"check {CIDR} --snapshot"]
+)
 @pytest.mark.parametrize("data", [None, b"", b"{", b"{\xff}", b"[" * 100_000, b"[]"])
 def test_a_file_that_is_not_what_it_should_be(
     words: str, data: bytes | None, tmp_path: Path
@@ -270,6 +277,23 @@ def test_an_empty_root(tmp_path: Path) -> None:
     assert said.code == 2
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+def test_the_root_of_this_host_is_an_image_only_without_systemd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_running: bool
+) -> None:
+    """In a chroot in which an image is made, / is the image."""
+    monkeypatch.setattr(os.path, "samefile", lambda *_: True)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(incident()))
+    image = tmp_path / "image"
+    image.mkdir()
+    host = FakeHost()
+    manager_of(host).running = is_running
+    said = say("render", "--config", str(config), "--root", str(image), host=host)
+    assert said.code == (2 if is_running else 0)
+    assert bool([*image.iterdir()]) is not is_running
+
+
 def test_an_image_needs_root(tmp_path: Path) -> None:
     """Without root the files would belong to somebody who could then change what root runs: none is
     written.
@@ -350,6 +374,15 @@ def test_a_plan_that_need_not_wait_for_a_default_route() -> None:
     assert planned.lines[0].startswith("NOTHING TO DO")
 
 
+def test_a_plan_that_need_not_fail() -> None:
+    """What apply would fail for is to be ignored, too."""
+    host = escaping_node()
+    assert plan_installed(host).lines[0].startswith("WOULD FAIL: ")
+    planned = plan_installed(host, "--ignore", "overlap")
+    assert planned.code == 0
+    assert planned.lines[0].startswith("NOTHING TO DO")
+
+
 def test_how_long_apply_waits() -> None:
     """A minute, as the task does, and as --help says."""
     usual = Configure(HostRoutingConfig()).wait
@@ -417,12 +450,17 @@ def test_a_run_under_nohup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-class FullDisk(io.StringIO):
-    """A file on a disk that has no space left."""
+class Unwritable(io.StringIO):
+    """A standard output that takes nothing."""
+
+    def __init__(self, number: int) -> None:
+        """The number of the error."""
+        super().__init__()
+        self._error = OSError(number, os.strerror(number))
 
     def write(self, _: str) -> int:
         """Fail as Linux does."""
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise self._error
 
 
 @pytest.mark.parametrize(("code", "written"), [(0, 1), (3, 3)])
@@ -430,8 +468,18 @@ def test_the_exit_code_of_an_answer_that_cannot_be_written(
     code: int, written: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is wrong with the host is not hidden by the full disk."""
-    monkeypatch.setattr(sys, "stdout", FullDisk())
+    monkeypatch.setattr(sys, "stdout", Unwritable(errno.ENOSPC))
     assert write(Answer(code, {}, ["a line"]), as_json=False) == written
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.EIO], ids=["a pipe", "a terminal"])
+def test_an_answer_that_nobody_reads_any_more(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe or terminal that is closed is not a failure, and there is no complaint."""
+    monkeypatch.setattr(sys, "stdout", Unwritable(number))
+    assert write(Answer(0, {}, ["a line"]), as_json=False) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_names_do_not_steer_the_terminal() -> None:

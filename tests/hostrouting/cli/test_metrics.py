@@ -143,6 +143,14 @@ def test_a_part_that_does_not_answer() -> None:
     values = read(host)
     assert values["hostrouting_unanswered"] == 1
     assert "hostrouting_guard_running" in values
+    assert values["hostrouting_gate_open"] == 0
+    assert 'hostrouting_gated_units{state="runs"}' in values
+
+
+def test_a_host_without_a_gate() -> None:
+    """It has no gate that could be open, and no gated units."""
+    values = read(fresh_with_kubelet())
+    assert not [name for name in values if name.startswith("hostrouting_gate")]
 
 
 def test_a_user_who_may_not_read_the_configuration() -> None:

@@ -383,6 +383,21 @@ def test_what_the_page_says_deletes_a_typed_route(
             assert is_deleted == (occasion in occasions), occasion
 
 
+def test_one_line_repairs_what_escapes_and_keeps_what_was_typed(tmp_path: Path) -> None:
+    """Nothing escapes afterwards, nor when a unit starts after a boot, which loses typed routes."""
+    with made("STRICT, and routes that were added by hand", tmp_path) as machine:
+        machine.ip("route", "add", "172.16.5.0/24", "dev", "ib3")
+        assert verdict(machine) == RANKS["overlap"]
+        [repair] = {command for command in printed(machine, "check") if command.is_repair}
+
+        assert type_in(machine, repair.command).returncode == 0
+
+        assert verdict(machine) == RANKS["ok"]
+        machine.batch(f"route del {half}" for half in REPAIR)
+        assert pass_gate(machine, UNIT)
+        assert verdict(machine) == RANKS["ok"]
+
+
 def test_a_repair_without_the_configuration_keeps_what_the_scripts_say(tmp_path: Path) -> None:
     """With a copy nothing is lost; without one, the mode, the guard and the gated units stay, and
     no other unit is gated.

@@ -1,8 +1,10 @@
 """`remove` says what escapes without hostrouting, and is not hindered by what is broken."""
 
+from unittest import mock
+
 import pytest
 
-from hostrouting.errors import HostError
+from hostrouting.errors import BackendError, HostError
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, config, garble, node
 from tests.support.tasks import CIDR, LAYOUT, REPAIR
@@ -23,6 +25,19 @@ def test_a_removal_says_before_and_after_what_escapes() -> None:
     removed = say("remove", host=host)
     assert removed.code == 0
     assert removed.lines[-2:] == [verdict, f"To see what repairs that: hostrouting check {CIDR}"]
+
+
+def test_a_kernel_that_does_not_answer_does_not_hinder_a_removal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is only no verdict."""
+    host = node(config(*REPAIR))
+    no_answer = mock.Mock(side_effect=BackendError("no answer", kind="timeout"))
+    monkeypatch.setattr("hostrouting.cli.commands.remove.take_snapshot", no_answer)
+    removed = say("remove", host=host)
+    assert removed.code == 0
+    assert removed.lines[0].startswith("DONE: ")
+    assert "verdict" not in removed.out
 
 
 def test_a_script_that_cannot_be_read_does_not_hinder_its_removal(

@@ -142,6 +142,22 @@ def test_the_shares_of_one_grade_are_in_order() -> None:
     assert "  ib3 25%  ib0 6%  ib1 6%  ib2 6%  eth0 56%" in shown
 
 
+def test_one_address_that_escapes_is_seen() -> None:
+    """Its share is next to nothing, and the cell is red all the same."""
+    snapshot = h200().snapshot()
+    snapshot = snapshot._replace(routes=(*snapshot.routes, Route.to("10.244.9.9/32", dev="ib0")))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(snapshot, "10.244.0.0/16"))
+    assert f"█{'░' * 38}  ib0 <1%  eth0 100%" in shown
+
+
+def test_a_page_of_one_block_ends_with_the_strips() -> None:
+    """The verdict stays the first line."""
+    shown = page_of(h200().snapshot(), "10.0.0.0/24", lines=("OK: a sentence", "  a rest"))
+    *page, strip = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert page == ["OK: a sentence", "  a rest"]
+    assert strip.startswith("  10.0.0.0/24")
+
+
 def test_strips_that_are_not_shown_are_counted() -> None:
     """Twenty are shown; a line says how many more there are."""
     for count, last in ((20, "  10.19.0.0/16"), (22, "  … and 2 more CIDRs")):

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -376,6 +377,15 @@ def test_a_file_of_another_owner(tmp_path: Path) -> None:
     assert path.stat().st_mtime == 1, "a file that is as wanted is not touched"
 
 
+@pytest.mark.linux
+def test_a_file_of_roots_for_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks, root may own a file."""
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    root = LocalFiles().look("/")
+    assert root is not None
+    assert root.is_trusted
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_mode(tmp_path: Path, umask: int) -> None:
     """The mode is the one that was asked for, and folders are their owner's alone to write,
@@ -530,3 +540,13 @@ def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(HostError, match="the path is a link: remove it"):
         HERE.try_lock(str(tmp_path / "lock"))
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so, and no descriptor stays open."""
+    before = os.listdir("/proc/self/fd")
+    no_locks = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=no_locks))
+    with pytest.raises(HostError, match="lock: No locks available"):
+        HERE.try_lock(str(tmp_path / "lock"))
+    assert os.listdir("/proc/self/fd") == before

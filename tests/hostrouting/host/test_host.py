@@ -111,6 +111,14 @@ def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
     assert host.may_have_ours
 
 
+def test_what_others_have_in_the_folders_of_systemd() -> None:
+    """Their units and drop-ins are not ours."""
+    host = FakeHost()
+    host.files.write(LAYOUT.unit_path("a.service"), "[Service]\n")
+    host.files.write(LAYOUT.unit_path("a.service.d/10-site.conf"), "[Service]\n")
+    assert not host.may_have_ours
+
+
 def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the one who reads our files says why that is impossible."""
     host = FakeHost()

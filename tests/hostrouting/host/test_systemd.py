@@ -65,12 +65,21 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     assert caught.value.lines == tuple(words.split(" | "))
     assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
+    assert "--since=Thu 09:00 " in run.commands[-1]
 
 
 def test_a_unit_that_fails_without_a_word() -> None:
     """The error has only systemd's reason."""
     error = unit_failed(UNIT, result="signal", status="9", lines=())
     assert str(error) == f"{UNIT} failed (signal, exit status 9); see `journalctl -u {UNIT}`"
+
+
+def test_a_unit_that_fails_with_many_words() -> None:
+    """The last lines have the reason."""
+    lines = [str(number) for number in range(1, 13)]
+    error = unit_failed(UNIT, result="exit-code", status="3", lines=lines)
+    assert ": 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12; see" in str(error)
+    assert error.lines == tuple(lines)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +131,14 @@ def test_stop() -> None:
     with pytest.raises(HostError, match=canceled.err):
         SystemdManager(run=run).stop(UNIT)
     assert len(run.commands) == 10
+
+
+def test_a_stop_that_takes_too_long() -> None:
+    """It is not tried again: systemd goes on stopping the unit."""
+    run = Systemctl(stop=TimeoutError())
+    with pytest.raises(HostError, match=r"systemctl did not stop x\.service within 30 s"):
+        SystemdManager(run=run).stop(UNIT)
+    assert run.commands == [STOP]
 
 
 def test_show() -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.install.plan import Plan
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.errors import ConfigError
+from hostrouting.install.plan import LET_THEM_GO, Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -31,7 +32,17 @@ from hostrouting.testing import (
 from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, lose_routes, type_routes
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    failure_of,
+    lose_routes,
+    run,
+    type_routes,
+)
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
 REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
@@ -137,10 +148,15 @@ def repaired_by_hand() -> FakeHost:
 def without_default_route() -> FakeHost:
     """The same host after its default route has gone."""
     host = repaired_by_hand()
+    delete_default_route(host)
+    return host
+
+
+def delete_default_route(host: FakeHost) -> None:
+    """The default route of this host goes."""
     for route in host.kernel.snapshot().routes:
         if route.prefix.length == 0:
             host.kernel.ip_route("delete", route)
-    return host
 
 
 def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
@@ -271,6 +287,40 @@ def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
     assert "route-not-configured" in {finding.name for finding in before.findings}
     assert "route-not-configured" not in {finding.name for finding in after.findings}
     assert [str(route.prefix) for route in after.deleted_routes] == ["10.5.0.0/16"]
+
+
+def test_configured_routes_that_others_replace_while_those_wait() -> None:
+    """They were not typed: nobody loses them, because the plan has what takes their place."""
+    host = configured(config("172.16.0.0/16", cidrs=(CIDR,)), kernel=plain_vm())
+    delete_default_route(host)
+    plan = Configure(REPAIRED, host=host, allow_removal=False).plan()
+    assert [str(route.prefix) for route in plan.deleted_routes] == [CIDR]
+    assert plan.routes.waiting
+    assert plan.errors == ()
+
+
+def test_protection_comes_before_routes() -> None:
+    """A run that would lose both fails for the protection; the plan has both."""
+    host = repaired_by_hand()
+    freeing = STRICT._replace(gate=GateConfig(("kubelet.service",)))
+    task = Configure(freeing, host=host, allow_removal=False)
+    assert {finding.name for finding in task.plan().errors} == {"removal", "route-not-configured"}
+    failure_of(run, task, of=ConfigError, match="would no longer wait for the gate")
+
+
+def test_typed_routes_that_no_configuration_replaces() -> None:
+    """Without them, the rule leads to a route that no static route can come before; there is one
+    way out.
+    """
+    host = FakeHost(kernel=h200())
+    host.kernel.add_rule(Rule(family=4, priority=100, table=100))
+    captured = Route.to(CIDR, dev="ib0", protocol=4, metric=100, table=100)
+    typed = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=OURS, table=100)
+    for route in (captured, typed):
+        host.kernel.ip_route("add", route)
+    [finding] = Configure(STRICT, host=host, allow_removal=False).plan().errors
+    assert finding.name == "route-not-configured"
+    assert finding.remedy == LET_THEM_GO
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:

@@ -2,10 +2,14 @@
 tests/hostrouting/cli has its pages.
 """
 
+import pytest
+
+from hostrouting.errors import BackendError, HostError
 from hostrouting.finding import ESCAPES
 from hostrouting.install.host_check import HostCheck, check_host
+from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
-from tests.support.tasks import CIDR, config
+from tests.support.tasks import CIDR, GUARDED, LAYOUT, config, configured, type_routes
 
 
 def check_of(kernel: FakeKernel) -> HostCheck:
@@ -50,3 +54,50 @@ def test_what_is_right() -> None:
     assert list(check.findings) == []
     assert check.doubts == []
     assert not check.is_wrong
+
+
+def test_two_devices_to_choose() -> None:
+    """Each way names its device, with the options that are typed; there is no third way."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.0.1.4/24")
+    kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.0.1.1", metric=100))
+    [doubt] = check_of(kernel).doubts
+    first = doubt.remedy
+    assert first is not None
+    second = first.otherwise
+    assert second is not None
+    assert f"hostrouting repair {CIDR} --dev eth0 |" in first.command
+    assert f"hostrouting repair {CIDR} --dev eth1 |" in second.command
+    assert second.otherwise is None
+
+
+def test_an_image() -> None:
+    """It has no kernel that could be checked."""
+    with pytest.raises(BackendError, match="an image has no kernel; use a snapshot of its host"):
+        check_host(config(cidrs=(CIDR,)), FakeHost.image())
+
+
+def test_files_of_the_agent_alone() -> None:
+    """Nothing is installed, so the next boot loses the routes that were typed."""
+    host = FakeHost(kernel=h200())
+    type_routes(host, "10.9.0.0/16")
+    host.files.write(f"{LAYOUT.state_directory}/of-the-agent", "")
+    check = check_host(config(cidrs=("10.9.0.0/16",)), host)
+    assert check.managed is None
+    [finding] = check.named("route-not-configured")
+    assert "is set until the next boot" in finding.sentence
+
+
+def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check needs no systemd; nobody says then that the guard is masked."""
+
+    def show(*_: object) -> None:
+        raise HostError("systemctl did not answer", what="systemd", kind="no-answer")
+
+    host = configured(GUARDED)
+    monkeypatch.setattr(type(host.manager), "show", show)
+    check = check_host(GUARDED, host)
+    assert check.managed is not None
+    assert not check.managed.is_guard_masked
+    assert list(check.findings) == []

@@ -21,8 +21,7 @@ from hostrouting.errors import ConfigError, HostError, NotReady, RequirementErro
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.section import SectionTask
-from hostrouting.install.task import InstallTask
+from hostrouting.install.task import InstallTask, SectionTask
 from hostrouting.install.wanted import Wanted
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.snapshot import Snapshot

@@ -30,6 +30,7 @@ def ungated(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
     [
         ("active", "disabled", True),
         ("activating", "", True),  # it restarts again and again
+        ("reloading", "disabled", True),
         ("inactive", "enabled", True),
         ("failed", "enabled-runtime", True),
         ("inactive", "disabled", False),

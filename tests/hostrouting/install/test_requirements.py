@@ -70,6 +70,10 @@ LOSSES = {
         OLD._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
     ),
+    "all CIDRs": (  # the mode means nothing then
+        OLD._replace(route_overlap=HostRoutingConfig().route_overlap),
+        "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
+    ),
     "units": (
         OLD._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",
@@ -304,12 +308,16 @@ def test_what_no_script_needs() -> None:
 NOT_ROOT = Rights(is_root=False)
 
 
-def test_an_image_that_is_not_roots() -> None:
-    """Without root, the files of an image belong to a user who could then change what root runs."""
+def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
+    """Without root, the files of an image belong to a user who could then change what root runs.
+    The run logs it, too.
+    """
     image = attrs.evolve(FakeHost.image(), rights=lambda: NOT_ROOT)
     [finding] = requirements(image)
     assert finding.severity == "warning"
     assert "another user owns" in finding.sentence
+    run(Configure(OLD, host=image))
+    assert caplog.text.count("another user owns") == 1
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,17 @@ import pytest
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostError, HostRoutingError, NotReady, RouteConflict
+from hostrouting.errors import (
+    BackendError,
+    HostError,
+    HostRoutingError,
+    NotReady,
+    RouteConflict,
+)
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
+from hostrouting.install.task import InstallTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure, Remove
@@ -33,6 +40,7 @@ from tests.support.tasks import (
     context,
     failure_of,
     left_to_do,
+    lose_routes,
     manager_of,
     our_destinations,
     ours,
@@ -112,6 +120,14 @@ class TestLastingConflict:
         failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
         assert host.files.texts == before
 
+    def test_a_configuration_that_cannot_be_read(self) -> None:
+        """Nobody knows which conflicts it has, so each counts as new."""
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        host.files.texts[LAYOUT.config_path] = "{"
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        assert host.files.texts[LAYOUT.config_path] == "{"
+
 
 class TestGuard:
     """The routes do not need the guard."""
@@ -156,6 +172,19 @@ class TestGuard:
         changes = effects_of(caught.value).changes
         added = [change.route for change in changes if change.verb == "add"]
         assert [str(route.prefix) for route in added] == ["10.7.0.0/16"]
+
+    def test_a_run_without_a_report(self, host: FakeHost) -> None:
+        """Whoever calls the task's own method gets the failure, with what was changed."""
+        with pytest.raises(phases.TaskFailed, match="bash was not found") as caught:
+            Configure(GUARDED, host=host).do(context())
+        assert LAYOUT.config_path in effects_of(caught.value).files
+
+    def test_a_conflict_without_a_report(self, host: FakeHost) -> None:
+        """The conflict is raised as itself, not together with the failure of the guard."""
+        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+        phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
+        with pytest.raises(RouteConflict):
+            ConfigureStaticRoutes(conflicting, host=host).do(context())
 
     def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
         """Both failures are told."""
@@ -203,6 +232,20 @@ class TestLeftOut:
         assert list(host.nftables.tables) == ["hostrouting_slb"]
 
 
+def undone_without_a_device(host: FakeHost) -> Configure:
+    """A task that has run on this host, and deleted two routes that were typed; the device of one
+    of them is gone since.
+    """
+    host.kernel.add_link("eth9")
+    host.kernel.ip_route("add", Route.to("10.6.0.0/16", dev="eth9", protocol=OURS))
+    type_routes(host, "10.7.0.0/16")
+    task = Configure(config("10.9.0.0/16"), host=host)
+    run(task)
+    assert our_destinations(host) == ["10.9.0.0/16"]
+    host.kernel.delete_link("eth9")
+    return task
+
+
 class TestUndo:
     """Undo takes back what the run did, and nothing of others."""
 
@@ -237,6 +280,15 @@ class TestUndo:
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == other
         assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_what_the_task_itself_may_not_remove(self) -> None:
+        """Undo takes the protection away that the run has brought."""
+        host = FakeHost(kernel=h200())
+        task = Configure(WANTED, host=host, allow_removal=False)
+        run(task)
+        undo(task)
+        assert host.files.texts == {}
+        assert ours(host) == []
 
     def test_another_section(self) -> None:
         """A task about one section takes that one back."""
@@ -457,6 +509,44 @@ class TestUndo:
         assert verbs >= {"route", "write", "reload"}
         assert unlocked == []
 
+    def test_a_typed_route_that_the_kernel_refuses(self) -> None:
+        """The undo fails at its end: all else is as before, and the error has what was added."""
+        former = config("10.8.0.0/16")
+        host = configured(former)
+        task = undone_without_a_device(host)
+
+        report = phases.undo(task, phases.Context(observers=[]))
+
+        [failure] = report.failures
+        assert failure.name == "restore-typed-routes"
+        assert isinstance(failure.error, BackendError)
+        [change] = effects_of(failure.error).changes
+        assert str(change.route.prefix) == "10.7.0.0/16"
+        assert our_destinations(host) == ["10.7.0.0/16", "10.8.0.0/16"]
+        assert read_installed(host) == former
+
+    def test_a_typed_route_that_the_kernel_refuses_and_an_undo_that_fails(self) -> None:
+        """Both failures are told."""
+        host = configured(config("10.8.0.0/16"))
+        task = undone_without_a_device(host)
+        host.files.broken[LAYOUT.config_path] = "No space left on device"
+        report = phases.undo(task, phases.Context(observers=[]))
+        names = {failure.name for failure in report.failures}
+        assert names == {"install-files", "restore-typed-routes"}
+        assert "10.7.0.0/16" in our_destinations(host)
+
+    def test_a_conflict_that_was_installed(self) -> None:
+        """The configuration comes back that units have waited for, with its conflict: nobody has
+        confirmed the one that lets them start.
+        """
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        task = Configure(WANTED, host=host)
+        run(task)
+        error = failure_of(undo, task, of=RouteConflict)
+        assert str(error).endswith(HELD)
+        assert read_installed(host) == CONFLICTING
+
     def test_another_run_before_the_typed_routes(self) -> None:
         """What is installed counts as of the moment when the step has the lock."""
         host, mishaps = mishap_host()
@@ -565,11 +655,73 @@ class TestNothingToDo:
         assert "reload systemd" in str(run(Configure(WANTED, host=host)))
         assert left_to_do(Configure(WANTED, host=host)) == ""
 
+    def test_a_masked_unit(self) -> None:
+        """Of a masked unit with our drop-in, systemd says at all times that it has to reload."""
+        gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
+        host = configured(gated)
+        properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
+        manager_of(host).properties["kubelet.service"] = properties
+        assert left_to_do(Configure(gated, host=host)) == ""
+
+    def test_a_reload_and_the_guard(self) -> None:
+        """The guard starts when systemd has read its files, and stops before they go."""
+        host = configured(GUARDED)
+        manager_of(host).read.clear()
+        removal = Remove(host=host).plan()
+        manager_of(host).states[LAYOUT.guard_unit] = "failed"
+        start = Configure(GUARDED, host=host).plan()
+        assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
+        assert [operation.verb for operation in start.systemd] == ["reload", "start"]
+
+    def test_a_reload_and_no_file(self) -> None:
+        """The marker of the last check stays: it is about the installed configuration."""
+        host = configured(WANTED)
+        manager_of(host).read.clear()
+        result = run(ConfigureStaticRoutes(WANTED, host=host))
+        assert effects_of(result).operations
+        assert LAYOUT.ok_path in host.files.texts
+
+    def test_a_conflict(self) -> None:
+        """It is something to do, as soon as nothing is in the way any more."""
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        plan = Configure(CONFLICTING, host=host).plan()
+        assert not plan.is_empty
+        assert "nothing to do" not in str(plan)
+
     def test_a_route_that_waits(self) -> None:
         """It is something to do; the plan says it once."""
         plan = Configure(config("9.0.0.0/8"), host=FakeHost(kernel=FakeKernel())).plan()
         assert not plan.is_empty
         assert str(plan).count("needs an IPv4 default route") == 1
+        assert plan.check_findings == ()
+
+
+class TestWait:
+    """Nobody waits longer than the task says."""
+
+    @pytest.mark.parametrize("kind", [Configure, ConfigureStaticRoutes, RewriteProbeSource])
+    def test_a_route_that_waits(self, kind: type[InstallTask[Any]]) -> None:
+        """Also in a task that does its work as a part of another one's."""
+        host = FakeHost(kernel=FakeKernel())
+        wanted = config("9.0.0.0/8")._replace(probe_rewrite=PROBES)
+        failure_of(run, Configure(wanted, host=host, wait=0), of=NotReady)
+        ctx = context()
+        task = kind(wanted, host=host, wait=5)
+        failure_of(phases.execute, task, ctx, of=NotReady, match="needs an IPv4 default route")
+        assert 5 <= ctx.clock.now() < 6
+
+    def test_an_undo(self) -> None:
+        """It does not wait at all: `apply --confirm` promises it for now."""
+        host = configured(WANTED)
+        task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host)
+        run(task)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+        lose_routes(host)
+        ctx = context()
+        failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
+        assert ctx.clock.now() < 1
 
 
 def test_rights() -> None:

@@ -62,6 +62,15 @@ def test_a_client_whose_packets_move_to_another_gateway() -> None:
     assert f"from [{former}] to [172.16.0.0/17 via 10.0.0.1 dev eth0" in sentence
 
 
+def test_a_client_whose_packets_are_dropped_now() -> None:
+    """What drops them is named as the way that they go now."""
+    host = FakeHost(kernel=plain_vm(), client=lambda: ip_address("172.16.9.9"))
+    refused = Route.to(CIDR, type="blackhole", protocol=4)
+    host.kernel.ip_route("add", refused)
+    [sentence] = risks(host)
+    assert f"from [{refused}] to [172.16.0.0/17 via 10.0.0.1 dev eth0" in sentence
+
+
 def test_a_client_that_moves_no_more() -> None:
     """Once the routes are there, there is nothing to warn of."""
     host = host_of("172.16.9.9")
@@ -121,6 +130,12 @@ class TestClient:
             check=True,
         )
         assert seen.stdout == "192.0.2.9\n"
+
+    def test_a_parent_that_has_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nobody is known to be logged in, as if it belonged to somebody else."""
+        monkeypatch.delenv("SSH_CONNECTION", raising=False)
+        monkeypatch.setattr(os, "getppid", lambda: 2**22 + 1)  # Linux gives no process this id
+        assert ssh_client() is None
 
     @pytest.mark.parametrize("value", ["", "nobody", " "])
     def test_without_a_usable_variable(self, value: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,6 +243,17 @@ def test_a_run_that_fails_leaves_no_verdict_on_another_configuration() -> None:
     assert not {*HostLayout.markers} & {*host.files.texts}
 
 
+def test_a_file_that_another_program_removes_meanwhile() -> None:
+    """The run has not removed it, and says so."""
+    host, mishaps = mishap_host()
+    run(Configure(WANTED, host=host))
+    gone = LAYOUT.unit_path(LAYOUT.check_unit)
+    mishaps.meanwhile(f"stop {LAYOUT.check_unit}", lambda: host.files.texts.pop(gone))
+    removed = effects_of(run(Remove(host=host))).files
+    assert LAYOUT.unit_path(LAYOUT.routes_unit) in removed
+    assert gone not in removed
+
+
 def test_removal_without_a_configuration() -> None:
     """If somebody has deleted config.json, the marker goes with the rest."""
     host = configured(config(cidrs=("10.9.0.0/16",)))
@@ -299,6 +310,12 @@ def test_what_is_ours_without_a_configuration() -> None:
     host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
     assert owned_paths(host.files) == ()
     assert read_installed(host) == HostRoutingConfig()
+    host.files.texts[LAYOUT.config_path] = '{"hostRouting": {}}\n'
+    assert read_installed(host) == HostRoutingConfig()
+    run(Remove(host=host))
+    assert host.files.texts == {}
+
+    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
     half_written = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
     host.files.texts[half_written] = UNITS[LAYOUT.check_unit]
     host.files.links[GUARD_UNIT] = "/dev/null"

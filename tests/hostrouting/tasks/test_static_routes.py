@@ -3,6 +3,8 @@ the same time.
 """
 
 import signal
+from ipaddress import IPv6Address
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,10 @@ from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, R
 from hostrouting.errors import NotReady, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
+from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -93,6 +97,20 @@ class TestConflict:
         assert len(ours(host)) == 2
 
 
+class WithoutIPv6(FakeKernel):
+    """A kernel that was booted with ipv6.disable=1; it has one device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_link(Link(name="eth0", index=2, ipv6_disabled=True))
+
+    def snapshot(self, **selection: Any) -> Snapshot:
+        """Without the rules of IPv6, which this kernel does not have."""
+        snapshot = super().snapshot(**selection)
+        rules = [rule for rule in snapshot.rules if rule.family == IPV4]
+        return snapshot._replace(rules=tuple(rules))
+
+
 class TestDefaultRoute:
     """What a route leaves open comes from the default route, for which the task waits."""
 
@@ -162,6 +180,35 @@ class TestDefaultRoute:
         assert str(error).endswith(HELD)
         assert installed(host) is True
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+
+    def test_a_kernel_without_ipv6(self) -> None:
+        """No default route of IPv6 can come, so the run fails at once, before its first change."""
+        host, waits = FakeHost(kernel=WithoutIPv6()), list[str]()
+        host.kernel.later(lambda: waits.append("a wait"))
+        task = Configure(config("fd77::/48"), host=host)
+        error = failure_of(run, task, of=RequirementError, match="fd77::/48 needs IPv6, without ")
+        assert [finding.name for finding in error.findings] == ["route-waits"]
+        assert not error.can_retry
+        assert waits == []
+        assert host.files.texts == {}
+
+    def test_a_check_on_a_kernel_without_ipv6(self) -> None:
+        """The check does not wait for that default route either, and says why there is none."""
+        host, waits = FakeHost(kernel=WithoutIPv6()), list[str]()
+        host.kernel.later(lambda: waits.append("a wait"))
+        result: Any = run(Configure(config(cidrs=("fd77::/48",), mode="WARN"), host=host))
+        assert waits == []
+        assert "missing-rule" in [finding.name for finding in result.findings]
+
+    def test_a_reply_route_on_a_kernel_without_ipv6(self) -> None:
+        """Nothing waits for that route, so its lack is only a warning."""
+        probe = ProbeRewriteConfig(
+            enabled=True, interfaces=("eth0",), global_address=IPv6Address("2001:db8::5")
+        )
+        plan = plan_static_routes(HostRoutingConfig(probe_rewrite=probe), WithoutIPv6().snapshot())
+        [finding] = plan.findings()
+        assert finding.severity == "warning"
+        assert "needs IPv6, without which Linux runs" in finding.sentence
 
     def test_cancelled(self, host: FakeHost) -> None:
         """The order to stop ends the wait; the files stay, and the error has them."""
