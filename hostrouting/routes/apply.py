@@ -8,8 +8,9 @@ Where Linux could take one for the other, the old route is deleted first
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
-includes requests without an answer, which is harmless. Then the table is read once more, so that
-the error says what is true now.
+includes requests without an answer, which is harmless with one exception: if an IPv4 route without
+a metric was not added, the request to delete it takes a route of ours with any metric. Then the
+table is read once more, so that the error says what is true now.
 
 If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is
 another program's. If such a next hop is not wanted, the routes cannot be applied, which cannot be
