@@ -8,8 +8,9 @@ Where Linux could take one for the other, the old route is deleted first
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
-includes requests without an answer, which is harmless. Then the table is read once more, so that
-the error says what is true now.
+includes requests without an answer, which is harmless with one exception: if an IPv4 route without
+a metric was not added, the request to delete it takes a route of ours with any metric. Then the
+table is read once more, so that the error says what is true now.
 
 If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is
 another program's. If such a next hop is not wanted, the routes cannot be applied, which cannot be
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.route import OURS, Route, RouteKey, as_listed, bare
+from hostrouting.model.route import Route, RouteKey, as_listed, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
 from hostrouting.text import first_of
 
@@ -194,13 +195,16 @@ class _Transaction:
 
     def _reversed_requests(self) -> list[RouteRequest]:
         """What takes back each request, the last one first."""
-        # Where a deleted route is added again, its successor or another program's route is there.
+        sent = [*self._accepted, *self._unanswered]
+        deleted = {bare(request.route) for request in sent if request.verb == "delete"}
+        # Where a deleted route is added again, its successor may be there, or a route that was not
+        # deleted: another program's, or one of ours whose deletion was refused.
         occupied: set[RouteKey] = set()
         for key, routes in self._before.items():
-            if self._wanted[key] or any(route.protocol != OURS for route in routes):
+            if self._wanted[key] or not deleted.issuperset(routes):
                 occupied.add(key)
         requests: list[RouteRequest] = []
-        for request in reversed([*self._accepted, *self._unanswered]):
+        for request in reversed(sent):
             if request.verb == "delete":
                 requests.append(_addition(request.route, occupied))
             else:

@@ -109,10 +109,8 @@ def test_a_wait_without_an_end() -> None:
 
 
 def test_many_waits_at_once() -> None:
-    """Two thousand tasks that sleep side by side cost seconds, not minutes,
-    and the time is exact.
-    """
-    tasks = [StubTask(f"t{number}", seconds=number + 1) for number in range(2000)]
+    """Of hundreds of tasks that sleep side by side, each has slept exactly its time."""
+    tasks = [StubTask(f"t{number}", seconds=number + 1) for number in range(500)]
     report = phases.run(phases.parallel(*tasks), clock=FakeClock(), observers=[])
-    assert report.seconds == 2000
+    assert report.seconds == 500
     assert [step.seconds for step in report.children] == [task.seconds for task in tasks]

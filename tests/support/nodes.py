@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 
 BITS = 6
-_LOOPBACK = ("lo", 772, "")
-_CARD = ("eth0", 1, "")
+_LOOPBACK = Link(name="lo", index=0, type=772)
+_CARD = Link(name="eth0", index=0)
 _OTHERS = [
-    ("eth1", 1, ""),
-    ("ib0", 32, ""),
-    ("wg0", 65534, "wireguard"),
-    ("tun0", 65534, "tun"),
-    ("cali1", 1, "veth"),
-    ("lxc1", 1, "veth"),
-    ("cni0", 1, "bridge"),
-    ("flannel.1", 1, "vxlan"),
-    ("docker0", 1, "bridge"),
-    ("dummy0", 1, "dummy"),
-    ("cilium_host", 1, "veth"),
+    Link(name="eth1", index=0),
+    Link(name="ib0", index=0, type=ARPHRD_INFINIBAND),
+    Link(name="wg0", index=0, type=65534, kind="wireguard"),
+    Link(name="tun0", index=0, type=65534, kind="tun"),
+    Link(name="cali1", index=0, kind="veth"),
+    Link(name="lxc1", index=0, kind="veth"),
+    Link(name="cni0", index=0, kind="bridge"),
+    Link(name="flannel.1", index=0, kind="vxlan"),
+    Link(name="docker0", index=0, kind="bridge"),
+    Link(name="dummy0", index=0, kind="dummy"),
+    Link(name="cilium_host", index=0, kind="veth"),
 ]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
@@ -41,9 +41,9 @@ _UNBOUND = {
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6
 _LED: list[RouteType] = [*_USUAL, "local", "multicast", "anycast", "broadcast"]
+# Something is drawn if this is 0.
 _ONE_IN_THREE = st.integers(0, 2)
 _ONE_IN_TEN = st.integers(0, 9)
-"""Where one of the numbers counts: 0."""
 _TABLES = st.sampled_from([TABLE_MAIN] * 4 + [100])
 _METRICS = st.sampled_from([0, 0, 100, 100, 200, 1024])
 _UNREAD = st.sampled_from([()] * 12 + [("encap ip6",), ("encap seg6",)])
@@ -122,8 +122,8 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
 
 @st.composite
 def _selectors(draw: st.DrawFn, family: int, devs: list[str]) -> dict[str, Any]:
-    """The fields of a rule with one selector, or with none. Only this one is drawn: to draw takes
-    most of the time of the laws.
+    """The fields of a rule with one selector, or with none. No other selector is drawn, because to
+    draw takes most of the time of the laws.
     """
     selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
     if selector == "to":
@@ -163,12 +163,13 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
     """A family, and a node."""
     family = draw(st.sampled_from([4, 4, 6]))
     links = [_CARD, *draw(st.lists(st.sampled_from(_OTHERS), unique=True, max_size=6))]
-    devs = [name for name, _, _ in links]
+    devs = [link.name for link in links]
     routes: list[Route] = []
     addresses: list[Address] = []
     for dev in devs:
-        most = 0 if dev == "eth0" else 7  # nine of ten hosts have the default route by eth0
-        if draw(_ONE_IN_TEN) > most:
+        # Nine of ten nodes have a default route by eth0, and two of ten by another device.
+        without = 1 if dev == "eth0" else 8
+        if draw(_ONE_IN_TEN) >= without:
             routes += draw(_defaults(family, dev))
         if draw(_ONE_IN_THREE) == 0:
             address, own = draw(_addresses(family, dev))
@@ -176,11 +177,11 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
             routes += own
     routes += draw(st.lists(_routes(family, devs), max_size=6))
     rules = [*default_rules(family), *draw(st.lists(_rules(family, devs), max_size=3))]
-    made: list[Link] = []
-    for index, (name, number, kind) in enumerate([_LOOPBACK, *links], start=1):
-        made.append(Link(name=name, index=index, type=number, kind=kind, up=True))
+    numbered: list[Link] = []
+    for index, link in enumerate([_LOOPBACK, *links], start=1):
+        numbered.append(link._replace(index=index, up=True))
     return family, Snapshot(
-        links=tuple(made),
+        links=tuple(numbered),
         addresses=tuple(addresses),
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
         routes=tuple(map(_with_scope, routes)),

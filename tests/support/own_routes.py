@@ -18,8 +18,7 @@ from hostrouting.config.settings import (
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route
 from hostrouting.testing import FakeKernel
 from tests.support.commands import route_command
 from tests.support.programs import completed
@@ -138,39 +137,3 @@ def _deletions(route: Route) -> list[RouteRequest]:
             hop_alone = entry(route.prefix, hop, route.metric, protocol)
             requests.append(RouteRequest("delete", hop_alone))
     return requests
-
-
-def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
-    """By key the routes to the prefixes: protocol and next hops; the order of IPv6 next hops means
-    nothing.
-    """
-    routes: dict[RouteKey, list[tuple[object, ...]]] = {}
-    for route in snapshot.routes:
-        if route.prefix in EVERY:
-            hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
-            shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
-            routes.setdefault(route.key, []).append((route.protocol, shown))
-    return routes
-
-
-def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]:
-    """The next hops of this owner; those of IPv6 are gone afterwards."""
-    owned_hops: set[tuple[RouteKey, NextHop]] = set()
-    for route in backend.snapshot().routes:
-        if route.prefix not in EVERY:
-            continue
-        for hop in route.next_hops:
-            if route.prefix.family == IPV4:
-                is_owned = route.protocol == protocol
-            else:
-                deletion = RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))
-                [outcome] = backend.change([deletion])
-                is_owned = outcome.ok
-            if is_owned:
-                owned_hops.add((route.key, hop))
-    return owned_hops
-
-
-def both(backend: RouteBackend) -> dict[int, set[tuple[RouteKey, NextHop]]]:
-    """The next hops of each owner; those of IPv6 are gone afterwards."""
-    return {protocol: owned(backend, protocol) for protocol in (OURS, FOREIGN)}

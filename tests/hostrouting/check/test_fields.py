@@ -44,7 +44,7 @@ import pytest
 
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
-from hostrouting.check.results import CheckReport, Escape, Grade
+from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
@@ -171,13 +171,12 @@ class Field:
     def made(self) -> Iterator[Namespace]:
         """The node on Linux."""
         dev, *_ = self.uplink.split()
-        links = ["link set lo up"]
+        commands = ["link set lo up"]
         for at, name in enumerate(self.kinds):
-            links += [f"link add {name} type veth peer name p{at}"]
-            links += [*up(name), *up(f"p{at}")]
-        uplink = [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
-        uplink += [_DEFAULTS[family].format(dev) for family in self.families]
-        commands: list[str] = []
+            commands += [f"link add {name} type veth peer name p{at}"]
+            commands += [*up(name), *up(f"p{at}")]
+        commands += [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
+        commands += [_DEFAULTS[family].format(dev) for family in self.families]
         of_ipv6: list[str] = []
         for line in self.ip.splitlines():
             if line.startswith("-6 "):
@@ -185,7 +184,7 @@ class Field:
             else:
                 commands.append(line)
         with private_namespace() as namespace:
-            namespace.batch([*links, *uplink, *commands])
+            namespace.batch(commands)
             if of_ipv6:
                 namespace.batch(of_ipv6, family=6)
             yield namespace
@@ -209,26 +208,26 @@ class Dressed:
 
 
 def linux_agrees(field: Field, namespace: Namespace) -> None:
-    """Linux sends both ends of each escape as the file says; equal default routes are one, of which
-    Linux tells the first.
+    """Linux sends both ends of each escape as the file says. Two are not compared: a broadcast
+    address, and what leaves by equal default routes, of which Linux tells the first.
     """
     for family, said in field.families.items():
-        words_at: dict[str, str] = {}
+        by_end: dict[str, str] = {}
         for escape in said.escapes:
-            ends, _, words = escape.partition(" ")
+            ends, _, devs_or_kind = escape.partition(" ")
             for end in ends.split("-"):
-                words_at[end] = words
-        words_at.pop("0.0.0.0", None)  # noqa: S104  Linux says nothing of it
-        if not words_at:
+                by_end[end] = devs_or_kind
+        by_end.pop("0.0.0.0", None)  # noqa: S104  Linux says nothing of it
+        if not by_end:
             continue
-        answers = namespace.get(int(family[-1]), words_at)
-        for words, answer in zip(words_at.values(), answers, strict=True):
+        answers = namespace.get(int(family[-1]), by_end)
+        for devs_or_kind, answer in zip(by_end.values(), answers, strict=True):
             if isinstance(answer, str):
-                assert _REFUSALS[answer] == words
+                assert _REFUSALS[answer] == devs_or_kind
             elif answer.type == "local":
-                assert words == "own-range"
+                assert devs_or_kind == "own-range"
             elif answer.type != "broadcast" and answer.prefix.length:
-                assert set(words.split()) <= set(answer.devs)
+                assert set(devs_or_kind.split()) <= set(answer.devs)
 
 
 def has_the_address_of_the_uplink(
@@ -273,7 +272,9 @@ def sources_outside(
     return {answer["prefsrc"] for answer in answers if answer.get("dev") in devs}
 
 
-def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBackend) -> None:
+def the_proposed_deletions_work(
+    report: CheckReport, namespace: Namespace, backend: RouteBackend
+) -> None:
     """The command that the report gives for what refuses packets, keeps them here or hides a CNI
     deletes just that.
     """
@@ -292,39 +293,47 @@ def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBac
 
 
 def agrees(field: Field, report: CheckReport) -> None:
-    """Compare a report with what the file says."""
+    """The report says what the file says: of both families, and of each."""
     findings = check_findings(report, mode="STRICT")
-    text = "".join(map(str, findings))
+    page = "".join(map(str, findings))
     names = {finding.name for finding in findings}
     for family, said in zip(report.families, field.families.values(), strict=True):
-        assert family.verdict == said.right, text
+        assert [words for words in said.says if words not in page] == [], page
+        assert names >= set(said.names), page
+        assert names.isdisjoint(said.absent), page
+
+        assert family.verdict == said.right, page
         assert list(family.expected_devs) == said.devs
-        assert {doubt.name for doubt in family.doubts} == set(said.undecided), text
-        assert [words for words in said.says if words not in text] == [], text
-        assert names >= set(said.names), text
-        assert names.isdisjoint(said.absent), text
-
-        escapes = [in_the_file(family.family, escape) for escape in family.escapes]
-        repair = [str(route.destination) for route in family.repair.routes]
-        repair += dict.fromkeys(unsafe.why.reason for unsafe in family.repair.unrepairable)
-        # With a verdict of its own, the file need not have these two.
+        assert {doubt.name for doubt in family.doubts} == set(said.undecided), page
+        seen = escapes_of(family)
         if said.escapes or not said.verdict:
-            assert escapes == said.escapes, f"seen: escapes = {json.dumps(escapes)}"
+            assert seen == said.escapes, f"seen: escapes = {json.dumps(seen)}"
+        seen = repair_of(family)
         if said.repair or not said.verdict:
-            assert repair == said.repair, f"seen: repair = {json.dumps(repair)}"
+            assert seen == said.repair, f"seen: repair = {json.dumps(seen)}"
 
 
-def in_the_file(family: int, escape: Escape) -> str:
-    """An escape as a file has it: its ends, and the devices or what refuses its packets."""
-    ends = f"{ip_at(family, escape.first)}-{ip_at(family, escape.last)}"
-    return f"{ends} {' '.join(escape.devs) or escape.kind}"
+def escapes_of(family: FamilyReport) -> list[str]:
+    """The escapes as a file has them: the ends, and the devices or what refuses the packets."""
+    escapes: list[str] = []
+    for escape in family.escapes:
+        first = ip_at(family.family, escape.first)
+        last = ip_at(family.family, escape.last)
+        by = " ".join(escape.devs) or escape.kind
+        escapes.append(f"{first}-{last} {by}")
+    return escapes
 
 
-def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
-    """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here,
-    still does.
+def repair_of(family: FamilyReport) -> list[str]:
+    """The repair as a file has it: the routes, and each reason for what no route can close."""
+    routes = [str(route.destination) for route in family.repair.routes]
+    reasons = [unsafe.why.reason for unsafe in family.repair.unrepairable]
+    return [*routes, *dict.fromkeys(reasons)]
 
-    Routes of ours that the node has are configured.
+
+def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
+    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
+    changes nothing else; what left by an overlay, or stayed here, still does.
     """
     routes: list[StaticRoute] = []
     for route in snapshot.routes:
@@ -334,10 +343,12 @@ def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
             routes.append(StaticRoute(destination, hop.gateway, hop.dev, route.metric))
     routes += report.routes
     section = StaticRoutesConfig(bool(routes), tuple(routes))
+
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
     assert plan.waiting == ()
     changes = {step.action for step in plan.steps} - {"keep"}
     assert changes == ({"add"} if report.routes else set())
+
     after = snapshot.with_routes([change.route for change in plan.changes])
     for family in report.families:
         judge = Judge(Fib(snapshot, family.family), field.configuration.route_overlap)
@@ -394,9 +405,9 @@ def test_a_node(name: str, tmp_path: Path) -> None:
         assert engines.objections(checked) == [], checked.said
         agrees(field, report)
         is_fine_with_pods(field, snapshot)
-        repaired(field, report, snapshot)
+        the_repair_changes_nothing_else(field, report, snapshot)
         has_the_address_of_the_uplink(report, snapshot, namespace)
-        deleted_as_told(report, namespace, backend)
+        the_proposed_deletions_work(report, namespace, backend)
     agrees_at_boot(field, checked)
 
 

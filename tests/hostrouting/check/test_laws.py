@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Iterable
 from itertools import chain, combinations
 
-from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
+from hypothesis import HealthCheck, assume, event, given, reject, settings, strategies as st
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
@@ -21,7 +21,6 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, PROTOCOL_KERNEL, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing import plain_vm
 from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes, prefixes
 from tests.support.scan import scanned
@@ -394,16 +393,13 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     Only what escapes may take another way by it.
     """
     family, snapshot = node
-    block = Prefix(family, block_of(family).first + 4 * place, width_of(family) - 2)
-    [report] = checked(snapshot, [block]).families
-    repair = report.repair.resolved
-    assume(repair)
-
+    block, repair = first_repair(snapshot, family, place)
     routes = [repair[0]._replace(prefix=prefix) for prefix in prefixes_inside(block)]
     held = {route.key for route in snapshot.routes if route.protocol != OURS}
     free = [route for route in routes if route.key not in held]
     judge = judge_of(snapshot, family)
     before = by_address(judge, block)
+
     best = (escapes_left(judge, before, block, ()), 0)
     for count in range(1, len(free) + 1):
         for chosen in combinations(free, count):
@@ -412,6 +408,19 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
                 best = min(best, (left, count))
 
     assert (escapes_left(judge, before, block, repair), len(repair)) == best
+
+
+def first_repair(snapshot: Snapshot, family: int, place: int) -> tuple[Prefix, tuple[Route, ...]]:
+    """The first block of four addresses, from this place on, that has a repair; and the repair."""
+    whole = block_of(family)
+    [report] = checked(snapshot, [whole]).families
+    if report.repair.resolved:
+        for number in range(place, place + 16):
+            block = Prefix(family, whole.first + 4 * (number % 16), width_of(family) - 2)
+            [report] = checked(snapshot, [block]).families
+            if report.repair.resolved:
+                return block, report.repair.resolved
+    return reject()
 
 
 def prefixes_inside(block: Prefix) -> list[Prefix]:
@@ -425,9 +434,10 @@ def prefixes_inside(block: Prefix) -> list[Prefix]:
 def escapes_left(
     judge: Judge, before: list[Part], block: Prefix, added: Collection[Route]
 ) -> int | None:
-    """How many addresses of the block that escape are not fine with these routes; None if they
-    spoil one, or lead it away from its CNI. Without the routes, the addresses are as they are in
-    `before`.
+    """How many addresses of the block that escape are not fine with these routes. None if the
+    routes spoil an address, or lead it away from its CNI.
+
+    `before` has the part of each address without the routes.
     """
     with_added = judge.fib.snapshot.with_routes(added)
     after = by_address(judge_of(with_added, block.family), block)
@@ -461,33 +471,3 @@ def is_spoilt(was: Part, now: Part, added: Collection[Route]) -> bool:
     if was.worst_grade is not Grade.FINE or was.decision.route is None:
         return True
     return set(was.decision.route.next_hops) != set(taken_by.next_hops)
-
-
-def test_a_repair_is_more_specific_than_a_throw() -> None:
-    """A throw in table main ends its lookup, so a route of ours to the same prefix would not be
-    used.
-    """
-    throw = Route(Prefix.parse("172.16.0.0/16"), type="throw")
-    report = checked(plain_vm().snapshot().with_routes([throw]), [throw.prefix])
-    assert [escape.kind for escape in report.escapes] == ["no-route"]
-    assert [str(route.destination) for route in report.routes] == [
-        "172.16.0.0/17",
-        "172.16.128.0/17",
-    ]
-    assert report.families[0].repair.unrepairable == ()
-
-
-def test_a_throw_inside_a_throw() -> None:
-    """Where nothing decides, table main can still have routes of several lengths: each is taken by
-    a longer one.
-    """
-    outer = Route(Prefix.parse("172.16.0.0/15"), type="throw")
-    inner = Route(Prefix.parse("172.16.64.0/18"), type="throw")
-    host = plain_vm().snapshot().with_routes([outer, inner])
-    report = checked(host, [Prefix.parse("172.16.0.0/16")])
-    assert [str(route.destination) for route in report.routes] == [
-        "172.16.0.0/16",
-        "172.16.64.0/19",
-        "172.16.96.0/19",
-    ]
-    assert report.families[0].repair.unrepairable == ()

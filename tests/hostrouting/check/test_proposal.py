@@ -47,7 +47,15 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
     return [str(route.destination) for route in configuration.static_routes.routes]
 
 
-@pytest.mark.parametrize("there", [(), REPAIR[:1], REPAIR, (*REPAIR, "10.9.0.0/16")])
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param((), id="no route"),
+        pytest.param(REPAIR[:1], id="half of the repair"),
+        pytest.param(REPAIR, id="the repair"),
+        pytest.param((*REPAIR, "10.9.0.0/16"), id="the repair and one more"),
+    ],
+)
 @pytest.mark.parametrize("configured", [NONE, HALF, BOTH], ids=["none", "half", "both"])
 def test_what_apply_would_delete_is_proposed(
     there: tuple[str, ...], configured: HostRoutingConfig
@@ -56,6 +64,7 @@ def test_what_apply_would_delete_is_proposed(
     other routes.
     """
     proposal = propose_configuration(configured, with_ours(*there).snapshot())
+
     assert destinations(proposal.config) == list(REPAIR)
     assert proposal.config.route_overlap == configured.route_overlap
     named: list[str] = []
@@ -197,7 +206,7 @@ def typed(*others: Route, gateway: str = "10.0.0.1") -> Snapshot:
     for route in others:
         kernel.ip_route("add", route)
     snapshot = kernel.snapshot()
-    routes = (route._replace(protocol=route.protocol or PROTOCOL_BOOT) for route in snapshot.routes)
+    routes = [route._replace(protocol=route.protocol or PROTOCOL_BOOT) for route in snapshot.routes]
     return snapshot._replace(routes=tuple(routes))
 
 
@@ -212,11 +221,20 @@ def by_hand(snapshot: Snapshot, cidr: str) -> list[Finding]:
 @pytest.mark.parametrize(
     "other",
     [
-        Route.to("10.244.5.0/24", dev="ib0", table=101),
-        Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1"),
-        Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.9"),
-        Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4),
-        Route(Prefix.parse("10.130.0.0/24"), type="unreachable", table=101),
+        pytest.param(Route.to("10.244.5.0/24", dev="ib0", table=101), id="in another table"),
+        pytest.param(
+            Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1"), id="inside, not needed"
+        ),
+        pytest.param(
+            Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.9"), id="by another gateway"
+        ),
+        pytest.param(
+            Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4),
+            id="of another program",
+        ),
+        pytest.param(
+            Route(Prefix.parse("10.130.0.0/24"), type="unreachable", table=101), id="a refusal"
+        ),
     ],
 )
 def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> None:
@@ -318,10 +336,11 @@ def test_a_typed_route_that_no_configuration_can_have(cidr: str, dev: str) -> No
     kernel.add_rule(main_with(0))
     kernel.add_rule(rule(priority=200))
     kernel.ip_route("add", Route.to(cidr, dev="ib0", metric=100))
-    by_hand = Route.to(cidr, dev=dev, gateway="10.0.0.1", protocol=PROTOCOL_BOOT)
-    kernel.ip_route("add", by_hand)
+    kernel.ip_route("add", Route.to(cidr, dev=dev, gateway="10.0.0.1", protocol=PROTOCOL_BOOT))
     expected = HostRoutingConfig(route_overlap=expect(cidr))
+
     proposed = propose_configuration(expected, kernel.snapshot())
+
     assert proposed.report.verdict == "ok"
     assert proposed.taken_over == ()
 
@@ -383,30 +402,47 @@ def escaping(report: CheckReport) -> set[int]:
     return addresses_of(report.escapes)
 
 
-@given(nodes())
-def test_laws(node: tuple[int, Snapshot]) -> None:
-    """After the proposed configuration was applied, nothing escapes that routes repair, and nothing
-    is to be added.
+def expecting_all(node: tuple[int, Snapshot]) -> HostRoutingConfig:
+    """The check of all that a random node is about; no route is configured."""
+    family, _ = node
+    return HostRoutingConfig(route_overlap=expect(str(block_of(family))))
 
-    Routes of ours are named if and only if an address escapes after apply that does not escape now.
+
+@given(nodes())
+def test_what_apply_deletes_is_named_exactly_if_it_is_needed(node: tuple[int, Snapshot]) -> None:
+    """Routes of ours are named if and only if an address escapes after apply that does not escape
+    now.
     """
-    family, snapshot = node
-    wanted = HostRoutingConfig(route_overlap=expect(str(block_of(family))))
-    plan = plan_static_routes(wanted, snapshot)
-    after = check_snapshot(plan.apply_to(snapshot), wanted)
-    lost = escaping(after) - escaping(check_snapshot(snapshot, wanted))
-    findings = tuple(find_unconfigured(plan, snapshot, wanted, after=after, deleter=DELETER))
-    event(f"needs {len(findings)} routes of ours")
+    _, snapshot = node
+    config = expecting_all(node)
+    plan = plan_static_routes(config, snapshot)
+    after = check_snapshot(plan.apply_to(snapshot), config)
+    lost = escaping(after) - escaping(check_snapshot(snapshot, config))
+
+    findings = list(find_unconfigured(plan, snapshot, config, after=after, deleter=DELETER))
+
+    event(f"needs routes of ours: {bool(lost)}")
     assert bool(findings) is bool(lost)
 
-    proposed = propose_configuration(wanted, snapshot).config
+
+@given(nodes())
+def test_a_proposal_repairs_all_that_routes_can_repair(node: tuple[int, Snapshot]) -> None:
+    """After the proposed configuration was applied, nothing escapes but what no route repairs, and
+    nothing is to be added: neither to the host nor to the configuration.
+    """
+    _, snapshot = node
+    config = expecting_all(node)
+    without_ours = plan_static_routes(config, snapshot).apply_to(snapshot)
+    unrepairable: set[int] = set()
+    for family_report in check_snapshot(without_ours, config).families:
+        unrepairable |= addresses_of(family_report.repair.unrepairable)
+
+    proposed = propose_configuration(config, snapshot).config
+
     plan = plan_static_routes(proposed, snapshot)
     assert plan.conflicts == ()
     assert plan.waiting == ()
     report = check_snapshot(plan.apply_to(snapshot), proposed)
-    unrepairable: set[int] = set()
-    for family_report in after.families:
-        unrepairable |= addresses_of(family_report.repair.unrepairable)
     assert escaping(report) <= unrepairable
     assert report.routes == ()
     assert propose_configuration(proposed, snapshot).config == proposed

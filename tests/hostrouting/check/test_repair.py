@@ -107,6 +107,29 @@ class TestKeys:
         assert reasons(report) == []
 
 
+class TestThrows:
+    """A throw in table main ends its lookup, so a route of ours to the same prefix would not be
+    used.
+    """
+
+    def test_a_repair_is_more_specific_than_a_throw(self) -> None:
+        """Each half has a route."""
+        report = checked(node(Route.to(CIDR, type="throw")))
+        assert [escape.kind for escape in report.escapes] == ["no-route"]
+        assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert reasons(report) == []
+
+    def test_a_throw_inside_a_throw(self) -> None:
+        """Where nothing decides, table main can still have routes of several lengths: each is taken
+        by a longer one.
+        """
+        outer = Route.to("172.16.0.0/15", type="throw")
+        inner = Route.to("172.16.64.0/18", type="throw")
+        report = checked(node(outer, inner))
+        assert destinations(report) == [CIDR, "172.16.64.0/19", "172.16.96.0/19"]
+        assert reasons(report) == []
+
+
 class TestRulesBesideTableMain:
     """A route of table main decides only for packets that a rule sends there."""
 

@@ -41,7 +41,6 @@ from tests.support.tasks import (
     config,
     configured,
     context,
-    failure_of,
     left_to_do,
     manager_of,
     run,
@@ -55,12 +54,15 @@ TYPED = "10.99.0.0/16"
 
 
 class FakeTerminal:
-    """A terminal on which something happens at the nth look at it."""
+    """A terminal on which something happens at each look at it, and then nothing any more: with
+    each look, a second has passed.
+    """
 
     def __init__(self, *happens: Callable[[], bool]) -> None:
-        """Take what happens, one for each look; nothing happens after that."""
+        """Take what happens, one for each look."""
         self.said: list[str] = []
         self.logged: list[str] = []
+        self.seconds_passed = 0
         self._happens = list(happens)
 
     def say(self, text: str) -> None:
@@ -73,7 +75,11 @@ class FakeTerminal:
 
     def has_enter(self) -> bool:
         """See Terminal."""
-        return self._happens.pop(0)() if self._happens else False
+        if self._happens:
+            happens = self._happens.pop(0)
+            return happens()
+        self.seconds_passed += 1
+        return False
 
 
 def enter() -> bool:
@@ -82,8 +88,12 @@ def enter() -> bool:
 
 
 def nothing() -> bool:
-    """Nothing happens."""
+    """Nothing happens, and no time passes."""
     return False
+
+
+# A signal may come late on a busy machine.
+FOR_A_MINUTE = [nothing] * 600
 
 
 def closed() -> bool:
@@ -92,20 +102,21 @@ def closed() -> bool:
 
 
 def state(host: FakeHost) -> tuple[object, ...]:
-    """All that a run could change: files, routes, and what runs; markers are as the check left
-    them.
+    """All that is taken back: files, routes, and which units are active. The markers are not: they
+    are as the last check has left them.
     """
     files = {**host.files.texts, **host.files.links}
     kept = {path: text for path, text in files.items() if path not in LAYOUT.markers}
-    states = {unit: now for unit, now in manager_of(host).states.items() if now == "active"}
-    return kept, host.kernel.snapshot(), states
+    states = manager_of(host).states
+    active = {unit for unit, state in states.items() if state == "active"}
+    return kept, host.kernel.snapshot(), active
 
 
 def apply_with(
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,
     host: FakeHost,
-    terminal: Terminal,
+    terminal: FakeTerminal,
     *options: str,
 ) -> Said:
     """`apply --confirm 1` of WANTED on this terminal, with these options, too."""
@@ -114,7 +125,11 @@ def apply_with(
     def opened() -> Iterator[Terminal]:
         yield terminal
 
+    def now(_clock: object) -> float:
+        return time.monotonic() + terminal.seconds_passed
+
     monkeypatch.setattr(apply, "controlling_terminal", opened)
+    monkeypatch.setattr(phases.Clock, "now", now)
     file = folder / "config.json"
     file.write_text(json.dumps(WANTED.to_mapping()))
     words = ("--config", str(file), "--confirm", "1", "--wait", "0", "--allow-removal")
@@ -132,7 +147,9 @@ def installed() -> FakeHost:
 def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
     """The change stays; the question says what happens without an answer."""
     terminal = FakeTerminal(nothing, enter)
+
     said = apply_with(monkeypatch, tmp_path, installed, terminal, "--json")
+
     assert said.code == 0
     assert said.json["ok"]
     assert said.json["changed"]
@@ -146,11 +163,11 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeH
 @pytest.mark.parametrize(
     ("happens", "reason"),
     [
-        (nothing, "nobody pressed Enter within 1 s"),
-        (closed, "the terminal was closed before Enter was pressed"),
+        pytest.param(nothing, "nobody pressed Enter within 1 s", id="nobody answers"),
+        pytest.param(closed, "the terminal was closed before Enter was pressed", id="closed"),
     ],
 )
-@pytest.mark.parametrize("was_installed", [True, False])
+@pytest.mark.parametrize("was_installed", [True, False], ids=["installed", "fresh"])
 def test_no_enter(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -161,7 +178,7 @@ def test_no_enter(
     was_installed: bool,
 ) -> None:
     """Everything is as it was, also routes that somebody typed; the page says so, and so does the
-    journal, because nobody may read the page.
+    journal, because there may be nobody to read the page.
     """
     host = installed
     if not was_installed:
@@ -169,9 +186,12 @@ def test_no_enter(
         type_routes(host, TYPED)
     before = state(host)
     terminal = FakeTerminal(nothing, happens)
+
     said = apply_with(monkeypatch, tmp_path, host, terminal, "--json")
+
     assert state(host) == before
     assert said.code == 1
+    assert terminal.seconds_passed <= 1
     assert said.json["takenBack"]
     assert not said.json["changed"]
     [failure] = said.json["failures"]
@@ -190,7 +210,10 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: Fa
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(killed), "--json")
+    said = apply_with(
+        monkeypatch, tmp_path, installed, FakeTerminal(killed, *FOR_A_MINUTE), "--json"
+    )
+
     assert state(installed) == before
     assert said.code == 128 + signal.SIGTERM
     assert said.json["takenBack"]
@@ -206,8 +229,10 @@ def test_a_hang_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: F
         os.kill(os.getpid(), signal.SIGHUP)
         return False
 
-    terminal = FakeTerminal(hung_up)
+    terminal = FakeTerminal(hung_up, *FOR_A_MINUTE)
+
     said = apply_with(monkeypatch, tmp_path, installed, terminal)
+
     assert state(installed) == before
     assert said.code == 128 + signal.SIGTERM
     assert terminal.logged == [
@@ -223,7 +248,9 @@ def test_a_run_that_fails(
     installed.faults.fail("change", errno.ENOBUFS)
     before = state(installed)
     terminal = FakeTerminal(enter)
+
     said = apply_with(monkeypatch, tmp_path, installed, terminal)
+
     assert said.code == 1
     assert state(installed) == before
     assert terminal.said == []
@@ -251,6 +278,7 @@ def test_what_cannot_be_taken_back(
         return False
 
     said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(full))
+
     assert said.code == 1
     assert said.lines[0] == "FAILED: nobody pressed Enter within 1 s"
     assert said.lines[1].startswith("NOT TAKEN BACK: cannot write /etc/hostrouting/config.json: No")
@@ -268,7 +296,9 @@ def test_an_unreadable_configuration(
     installed.files.texts[LAYOUT.config_path] = "{"
     before = state(installed)
     terminal = FakeTerminal(enter)
+
     said = apply_with(monkeypatch, tmp_path, installed, terminal)
+
     assert said.code == 2
     assert state(installed) == before
     assert terminal.logged == []
@@ -332,7 +362,9 @@ class TestTerminal:
                 continue
 
     def test_only_enter_counts(self, ends: tuple[int, ControllingTerminal]) -> None:
-        """What was typed before the question, or without Enter, is no answer."""
+        """What was typed before the question, or without Enter, is no answer; nor is what Ctrl-D
+        sends without it.
+        """
         ours, terminal = ends
         os.write(ours, b"before\n")
         deadline = time.monotonic() + 10
@@ -340,8 +372,13 @@ class TestTerminal:
             continue
         terminal.say("?")
         assert not terminal.has_enter()
+
         os.write(ours, b"y")
         assert not terminal.has_enter()
+
+        os.write(ours, b"\x04")
+        assert not terminal.has_enter()
+
         os.write(ours, b"\n")
         while not terminal.has_enter():
             assert time.monotonic() < deadline
@@ -409,15 +446,9 @@ class TestTerminal:
     def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
         """When the other end is closed, the wait is over at once."""
         ours, terminal = ends
-        task = AwaitConfirmation(terminal, 600)
         threading.Timer(0.05, os.close, [ours]).start()
-        failure_of(
-            phases.execute,
-            task,
-            phases.Context(observers=[]),
-            of=HostRoutingError,
-            match="the terminal was closed",
-        )
+        with pytest.raises(HostRoutingError, match="the terminal was closed"):
+            AwaitConfirmation(terminal, 600).do(phases.Context(observers=[]))
 
 
 IN_THE_BACKGROUND = """
@@ -471,29 +502,31 @@ def test_in_the_background() -> None:
     is_typed=st.booleans(),
 )
 def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) -> None:
-    """Whatever effect of the run a cancellation comes at, the host is as it was before."""
+    """At whichever effect the run is cancelled, the host is as it was before; also if it is not
+    cancelled, because the terminal is closed then.
+    """
     host, mishaps = mishap_host()
     if former != HostRoutingConfig():
         run(Configure(former, host=host))
     if is_typed:
         type_routes(host, TYPED)
     before = state(host)
+    task = phases.serial(
+        Configure(config("10.8.0.0/16", *REPAIR), host=host, wait=0),
+        AwaitConfirmation(FakeTerminal(closed), 60),
+        name="apply",
+    )
     ctx = context()
-    mishaps.disarm()
 
-    def cancel(_event: str) -> None:
+    def cancel_at_the_nth(_event: str) -> None:
         if len(mishaps.events) == nth:
             ctx.cancel("SIGTERM")
 
-    mishaps.watch = cancel
-    terminal = FakeTerminal(closed)
-    task = phases.serial(
-        Configure(config("10.8.0.0/16", *REPAIR), host=host, wait=0),
-        AwaitConfirmation(terminal, 60),
-        name="apply",
-    )
+    mishaps.disarm()
+    mishaps.watch = cancel_at_the_nth
     report = phases.run(task, ctx=ctx, undo_on_failure=True)
     mishaps.watch = lambda _event: None
+
     assert not report.ok
     assert state(host) == before
     [undo] = [step for step in report.children if step.action == "undo"]

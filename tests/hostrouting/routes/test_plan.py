@@ -143,7 +143,9 @@ def in_letters(route: Route) -> str:
 
 @pytest.mark.parametrize("row", HELD.splitlines())
 def test_what_holds_a_key(row: str) -> None:
-    """By ours, by another program's, by several; in IPv6, each next hop has its own step."""
+    """A row of the table: what is there and what is wanted lead to the steps. In IPv6, each next
+    hop has its own step.
+    """
     number, held, wanted, steps = re.split(r"  +", row)
     family = int(number)
     there: list[Route] = []
@@ -153,13 +155,15 @@ def test_what_holds_a_key(row: str) -> None:
         there.append(right._replace(prefix=Prefix(family, 0, 0)))
         desired.append(static(right.prefix))
     if held != "-":
-        for letters, owner in (word.split(":") for word in held.split()):
+        for word in held.split():
+            letters, owner = word.split(":")
             there.append(route_by(letters, family, OWNERS[owner]))
 
     host = fake().snapshot().with_routes(there)
     plan = plan_static_routes(configured(*desired), host)
 
-    assert ", ".join(f"{step.action} {in_letters(step.route)}" for step in plan.steps) == steps
+    seen = [f"{step.action} {in_letters(step.route)}" for step in plan.steps]
+    assert ", ".join(seen) == steps
 
 
 def test_what_an_operator_reads(snapshot: object) -> None:
@@ -225,6 +229,7 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
     """A lower metric if there is one, else halves if there are any; or the route is deleted."""
     key = wish.key
     theirs = Route.to(key.prefix, dev="ib0", protocol=3, metric=key.metric)
+
     with pytest.raises(RouteConflict) as caught:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
     [finding] = caught.value.findings
@@ -314,38 +319,40 @@ def test_a_rival_that_linux_has_added(theirs: Route, *, is_of_an_address: bool) 
     assert "an address of lo" not in str(conflict.remedy)
 
 
-FOUR = NextHop("eth0", gateway=as_ip("10.0.0.1"))
-OTHER = NextHop("eth0", gateway=as_ip("10.0.0.2"))
-SIX_GLOBAL = NextHop("eth0", gateway=as_ip("fd00::1"))
-NEAR = NextHop("eth0", gateway=as_ip("fe80::1"))
-ALSO_NEAR = NextHop("eth0", gateway=as_ip("fe80::2"))
+ROUTER = NextHop("eth0", gateway=as_ip("10.0.0.1"))
+OTHER_ROUTER = NextHop("eth0", gateway=as_ip("10.0.0.2"))
+GLOBAL_ROUTER = NextHop("eth0", gateway=as_ip("fd00::1"))
+NEAR_ROUTER = NextHop("eth0", gateway=as_ip("fe80::1"))
+OTHER_NEAR_ROUTER = NextHop("eth0", gateway=as_ip("fe80::2"))
 
 
 @pytest.mark.parametrize(
     ("held", "of_default", "actions"),
     [
         pytest.param(
-            [FOUR._replace(linkdown=True, dead=True)],
-            [FOUR],
+            [ROUTER._replace(linkdown=True, dead=True)],
+            [ROUTER],
             ["keep"],
             id="IPv4: not whether it is down",
         ),
         pytest.param(
-            [SIX_GLOBAL],
-            [SIX_GLOBAL._replace(onlink=True)],
+            [GLOBAL_ROUTER],
+            [GLOBAL_ROUTER._replace(onlink=True)],
             ["keep"],
             id="IPv6: not what Linux does not keep",
         ),
-        pytest.param([FOUR, OTHER], [FOUR, OTHER], ["keep"], id="IPv4: equal weights"),
         pytest.param(
-            [FOUR, OTHER],
-            [FOUR, OTHER._replace(weight=3)],
+            [ROUTER, OTHER_ROUTER], [ROUTER, OTHER_ROUTER], ["keep"], id="IPv4: equal weights"
+        ),
+        pytest.param(
+            [ROUTER, OTHER_ROUTER],
+            [ROUTER, OTHER_ROUTER._replace(weight=3)],
             ["add", "delete"],
             id="IPv4: another weight",
         ),
         pytest.param(
-            [NEAR, ALSO_NEAR],
-            [NEAR, ALSO_NEAR._replace(weight=3)],
+            [NEAR_ROUTER, OTHER_NEAR_ROUTER],
+            [NEAR_ROUTER, OTHER_NEAR_ROUTER._replace(weight=3)],
             ["keep", "keep"],
             id="IPv6: not the weights",
         ),
@@ -362,9 +369,11 @@ def test_what_is_compared_of_next_hops(
     ours = Route(prefix, tuple(held), protocol=OURS, metric=DEFAULT_METRIC[family])
     default = Route(Prefix(family, 0, 0), tuple(of_default))
     host = h200().snapshot()
-    without_default = host.routes[1:]
+    without_default = [route for route in host.routes if route.prefix.length]
     host = host._replace(routes=(*without_default, ours, default))
+
     plan = plan_static_routes(configured(static(prefix)), host)
+
     assert [step.action for step in plan.steps] == actions
 
 
@@ -713,8 +722,8 @@ def on_link(route: Route, *, onlink: bool) -> Route:
 
 
 class TestReplyRoute:
-    """The route for replies to probes is one of ours:
-    on the link, without a gateway, and optional.
+    """The route for replies to probes is one of ours: on the link, without a gateway, and
+    optional.
     """
 
     config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
@@ -765,9 +774,7 @@ class TestReplyRoute:
         assert len(reply_routes(self.config)) == 1
 
     def test_not_wanted(self) -> None:
-        """Without ensureRoute there is none, and a configured route
-        with its key takes its place.
-        """
+        """Without ensureRoute there is none; a configured route with its key takes its place."""
         rewrite = self.config.probe_rewrite
         without_it = HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
         same_key = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)
