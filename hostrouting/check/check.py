@@ -29,7 +29,7 @@ from hostrouting.check.results import (
     RangeInDoubt,
     Repair,
 )
-from hostrouting.check.sentences import find_doubts
+from hostrouting.check.sentences import describe_doubts
 from hostrouting.check.sources import node_ip
 from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
@@ -141,7 +141,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
         escapes=tuple(escapes),
         doubts=(
             *find_undelivered(judge),
-            *find_doubts(judge.fib.snapshot, family, in_words, cidrs),
+            *describe_doubts(judge.fib.snapshot, family, in_words, cidrs),
         ),
         flaws=find_flaws(judge),
         repair=_repair(judge, blocks, plain, escapes),
@@ -264,7 +264,7 @@ def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> 
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
-    yield from find_doubts(judge.fib.snapshot, family, doubts)
+    yield from describe_doubts(judge.fib.snapshot, family, doubts)
     if judge.fib.snapshot.restless:
         sentence = (
             "the route tables kept changing while they were read; the verdict is for the last "

@@ -58,7 +58,6 @@ NAME_DEVICES = Remedy(
     "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
 )
 
-
 LostByRules: TypeAlias = "dict[Rule, list[Unrepairable]]"
 """By rule: the ranges that no route repairs because the rule comes before table main."""
 
@@ -136,107 +135,6 @@ def check_findings(
     return tuple(dict.fromkeys(findings))
 
 
-# What is in doubt.
-
-
-def find_doubts(
-    snapshot: Snapshot,
-    family: int,
-    doubts: Iterable[RangeInDoubt],
-    cidrs: Iterable[Prefix] = (),
-) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt. A command that it proposes is
-    about these CIDRs.
-    """
-    for opinion, ranges in _extents(family, doubts).items():
-        where = _where(ranges)
-        wording = DOUBTS[opinion.name]
-        sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        facts: dict[str, Any] = {}
-        remedy: Remedy | None
-        if opinion.candidates:
-            facts["candidates"] = list(opinion.candidates)
-            remedy = _how_to_name_a_device(snapshot, family, opinion.candidates, cidrs, {})
-        else:
-            words = wording.remedy.words.format(selection=opinion.selection)
-            remedy = wording.remedy._replace(words=words)
-        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
-
-
-def _how_to_name_a_device(
-    snapshot: Snapshot,
-    family: int,
-    devs: Sequence[str],
-    cidrs: Iterable[Prefix],
-    costs: Mapping[str, str],
-) -> Remedy | None:
-    """How to name one of these devices, with what is known of it, and what its repair costs. If
-    there is one alone, the last way is to name another device; if one is a tunnel, not to give it a
-    default route.
-    """
-    typed = shlex.join(map(str, cidrs)) or "CIDR"
-    naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
-    ways: list[Remedy] = []
-    for dev in devs:
-        words = f"if {dev} is intended"
-        details = "; ".join(filter(None, (_known_of(snapshot, family, dev), costs.get(dev))))
-        if details:
-            words += f" ({details})"
-        if is_configurable(dev):
-            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
-        else:
-            rename = "give it another name: a configuration cannot have this one"
-            ways.append(Remedy(f"{words}, {rename}"))
-    tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
-    if len(devs) == 1:
-        ways.append(Remedy("if another device is intended", naming.format("NAME")))
-    elif tunnels:
-        words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        ways.append(Remedy(f"{words}, correct the program that sets it"))
-    return _in_turn(ways)
-
-
-def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
-    """These remedies as one, in which each is another way for the one before; None without any."""
-    remedy: Remedy | None = None
-    for way in reversed(ways):
-        remedy = way._replace(otherwise=remedy)
-    return remedy
-
-
-def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
-    """What tells this device from another one that may be intended: its kind, its best default
-    route and its first address.
-    """
-    known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
-    defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
-    if defaults:
-        best = min(defaults, key=attrgetter("metric"))
-        known.append(f"[{best}]")
-    for address in _addresses(snapshot, family):
-        if address.dev == dev:
-            known.append(f"address {address.ip}")
-            break
-    return ", ".join(known)
-
-
-def _addresses(snapshot: Snapshot, family: int) -> Iterator[Address]:
-    """The addresses of this family that are not link-local."""
-    for address in snapshot.addresses:
-        if address.ip.version == family and address.ip not in LINK_LOCAL:
-            yield address
-
-
-def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
-    """By label: its ranges as text."""
-    return grouped((label, extent(family, first, last)) for label, first, last in ranges)
-
-
-def _where(ranges: Sequence[str]) -> str:
-    """These ranges as a phrase: three are named, and the others counted."""
-    return spoken(ranges, most=3)
-
-
 # What is wrong.
 
 
@@ -297,7 +195,7 @@ def _describe_escape(
 ) -> Finding:
     where = extent(family.family, escape.first, escape.last)
     expected = spoken(family.expected_devs, last="or")
-    remedy = _remedy_for(escape, family, hiding, lost)
+    remedy = _remedy_for_escape(escape, family, hiding, lost)
     sentence = f"{escape}; expected: {expected}"
     return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
 
@@ -309,17 +207,17 @@ def finding_name(escape: Escape) -> Name:
     return "refused"
 
 
-def _remedy_for(
+def _remedy_for_escape(
     escape: Escape, family: FamilyReport, hiding: Sequence[Route], lost: LostByRules
 ) -> Remedy | None:
     """How to allow the devices, and what to do about a rule; or what to delete.
 
-    About a hiding route, the finding "unsafe" says what to do.
+    About a route that hides those of pods (`hiding`), the finding "unsafe" says what to do.
     """
     if escape.decision.route in hiding:
         return None
     if escape.kind != OVERLAP:
-        return _how_to_delete(escape.decision)
+        return _how_to_delete_decider(escape.decision)
     ways = [*_ways_to_allow(escape.devs, family, hiding), *_ways_around_rule(escape, lost)]
     if len(ways) > 1:  # the last one is for what is not intended
         ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
@@ -363,7 +261,7 @@ def _ways_around_rule(escape: Escape, lost: LostByRules) -> Iterator[Remedy]:
     if route.table == TABLE_LOCAL:
         yield Remedy(f"delete the route to {route.prefix}", deletion_command(route))
         return
-    # The CNI of AWS has such a rule for each pod of a second card.
+    # Packets of pods: the CNI of AWS has such a rule for each pod of a second card.
     if escape.packet.iif != "lo" and rule.selection:
         intend = f"if rule {rule.priority} is intended, add to routeOverlap.intendedRules"
         yield Remedy(f"{intend}: {json.dumps([rule.selection])}")
@@ -372,7 +270,9 @@ def _ways_around_rule(escape: Escape, lost: LostByRules) -> Iterator[Remedy]:
 
 
 def _begins_in(escape: Escape, lost: Iterable[Unrepairable]) -> bool:
-    """Whether the escape begins in one of these ranges, whose packets may be others."""
+    """Whether the escape begins in one of these ranges. It may go on after the range, and the two
+    may be about different packets.
+    """
     return any(each.first <= escape.first <= each.last for each in lost)
 
 
@@ -451,7 +351,9 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = list(why.devs)
-        yield Finding("unsafe", severity, sentence, where, _remedy_of(why, family), facts)
+        yield Finding(
+            "unsafe", severity, sentence, where, _remedy_for_unrepairable(why, family), facts
+        )
 
 
 def _claim(why: Why, where: str) -> str:
@@ -463,11 +365,11 @@ def _claim(why: Why, where: str) -> str:
     return f"no route repairs {where}"
 
 
-def _remedy_of(why: Why, family: FamilyReport) -> Remedy | None:
+def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
         return _how_to_name_with_costs(why.devs, family)
-    return _how_to_delete_all(why.to_delete)
+    return _how_to_delete_routes(why.to_delete)
 
 
 def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
@@ -483,7 +385,7 @@ def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy
     return _how_to_name_a_device(family.snapshot, family.family, devs, family.cidrs, costs)
 
 
-def _how_to_delete_all(routes: Sequence[Route]) -> Remedy | None:
+def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
     """How to delete these routes: an address brings its network's route back."""
     if not routes:
         return None
@@ -498,7 +400,7 @@ def _how_to_delete_all(routes: Sequence[Route]) -> Remedy | None:
     return Remedy(f"{lasting}; this helps until it is set up again", commands)
 
 
-def _how_to_delete(decision: Decision) -> Remedy | None:
+def _how_to_delete_decider(decision: Decision) -> Remedy | None:
     """How to delete what refuses packets, or keeps them on this host."""
     rule = decision.rule
     route = decision.route
@@ -555,6 +457,108 @@ def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
         else:
             ranges.append((first, last))
     return [extent(network.family, first, last) for first, last in ranges]
+
+
+# What is in doubt.
+
+
+def describe_doubts(
+    snapshot: Snapshot,
+    family: int,
+    doubts: Iterable[RangeInDoubt],
+    cidrs: Iterable[Prefix] = (),
+) -> Iterator[Finding]:
+    """A finding for all ranges about which there is the same doubt. A command that it proposes is
+    about these CIDRs.
+    """
+    for opinion, ranges in _extents(family, doubts).items():
+        where = _where(ranges)
+        wording = DOUBTS[opinion.name]
+        sentence = wording.sentence.format(where=where, reason=opinion.reason)
+        facts: dict[str, Any] = {}
+        remedy: Remedy | None
+        if opinion.candidates:
+            facts["candidates"] = list(opinion.candidates)
+            remedy = _how_to_name_a_device(snapshot, family, opinion.candidates, cidrs, {})
+        else:
+            words = wording.remedy.words.format(selection=opinion.selection)
+            remedy = wording.remedy._replace(words=words)
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
+
+
+def _how_to_name_a_device(
+    snapshot: Snapshot,
+    family: int,
+    devs: Sequence[str],
+    cidrs: Iterable[Prefix],
+    costs: Mapping[str, str],
+) -> Remedy | None:
+    """How to name one of these devices, with what is known of it, and what its repair costs.
+
+    The last way is for the case that none of that is intended: a single device may be the wrong
+    one, and a tunnel of several should perhaps have no default route.
+    """
+    typed = shlex.join(map(str, cidrs)) or "CIDR"
+    naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
+    ways: list[Remedy] = []
+    for dev in devs:
+        words = f"if {dev} is intended"
+        details = "; ".join(filter(None, (_known_of(snapshot, family, dev), costs.get(dev))))
+        if details:
+            words += f" ({details})"
+        if is_configurable(dev):
+            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+        else:
+            rename = "give it another name: a configuration cannot have this one"
+            ways.append(Remedy(f"{words}, {rename}"))
+    tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
+    if len(devs) == 1:
+        ways.append(Remedy("if another device is intended", naming.format("NAME")))
+    elif tunnels:
+        words = f"if {spoken(tunnels, last='or')} should not have a default route"
+        ways.append(Remedy(f"{words}, correct the program that sets it"))
+    return _in_turn(ways)
+
+
+def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
+    """These remedies as one, in which each is another way for the one before; None without any."""
+    remedy: Remedy | None = None
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
+    return remedy
+
+
+def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
+    """What tells this device from another one that may be intended: its kind, its best default
+    route and its first address.
+    """
+    known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
+    defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
+    if defaults:
+        best = min(defaults, key=attrgetter("metric"))
+        known.append(f"[{best}]")
+    for address in _addresses(snapshot, family):
+        if address.dev == dev:
+            known.append(f"address {address.ip}")
+            break
+    return ", ".join(known)
+
+
+def _addresses(snapshot: Snapshot, family: int) -> Iterator[Address]:
+    """The addresses of this family that are not link-local."""
+    for address in snapshot.addresses:
+        if address.ip.version == family and address.ip not in LINK_LOCAL:
+            yield address
+
+
+def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
+    """By label: its ranges as text."""
+    return grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+def _where(ranges: Sequence[str]) -> str:
+    """These ranges as a phrase: three are named, and the others counted."""
+    return spoken(ranges, most=3)
 
 
 def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
