@@ -48,6 +48,7 @@ from tests.support.tasks import (
     type_routes,
     undo,
 )
+from tests.support.topologies import WithoutIPv6
 
 CONFLICTING = config("172.16.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
@@ -546,6 +547,18 @@ class TestUndo:
         error = failure_of(undo, task, of=RouteConflict)
         assert str(error).endswith(HELD)
         assert read_installed(host) == CONFLICTING
+
+    def test_a_route_that_can_no_longer_come(self) -> None:
+        """The configuration comes back, too, if Linux has been booted without IPv6 since."""
+        former = config("fd77::/48")
+        before = FakeHost()
+        failure_of(run, Configure(former, host=before, wait=0), of=NotReady)
+        host = FakeHost(kernel=WithoutIPv6(), files=before.files)
+        task = Configure(config(REPAIR[0]), host=host, allow_removal=True)
+        failure_of(run, task, of=NotReady)  # nor does this kernel have a default route
+        error = failure_of(undo, task, of=NotReady, match="fd77::/48 needs IPv6")
+        assert str(error).endswith(HELD)
+        assert read_installed(host) == former
 
     def test_another_run_before_the_typed_routes(self) -> None:
         """What is installed counts as of the moment when the step has the lock."""
