@@ -114,7 +114,7 @@ def find_by_hand(
     `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
-    if now.escapes:  # the pipeline repairs that, and the configuration then has these routes, too
+    if now.escapes:  # that is repaired first, and the repair has these routes, too
         return
     by_hand = _routes_by_hand(config.static_routes.routes, now)
     needed = [str(static.destination) for static in _take_over(by_hand, config, now)]
