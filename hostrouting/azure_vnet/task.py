@@ -217,7 +217,7 @@ class CleanStaleAzureVnet:
         )
 
     def _new_undo_file(self) -> str:
-        paths = map(HostLayout.undo_file, count(1))
+        paths = map(HostLayout.undo_path, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
     def _delete(self, plan: CleanupPlan, undo_file: str) -> list[CleanupEntry]:

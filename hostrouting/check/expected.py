@@ -47,7 +47,7 @@ class Uplinks(NamedTuple):
     card_below_tunnel: str | None = None
     """The network card by which an expected tunnel sends its own packets."""
     is_card_hidden: bool = False
-    """Whether the tunnel has a default route, too: it hides that of the card below."""
+    """Whether the tunnel has a default route itself, which hides that of the card below."""
     doubtful: frozenset[str] = _NONE
     """The expected devices that may not be the intended ones: several that compete, or a tunnel
     alone.
@@ -110,10 +110,10 @@ def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
     """The default routes of a host that count."""
     routes = list(find_defaults(fib))
     devs = devs_that_count(routes, links)
-    leading = [route for route in routes if not devs.isdisjoint(route.devs)]
+    counting = [route for route in routes if not devs.isdisjoint(route.devs)]
     # Beside a default route, two halves are a capture: OpenVPN's `redirect-gateway def1`.
-    whole = [route for route in leading if route.prefix.length == 0]
-    return Leading(devs, tuple(whole or leading))
+    whole = [route for route in counting if route.prefix.length == 0]
+    return Leading(devs, tuple(whole or counting))
 
 
 def find_defaults(fib: Fib) -> Iterator[Route]:
@@ -121,6 +121,7 @@ def find_defaults(fib: Fib) -> Iterator[Route]:
     every = Prefix(fib.family, 0, 0)
     for applied in fib.rules_for(0):
         # A rule for some destinations is not about all packets, even if its table has a default.
+        # The others select the first address (0) as they select every one.
         if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
         for route in _defaults_in(applied.table, every):
@@ -129,7 +130,9 @@ def find_defaults(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table; routes to both halves of all addresses are one of them."""
+    """The default routes of a table. Routes to both halves of all addresses are one of them, which
+    has the prefix of the lower half, so that it can be told from the others.
+    """
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
@@ -145,9 +148,9 @@ def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fro
     packets to services need a route before kube-proxy gives them another destination.
     """
     devs = devs_of(defaults) & links.keys()
-    leading = {dev for dev in devs if leads_out(links[dev])}
+    ways_out = {dev for dev in devs if leads_out(links[dev])}
     dummies = {dev for dev in devs if links[dev].kind == "dummy"}
-    return frozenset(leading or dummies)
+    return frozenset(ways_out or dummies)
 
 
 def _have_no_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:

@@ -81,8 +81,10 @@ class Opinion(NamedTuple):
 
     @property
     def belongs_elsewhere(self) -> bool:
-        """Whether packets are fine, or may be, without leaving by an expected device: at a CNI, on
-        the network of a hidden card, or refused because no pod has the address.
+        """Whether packets are fine without leaving by an expected device: by an allowed one, such
+        as a CNI's (`ALLOWED`), on the network of a card whose default route a tunnel hides
+        (`OWN_SUBNET`), or refused because no pod has the address (`POD_BLOCK`). With `TWO_CNIS`,
+        they may be fine.
         """
         if self.grade is Grade.FINE:
             return self.name not in {EXPECTED, OWN}
@@ -103,7 +105,8 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...] = ()
-    """The opinions on the other outcomes, each once: on packets that a rule tells from plain ones.
+    """The other opinions, each once: on packets that a rule tells from plain ones, by a mark for
+    example.
     """
 
     @property
@@ -302,7 +305,7 @@ class FamilyReport(NamedTuple):
 
     @property
     def is_one_escape(self) -> bool:
-        """Whether all of the only CIDR escapes in the same way."""
+        """Whether there is one CIDR, which escapes as a whole, and all of it in the same way."""
         return [escape.prefixes for escape in self.escapes] == [self.cidrs]
 
     @property
@@ -366,7 +369,7 @@ class CheckReport(NamedTuple):
 
     @property
     def missing_defaults(self) -> list[str]:
-        """That a family has no default route that counts, a sentence for each such family."""
+        """A sentence for each family that has no default route that counts."""
         without = [each for each in self.families if each.verdict == "no-default-route"]
         return [f"there is no IPv{report.family} default route" for report in without]
 
@@ -432,9 +435,9 @@ def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
 
 
 def sizes_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
-    """Whether all or a part of each CIDR escapes, in the order of the escapes."""
+    """Each CIDR after "all" or "part", as much of it as escapes, in the order of the escapes."""
+    # By CIDR: the first address that need not escape. All before it do.
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
-    """By CIDR: up to where everything escapes from its beginning on."""
     for escape in sorted(escapes, key=attrgetter("first")):
         if escape.first <= ends[escape.cidr]:
             ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)

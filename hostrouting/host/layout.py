@@ -60,7 +60,9 @@ class HostLayout:
     original_links = tuple(
         map("/".join, product(_unit_folders, _link_folders, (routes_unit, check_unit)))
     )
-    """The links with which the Go original makes running machines depend on the oneshots."""
+    """The links with which the Go original (docs/design.md) makes running machines depend on the
+    oneshots.
+    """
 
     @classmethod
     def step_path(cls, step: str) -> str:
@@ -85,7 +87,7 @@ class HostLayout:
         return f"{cls.unit_directory}/{unit}.d/{DROP_IN}"
 
     @staticmethod
-    def undo_file(number: int) -> str:
+    def undo_path(number: int) -> str:
         """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had
         left behind.
         """

@@ -53,9 +53,11 @@ class Before:
 
     @property
     def deleted(self) -> list[Route]:
-        """The routes that were there before the run, and that it deletes, as it came to them.
+        """The routes that were there before the run, and that it deletes, in that order: undo adds
+        them again.
 
-        A rollback may have added such a route again: it counts, too, because undo would delete it.
+        A route that a rollback has added again counts, too: undo goes back to `config` first, and
+        deletes what that does not have.
         """
         first_verbs: dict[Route, str] = {}
         for change in self.changes:
@@ -81,7 +83,7 @@ class TaskRun(Generic[R]):
 
         If the guard does not start, the parts work nevertheless, and the run fails at its end.
         """
-        self._look()
+        self._plan_or_fail()
         if self.plan.is_empty and self.wanted.is_on_new_host:
             return phases.Skip(self.task.reason_to_skip)
         effects = self._install_files()
@@ -127,7 +129,7 @@ class TaskRun(Generic[R]):
             result = part.carry_out(ctx, self.wanted)
         except BaseException as error:
             self._keep_changes(error)
-            # If it is "busy", whoever holds the lock, or came first, goes on.
+            # A "busy" host is left to the run that holds the lock, or came first.
             if isinstance(error, HostRoutingError) and error.kind != "busy":
                 consequence = _consequence(self.task.host, part.step)
                 if consequence:
@@ -136,7 +138,7 @@ class TaskRun(Generic[R]):
         self._keep_changes(result)
         return result
 
-    def _look(self) -> None:
+    def _plan_or_fail(self) -> None:
         """Look at the host, and plan the run. Raises the error of a run that must fail before its
         first change.
         """
@@ -150,27 +152,29 @@ class TaskRun(Generic[R]):
         return effects_of(phases.execute(install, never_left_out(self.ctx)))
 
     def _change_files(self, step: phases.Context) -> Effects | phases.Skip:
-        # This needs no lock: each part looks at the kernel again when it has the lock.
+        # To write nothing needs no lock: each part looks at the kernel again when it has the lock.
         if not self.plan.changes_files:
-            self._begin()
+            self._warn_and_keep()
             return phases.Skip("the files are as they should be")
         with self.task.host.locked(step):
-            self._look()
-            self._begin()
+            self._plan_or_fail()
+            self._warn_and_keep()
             return write_files(self.task.host, self.plan)
 
-    def _begin(self) -> None:
+    def _warn_and_keep(self) -> None:
         """Before the first change: say what has to be known, and keep what undo needs."""
         _warn(self.ctx, self.plan)
         if not self.plan.is_empty:
-            # The run may fail before it deletes these routes. Its undo deletes them all the same,
-            # because the former configuration does not have them either.
+            # Undo has to know these routes even if the run fails before it deletes them: the former
+            # configuration does not have them either, so to go back to it deletes them.
             deletions = [RouteRequest("delete", route) for route in self.plan.deleted_routes]
             self._keep_for_undo(deletions)
 
     def _start_guard(self) -> object:
-        """Start the guard if the plan says so, as a step of the run; its result or failure. A guard
-        that was stopped for its new files is started also in a run that was cancelled since.
+        """Start the guard if the plan says so, as a step of the run. A failure is returned, for
+        `do` to raise at its end.
+
+        A guard that was stopped for its new files is started also in a run that was cancelled since.
         """
         if not self.plan.for_systemd("start", "restart"):
             return None

@@ -107,8 +107,12 @@ _KERNELS_ROUTES = {
     ("2001:db8::4/128", TABLE_LOCAL, "local"),
 }
 """Routes that the kernel adds for the addresses of eth0."""
-_PARTS = 99
-"""In how many parts a watch may report one change."""
+_ATTEMPTS = 99
+"""How often a test asks before the host has to be quiet: a new host may still change, and a watch
+may report one change in several parts.
+"""
+_THEIRS = 4
+"""The route protocol of another program's routes: `static`."""
 
 
 def contract_host() -> FakeKernel:
@@ -160,10 +164,12 @@ def _six(*, gateway: str = "2001:db8::1", metric: int = 1024, protocol: int = OU
     )
 
 
-def _three_next_hops() -> tuple[Route, Route, Route]:
-    """Three next hops to one prefix: another program's, one of ours, and one without a gateway."""
+def _three_routes() -> tuple[Route, Route, Route]:
+    """Routes to one prefix, each with one next hop: another program's, one of ours, and one of ours
+    without a gateway.
+    """
     ours = _six(gateway="2001:db8::2")
-    return _six(protocol=4), ours, ours._replace(next_hops=(NextHop("eth0"),))
+    return _six(protocol=_THEIRS), ours, ours._replace(next_hops=(NextHop("eth0"),))
 
 
 def _do(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
@@ -193,7 +199,7 @@ def _on_link(route: Route) -> Route:
 
 def _await_silence(watch: Watch) -> None:
     """Wait until nothing is reported any more: a change may be reported in several parts."""
-    for _ in range(_PARTS):
+    for _ in range(_ATTEMPTS):
         if not watch.wait(0):
             return
     raise AssertionError("`wait` is False while nothing changes")
@@ -205,7 +211,7 @@ def _routes_to(prefix: Prefix, backend: RouteBackend) -> list[Route]:
 
 def _installed(backend: RouteBackend) -> list[Route]:
     """The routes that a test has added: its own, and those of another program."""
-    return [route for route in backend.snapshot().routes if route.protocol in {OURS, 4}]
+    return [route for route in backend.snapshot().routes if route.protocol in {OURS, _THEIRS}]
 
 
 class BackendContract:
@@ -240,7 +246,7 @@ class BackendContract:
     def test_snapshot_of_a_quiet_host(self) -> None:
         """A snapshot is not restless if nothing changed; a new host may still change."""
         with self.make() as backend:
-            is_restless = all(backend.snapshot().restless for _ in range(_PARTS))
+            is_restless = all(backend.snapshot().restless for _ in range(_ATTEMPTS))
         _equal(is_restless, False, "a snapshot is not restless if nothing changed")
 
     def test_snapshot_has_the_addresses(self) -> None:
@@ -325,8 +331,8 @@ class BackendContract:
             "192.0.0.0/12": "far away, the first of its kind",
             "192.16.0.0/12": "far away",
         }
-        routes = [Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=4) for text in theirs]
-        unreachable = Route.to("203.0.113.0/24", type="unreachable", protocol=4)
+        routes = [Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=_THEIRS) for text in theirs]
+        unreachable = Route.to("203.0.113.0/24", type="unreachable", protocol=_THEIRS)
         with self.make() as backend:
             _add(backend, _ours("203.0.114.0/24"), _six(), unreachable, *routes)
             whole = backend.snapshot()
@@ -426,7 +432,7 @@ class BackendContract:
         """In IPv6, `append` adds a next hop to any program's; it is refused (exists) if it is
         there.
         """
-        theirs, ours, on_link = _three_next_hops()
+        theirs, ours, on_link = _three_routes()
         with self.make() as backend:
             for route in (theirs, ours, on_link):
                 promise = "`append` is not refused, whoever has the next hops"
@@ -441,7 +447,7 @@ class BackendContract:
         """In IPv6, `delete` deletes the next hops of the request that have its protocol; it is
         refused (no-such-route) if one of them is not there.
         """
-        theirs, ours, on_link = _three_next_hops()
+        theirs, ours, on_link = _three_routes()
         joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
         with self.make() as backend:
             for route in (theirs, ours, on_link):
@@ -478,7 +484,7 @@ class BackendContract:
             _equal(_installed(backend), [], "what was deleted is gone")
 
     def test_delete_by_a_metric_or_protocol_of_0(self) -> None:
-        """It stands for any."""
+        """A metric or a protocol of 0 stands for any."""
         routes = [_ours("192.0.2.0/24", metric=7), _six()]
         promise = "`delete` takes a metric or a protocol of 0 for any"
         with self.make() as backend:
@@ -508,7 +514,7 @@ class BackendContract:
         blackhole = Route.to("198.51.100.0/24", type="blackhole", protocol=OURS)
         present = [_ours("192.0.2.0/24", metric=5), blackhole, _six()]
         others = [
-            present[0]._replace(protocol=4),
+            present[0]._replace(protocol=_THEIRS),
             present[0]._replace(metric=6),
             present[0]._replace(type="blackhole", next_hops=()),
             present[0]._replace(prefsrc=as_ip("10.0.0.4")),
@@ -516,7 +522,7 @@ class BackendContract:
             _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
             blackhole._replace(next_hops=(NextHop("eth0"),)),
             blackhole._replace(next_hops=(NextHop("lo"),)),
-            _six(protocol=4),
+            _six(protocol=_THEIRS),
             _six(metric=1025),
             _six(gateway="2001:db8::2"),
         ]
@@ -658,7 +664,7 @@ class BackendContract:
     def _is_woken(self, watch: Watch) -> bool:
         """Whether a wait is False before its time is up; a new host may still change meanwhile."""
         clock = Clock()
-        for _ in range(_PARTS):
+        for _ in range(_ATTEMPTS):
             began = time.monotonic()
             if not watch.wait(self.patience, clock=clock):
                 return time.monotonic() - began < self.patience
