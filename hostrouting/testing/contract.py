@@ -331,7 +331,9 @@ class BackendContract:
             "192.0.0.0/12": "far away, the first of its kind",
             "192.16.0.0/12": "far away",
         }
-        routes = [Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=_THEIRS) for text in theirs]
+        routes = [
+            Route.to(text, dev="eth0", gateway="10.0.0.1", protocol=_THEIRS) for text in theirs
+        ]
         unreachable = Route.to("203.0.113.0/24", type="unreachable", protocol=_THEIRS)
         with self.make() as backend:
             _add(backend, _ours("203.0.114.0/24"), _six(), unreachable, *routes)
