@@ -469,6 +469,8 @@ def _with_last_check(host: Host, status: Status) -> Status:
 
 def _with_unwritable_results(host: Host, status: Status) -> Status:
     """The status with why the next check cannot say what it finds, such as a full /run."""
+    if host.backend is None:  # an image gets a /run of its own when it boots
+        return status
     if not status.known_config.route_overlap.cidrs or not host.rights().is_root:
         return status
     folder = HostLayout.state_directory

@@ -94,7 +94,7 @@ def find_unconfigured(
     `after` is the check of the host after the plan was carried out. The sentence begins with
     `deleter`: what deletes the routes, and the verb.
     """
-    deleted = _deleted_for_good(plan)
+    deleted = dict.fromkeys(step.route.prefix for step in plan.deletions.steps)
     if not deleted or not after.escapes:
         return
     lost = _newly_escaping(check_snapshot(snapshot, config), after)
@@ -114,7 +114,7 @@ def find_by_hand(
     `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
     deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
-    if now.escapes:  # the pipeline repairs that, and the configuration then has these routes, too
+    if now.escapes:  # that is repaired first, and the repair has these routes, too
         return
     by_hand = _routes_by_hand(config.static_routes.routes, now)
     needed = [str(static.destination) for static in _take_over(by_hand, config, now)]
@@ -219,16 +219,6 @@ def _would_stay(static: StaticRoute, config: HostRoutingConfig, snapshot: Snapsh
     steps = plan_static_routes(alone, snapshot).steps
     actions = {step.action for step in steps if step.route.key == static.key}
     return actions == {"keep"}
-
-
-def _deleted_for_good(plan: RoutePlan) -> list[Prefix]:
-    """The destinations of the routes that are deleted and not replaced, each once."""
-    kept = {step.route.key for step in plan.steps if step.action != "delete"}
-    deleted: dict[Prefix, None] = {}
-    for step in plan.changes:
-        if step.action == "delete" and step.route.key not in kept:
-            deleted[step.route.prefix] = None
-    return [*deleted]
 
 
 # What escapes on a changed host.

@@ -81,8 +81,9 @@ class Run(NamedTuple):
             return
         if self.undone is not None:
             for step in self.undone.failures:
-                yield f"NOT TAKEN BACK: {step.error}"
-        if not self.report.ok:
+                yield f"NOT ALL TAKEN BACK: {step.error}"
+            yield "What this run had changed:"
+        elif not self.report.ok:
             yield "What this run has changed:"
         yield from indented("", [*self.effects.changes, *self.effects.operations])
         yield from indented("wrote ", self.wrote)

@@ -220,7 +220,8 @@ class LocalFiles:
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
-        system = os.statvfs(place)
+        with _edge("read", place):
+            system = os.statvfs(place)
         if os.access(place, os.W_OK):
             if needs_space and _is_full(system):
                 return f"{os.strerror(errno.ENOSPC)}; {_REMEDIES[errno.ENOSPC]}"
@@ -352,14 +353,16 @@ def _is_locked(pid: str, number: str, place: str) -> bool:
     """Whether this open file of a process is the file at `place`, and its lock is not shared.
 
     In /proc/locks is the process that took the lock, and that may have ended: flock(1) takes it for
-    its shell. The name is compared first: a file on a network may not answer.
+    its shell. The file itself comes last: one on a network may not answer.
     """
     name = os.path.basename(place)
+    opened = f"/proc/{pid}/fd/{number}"
     with suppress(OSError):  # it was closed
-        opened = f"/proc/{pid}/fd/{number}"
-        if os.readlink(opened).endswith(f"/{name}") and os.path.samefile(opened, place):
-            with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
-                return re.search("FLOCK +ADVISORY +WRITE", info.read()) is not None
+        if not os.readlink(opened).endswith(f"/{name}"):
+            return False
+        with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
+            is_locked = re.search("FLOCK +ADVISORY +WRITE", info.read()) is not None
+        return is_locked and os.path.samefile(opened, place)
     return False
 
 

@@ -151,17 +151,20 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     protection or routes that would be lost, for a new conflict of routes, and for missing rights,
     in this order.
 
-    On a new host, or if the installed configuration has it already, or had it before the runs that
-    are undone, a conflict does not raise here: the run fails at its end, and the gate holds units
-    back until the conflict is solved. An address that would escape never does: the run judges that
-    at its end.
+    A conflict does not raise here on a new host, if the installed configuration has it already, or
+    in an undo: the run fails at its end, and the gate holds units back until the conflict is
+    solved. The same goes for a route that cannot come, in an undo. An address that would escape
+    never raises here: the run judges that at its end.
     """
+    raised_later = {"removal", "route-conflict"}
+    if wanted.was_installed:
+        raised_later.add("route-waits")
     lacking: list[Finding] = []
     needed: list[Finding] = []
     for finding in plan.errors:
         if finding.name == "route-not-configured":
             needed.append(finding)
-        elif finding.name not in {"removal", "route-conflict"}:
+        elif finding.name not in raised_later:
             lacking.append(finding)
     if lacking:
         raise RequirementError(findings=lacking)

@@ -174,8 +174,7 @@ class TaskRun(Generic[R]):
         """Start the guard if the plan says so, as a step of the run. A failure is returned, for
         `do` to raise at its end.
 
-        A guard that was stopped for its new files is started also in a run that was cancelled
-        since.
+        A guard that was stopped for its new files is started even if the run was cancelled since.
         """
         if not self.plan.for_systemd("start", "restart"):
             return None

@@ -29,7 +29,7 @@ class Wanted:
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
     was_installed: bool = False
-    """Whether this is an undo: the configuration was installed with the conflicts that it has."""
+    """Whether this is an undo: the configuration was installed already, with all that is wrong."""
 
     @property
     def is_on_new_host(self) -> bool:

@@ -109,6 +109,8 @@ class Snapshot(NamedTuple):
 
     def lacks(self, family: int) -> bool:
         """Whether Linux runs without this family: it then lists neither a rule nor a route."""
+        if self.family not in {None, family}:
+            return False  # it was not read
         has_rule = any(rule.family == family for rule in self.rules)
         return not has_rule and not any(route.prefix.family == family for route in self.routes)
 

@@ -191,6 +191,12 @@ class RoutePlan(NamedTuple):
         """The steps for routes that cannot be installed because Linux uses a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
+    @property
+    def deletions(self) -> "RoutePlan":
+        """What deletes routes for good: nothing takes their place."""
+        kept = {step.route.key for step in self.steps if step.action != "delete"}
+        return RoutePlan(tuple(step for step in self.steps if step.route.key not in kept))
+
     def without_deletion_of(self, destinations: Iterable[str]) -> "RoutePlan":
         """The same, except that routes to these destinations stay."""
         spared = set(destinations)

@@ -86,7 +86,7 @@ class Need(NamedTuple):
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named, if that is what is missing."""
     can_come: bool = True
-    """Whether that can come while a run waits for it."""
+    """Whether a run that waits can get it."""
 
     def __str__(self) -> str:
         return self.phrase
@@ -94,7 +94,7 @@ class Need(NamedTuple):
 
 TO_HAVE_IPV6 = Remedy("boot it with IPv6, or take the IPv6 networks out of the configuration")
 _NO_IPV6 = Need(
-    "IPv6, without which Linux runs, as after a boot with ipv6.disable=1",
+    "IPv6, which Linux does not have here, as after a boot with ipv6.disable=1",
     TO_HAVE_IPV6,
     can_come=False,
 )
@@ -400,7 +400,7 @@ class Uplink:
         if gateway is None or gateway in LINK_LOCAL:
             return ""
         if gateway.version != self._family:
-            return ""  # that of an IPv4 default route by an IPv6 router, which Linux has accepted
+            return ""  # of an IPv4 default route by an IPv6 router: Linux has accepted it
         if self._is_own_address(gateway):
             # Linux would accept the route, and lose the packets.
             return NEEDS["own"].format(gateway=gateway)

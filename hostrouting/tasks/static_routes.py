@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import phases
-from hostrouting.errors import NotReady
-from hostrouting.host.effects import Effects
+from hostrouting.errors import NotReady, RouteConflict
+from hostrouting.host.effects import Effects, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
@@ -48,7 +48,14 @@ class ConfigureStaticRoutes(SectionTask):
         if self.host.backend is None:
             return phases.Skip("an image has no routes; they are set when it boots")
         with self.host.backend() as backend:
-            applied = self._await_and_apply(ctx, backend, wanted)
+            try:
+                applied = self._await_and_apply(ctx, backend, wanted)
+            except (RouteConflict, NotReady):
+                if not wanted.was_installed:
+                    raise
+                deleted = self._delete_unconfigured(ctx, backend, wanted)
+                with having_changed(deleted.changes):
+                    raise
         for finding in applied.plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
@@ -88,6 +95,17 @@ class ConfigureStaticRoutes(SectionTask):
             plan = plan_static_routes(config, snapshot)
             if plan.waiting:
                 return None
+            return apply_plan(plan, backend, before=snapshot, check=ctx.check)
+
+    def _delete_unconfigured(
+        self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
+    ) -> Applied:
+        """Delete the routes that are not configured, though no other change is possible: an undo
+        leaves none of what it takes back.
+        """
+        with self.changing(ctx, wanted) as config:
+            snapshot = backend.snapshot()
+            plan = plan_static_routes(config, snapshot).deletions
             return apply_plan(plan, backend, before=snapshot, check=ctx.check)
 
 

@@ -171,6 +171,14 @@ def test_a_full_run(make: Callable[[], FakeHost], unit: str | None) -> None:
     assert find_status(of_user, unit).findings == before
 
 
+def test_an_image_that_is_mounted_read_only() -> None:
+    """It gets a /run of its own when it boots."""
+    host = attrs.evolve(applied()(), backend=None)
+    before = find_status(host).findings
+    with_full_run(host)
+    assert find_status(host).findings == before
+
+
 def test_a_full_run_where_nothing_is_checked() -> None:
     """It does not matter there."""
     assert find_status(applied(document("9.0.0.0/8", cidrs=()), with_full_run)()).findings == ()

@@ -28,7 +28,7 @@ from hostrouting.cli.confirming import (
     controlling_terminal,
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
-from hostrouting.errors import BackendError, HostRoutingError
+from hostrouting.errors import BackendError, HostRoutingError, RouteConflict
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import Said, say
@@ -41,6 +41,7 @@ from tests.support.tasks import (
     config,
     configured,
     context,
+    failure_of,
     left_to_do,
     manager_of,
     run,
@@ -281,12 +282,25 @@ def test_what_cannot_be_taken_back(
 
     assert said.code == 1
     assert said.lines[0] == "FAILED: nobody pressed Enter within 1 s"
-    assert said.lines[1].startswith("NOT TAKEN BACK: cannot write /etc/hostrouting/config.json: No")
-    assert said.lines[2] == "What this run has changed:"
+    assert said.lines[1].startswith("NOT ALL TAKEN BACK: cannot write /etc/hostrouting/config.json")
+    assert said.lines[2] == "What this run had changed:"
     changes = [line for line in said.lines if line.startswith(("  add ", "  delete "))]
 
     assert changes
     assert len(changes) == len(set(changes))
+
+
+def test_a_conflict_that_was_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All is as before, with its conflict: the page does not say that nothing was taken back."""
+    host = FakeHost(kernel=h200())
+    failure_of(run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict)
+    before = state(host)
+
+    said = apply_with(monkeypatch, tmp_path, host, FakeTerminal(nothing))
+
+    assert state(host) == before
+    assert said.lines[1].startswith("NOT ALL TAKEN BACK: 172.16.0.0/16 cannot be installed: ")
+    assert "What this run had changed:" in said.lines
 
 
 def test_an_unreadable_configuration(

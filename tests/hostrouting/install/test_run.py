@@ -48,6 +48,7 @@ from tests.support.tasks import (
     type_routes,
     undo,
 )
+from tests.support.topologies import WithoutIPv6
 
 CONFLICTING = config("172.16.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
@@ -543,9 +544,30 @@ class TestUndo:
         failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
         task = Configure(WANTED, host=host)
         run(task)
+        added = ours(host)
         error = failure_of(undo, task, of=RouteConflict)
         assert str(error).endswith(HELD)
         assert read_installed(host) == CONFLICTING
+        assert our_destinations(host) == [], "the routes of the undone run are gone"
+        changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
+        assert changes == [("delete", route) for route in added]
+
+    def test_a_route_that_can_no_longer_come(self) -> None:
+        """The configuration comes back, too, if Linux has been booted without IPv6 since, and the
+        routes of the undone run go.
+        """
+        former = config("fd77::/48")
+        before = FakeHost()
+        failure_of(run, Configure(former, host=before, wait=0), of=NotReady)
+        host = FakeHost(kernel=WithoutIPv6(), files=before.files)
+        host.kernel.add_address("eth0", "10.0.0.4/24")
+        host.kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
+        task = Configure(config(REPAIR[0]), host=host, allow_removal=True)
+        run(task)
+        error = failure_of(undo, task, of=NotReady, match="fd77::/48 needs IPv6")
+        assert str(error).endswith(HELD)
+        assert read_installed(host) == former
+        assert our_destinations(host) == []
 
     def test_another_run_before_the_typed_routes(self) -> None:
         """What is installed counts as of the moment when the step has the lock."""

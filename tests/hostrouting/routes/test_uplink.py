@@ -470,6 +470,11 @@ class TestWhatIsMissing:
             " that reaches the gateway 10.1.0.1 directly"
         )
 
+    def test_a_family_that_was_not_read(self) -> None:
+        """Linux may have IPv6: a snapshot of IPv4 alone does not say."""
+        there = plain_vm().snapshot(family=4)
+        assert planned(there, to=NETWORK_6) == "an IPv6 default route"
+
 
 # On Linux.
 

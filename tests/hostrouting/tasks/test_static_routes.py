@@ -172,7 +172,7 @@ class TestDefaultRoute:
         host, waits = FakeHost(kernel=WithoutIPv6()), list[str]()
         host.kernel.later(lambda: waits.append("a wait"))
         task = Configure(config("fd77::/48"), host=host)
-        error = failure_of(run, task, of=RequirementError, match="fd77::/48 needs IPv6, without ")
+        error = failure_of(run, task, of=RequirementError, match="fd77::/48 needs IPv6, which ")
         assert [finding.name for finding in error.findings] == ["route-waits"]
         assert not error.can_retry
         assert waits == []
@@ -194,7 +194,7 @@ class TestDefaultRoute:
         plan = plan_static_routes(HostRoutingConfig(probe_rewrite=probe), WithoutIPv6().snapshot())
         [finding] = plan.findings()
         assert finding.severity == "warning"
-        assert "needs IPv6, without which Linux runs" in finding.sentence
+        assert "needs IPv6, which Linux does not have here" in finding.sentence
 
     def test_cancelled(self, host: FakeHost) -> None:
         """The order to stop ends the wait; the files stay, and the error has them."""
