@@ -514,12 +514,13 @@ class BackendContract:
     def test_delete_does_not_take_another_programs(self) -> None:
         """`delete` is refused (no-such-route) if protocol, metric, type, dev or gateway differ."""
         blackhole = Route.to("198.51.100.0/24", type="blackhole", protocol=OURS)
-        present = [_ours("192.0.2.0/24", metric=5), blackhole, _six()]
+        ours = _ours("192.0.2.0/24", metric=5)
+        present = [ours, blackhole, _six()]
         others = [
-            present[0]._replace(protocol=_THEIRS),
-            present[0]._replace(metric=6),
-            present[0]._replace(type="blackhole", next_hops=()),
-            present[0]._replace(prefsrc=as_ip("10.0.0.4")),
+            ours._replace(protocol=_THEIRS),
+            ours._replace(metric=6),
+            ours._replace(type="blackhole", next_hops=()),
+            ours._replace(prefsrc=as_ip("10.0.0.4")),
             _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
             _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
             blackhole._replace(next_hops=(NextHop("eth0"),)),
