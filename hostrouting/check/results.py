@@ -370,8 +370,11 @@ class CheckReport(NamedTuple):
     @property
     def missing_defaults(self) -> list[str]:
         """A sentence for each family that has no default route that counts."""
-        without = [each for each in self.families if each.verdict == "no-default-route"]
-        return [f"there is no IPv{report.family} default route" for report in without]
+        return [
+            f"there is no IPv{report.family} default route"
+            for report in self.families
+            if report.verdict == "no-default-route"
+        ]
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
