@@ -8,8 +8,7 @@ Where Linux could take one for the other, the old route is deleted first
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
-includes requests without an answer, which is harmless with one exception: if an IPv4 route without
-a metric was not added, the request to delete it takes a route of ours with any metric. Then the
+includes requests without an answer, which is harmless with one exception (`_undoable`). Then the
 table is read once more, so that the error says what is true now.
 
 If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
+from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route, RouteKey, as_listed, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
 from hostrouting.text import first_of
@@ -195,7 +195,7 @@ class _Transaction:
 
     def _reversed_requests(self) -> list[RouteRequest]:
         """What takes back each request, the last one first."""
-        sent = [*self._accepted, *self._unanswered]
+        sent = [*self._accepted, *self._undoable()]
         deleted = {bare(request.route) for request in sent if request.verb == "delete"}
         # Where a deleted route is added again, its successor may be there, or a route that was not
         # deleted: another program's, or one of ours whose deletion was refused.
@@ -210,6 +210,35 @@ class _Transaction:
             else:
                 requests.append(RouteRequest("delete", request.route))
         return requests
+
+    def _undoable(self) -> list[RouteRequest]:
+        """The requests without an answer that can be reversed.
+
+        In IPv4, a request to delete a route without a metric takes a route of ours with any metric,
+        if the first is not there. So where such another route was there before, the table says
+        whether to delete.
+        """
+        risky = {*filter(self._has_sibling, self._unanswered)}
+        if not risky:
+            return [*self._unanswered]
+        now = self._read()
+        undoable: list[RouteRequest] = []
+        for request in self._unanswered:
+            steps = steps_for_key([request.route], now[request.route.key])
+            is_missing = any(step.action == "add" for step in steps)
+            if request not in risky or not is_missing:
+                undoable.append(request)
+        return undoable
+
+    def _has_sibling(self, request: RouteRequest) -> bool:
+        """Whether this adds an IPv4 route without a metric where ours had one with a metric."""
+        route = request.route
+        if request.verb == "delete" or route.prefix.family != IPV4 or route.metric:
+            return False
+        for key, routes in self._before.items():
+            if key.prefix == route.prefix and key.metric and routes:
+                return True
+        return False
 
     def _read(self) -> dict[RouteKey, list[Route]]:
         near = {key.prefix for key in self._wanted}
