@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -55,6 +55,11 @@ def _yields(_ctx: phases.Context) -> Iterator[None]:
     yield
 
 
+async def _yields_asynchronously(_ctx: phases.Context) -> AsyncIterator[None]:
+    """Would return an asynchronous generator."""
+    yield
+
+
 class _Pair(NamedTuple):
     """One value of two parts, such as a configuration."""
 
@@ -95,7 +100,7 @@ def test_objects_that_are_not_tasks(candidate: object, words: str) -> None:
             use(candidate)  # type: ignore[arg-type]  # the mistake that is tested
 
 
-@pytest.mark.parametrize("function", [_asynchronous, _yields])
+@pytest.mark.parametrize("function", [_asynchronous, _yields, _yields_asynchronously])
 def test_functions_that_a_call_does_not_run(function: Callable[[Context], object]) -> None:
     """An async function or a generator would be a step that is ok and did nothing, so it is
     refused.

@@ -182,6 +182,14 @@ class TestFiles:
         sentence = f"{path} is empty"
         assert faults(host) == [("gate-shut", "error", sentence)]
 
+    def test_two_empty_scripts(self, host: FakeHost) -> None:
+        """Each is named, and not only the first."""
+        empty = (LAYOUT.gate_path, CHECK)
+        for path in empty:
+            host.files.texts[path] = ""
+        targets = [fault.target for fault in named(host, "gate-shut")]
+        assert sorted(targets) == sorted(empty)
+
     @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
     @pytest.mark.parametrize("is_link", [True, False])
     def test_a_masked_unit(self, host: FakeHost, writer: str, *, is_link: bool) -> None:

@@ -505,6 +505,15 @@ class TestRefusedRanges:
         host = host._replace(addresses=(address(block, "cni0"),))
         assert checked(host, block).verdict == verdict
 
+    @pytest.mark.parametrize(("dev", "verdict"), [("flannel.1", "ok"), ("eth1", "overlap")])
+    def test_whose_address_a_block_of_flannel_begins_with(self, dev: str, verdict: str) -> None:
+        """Flannel gives the first address of its block to its own device."""
+        links = (Link(name="flannel.1", index=20, kind="vxlan"), Link(name="eth1", index=21))
+        refused = Route.to("172.20.0.0/16", type="blackhole", protocol=3)
+        host = node(refused, links=links)
+        host = host._replace(addresses=(address("172.20.0.0/32", dev),))
+        assert checked(host, "172.20.0.0/16").verdict == verdict
+
     @pytest.mark.parametrize(
         ("dev", "verdict"), [("cali1", "ok"), ("lxc1", "undecided"), ("eth1", "undecided")]
     )

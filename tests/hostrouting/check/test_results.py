@@ -96,9 +96,9 @@ def test_linux_without_ipv6(expected_devs: tuple[str, ...]) -> None:
     assert not any(finding.remedy for finding in findings if finding.name == "no-default-route")
 
 
-def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
-    """Check a host with two uplinks: with this source in its default route, and with a next hop
-    that is out of use.
+def ecmp_report(*, source: IP | None = None, dead: str = "") -> CheckReport:
+    """Check a host with two uplinks: with this source in its default route, and with the next hop
+    by this device out of use.
     """
     snapshot = ecmp_node().snapshot()
     routes: list[Route] = []
@@ -106,9 +106,8 @@ def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckRepo
         if route.prefix.length:
             routes.append(route)
             continue
-        first, second = route.next_hops
-        hops = (first, second._replace(dead=is_dead))
-        routes.append(route._replace(prefsrc=source, next_hops=hops))
+        hops = [hop._replace(dead=hop.dev == dead) for hop in route.next_hops]
+        routes.append(route._replace(prefsrc=source, next_hops=tuple(hops)))
     addresses = (address("10.255.0.4/32", "lo"), *snapshot.addresses)
     return checked(snapshot._replace(routes=tuple(routes), addresses=addresses))
 
@@ -144,11 +143,12 @@ def test_the_source_of_the_default_route_is_the_node_ip() -> None:
     assert family.flaws == ()
 
 
-def test_the_only_next_hop_in_use_has_the_node_ip() -> None:
-    """A dead next hop is not one that Linux chooses."""
-    report = ecmp_report(is_dead=True)
+@pytest.mark.parametrize(("dead", "node_ip"), [("eth1", "10.0.0.4"), ("eth0", "10.1.0.4")])
+def test_the_only_next_hop_in_use_has_the_node_ip(dead: str, node_ip: str) -> None:
+    """A dead next hop is not one that Linux chooses, whichever it is."""
+    report = ecmp_report(dead=dead)
     [family] = report.families
-    assert report.node_ips == {4: as_ip("10.0.0.4")}
+    assert report.node_ips == {4: as_ip(node_ip)}
     assert family.flaws == ()
 
 

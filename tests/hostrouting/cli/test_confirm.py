@@ -196,6 +196,7 @@ def test_no_enter(
     assert said.json["takenBack"]
     assert not said.json["changed"]
     [failure] = said.json["failures"]
+    assert failure["kind"] == "not-confirmed"
     assert failure["message"] == reason
     assert terminal.logged == [
         f"FAILED: {reason}",
