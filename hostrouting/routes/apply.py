@@ -102,7 +102,9 @@ class _Transaction:
         self._accepted: list[RouteRequest] = []
         """What was done until the rollback, in order."""
         self._unanswered: Sequence[RouteRequest] = ()
-        """The last requests if there was no answer: each of them may have been done."""
+        """The last requests if there was no answer: each of them may have been done. During a
+        rollback, all requests: each may be reversed already if the rollback begins again.
+        """
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
@@ -176,7 +178,10 @@ class _Transaction:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
         try:
-            self._request(self._reversed_requests())
+            requests = self._reversed_requests()
+            self._unanswered = [*self._accepted, *self._unanswered]
+            self._accepted = []
+            self._request(requests)
         except BackendError as error:
             problem = f" ({error})"
         try:

@@ -758,6 +758,24 @@ class TestReasons:
         assert caught.value.after == AS_BEFORE
         assert kernel.inner.snapshot() == before
 
+    @pytest.mark.parametrize("moment", ["change", "snapshot"])
+    def test_a_rollback_that_begins_again(self, moment: Moment) -> None:
+        """After Ctrl-C, the new route may be gone already: a second request to delete it would take
+        the old one.
+        """
+        kernel = faulty()
+        put(kernel, [entry(PLACE, ROUTER_1)._replace(metric=5)])
+        plan, before = planned(kernel, [by(OTHER_PLACE, ROUTER_1), by(PLACE, ROUTER_1)])
+        kernel.fail("change", errno.EPERM, nth=3)
+        interrupt(kernel, {"change": 5, "snapshot": 7}[moment])
+
+        with pytest.raises(KeyboardInterrupt) as caught:
+            apply_plan(plan, kernel, before=before)
+
+        assert kernel.waiting == 0
+        assert notes_of(caught.value) == [AS_BEFORE]
+        assert kernel.inner.snapshot() == before
+
     @pytest.mark.parametrize(
         ("fault", "changes"),
         [
