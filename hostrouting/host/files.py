@@ -97,9 +97,9 @@ class Files(Protocol):
         process releases a lock.
         """
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
-        """The processes that have the lock of this file, and do not share it, in words. Of those
-        that this process may look at: for root, all in its pid namespace.
+    def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:
+        """The processes that have the lock of this file alone, in words, or also those that share
+        it. Of those that this process may look at: for root, all in its pid namespace.
         """
 
 
@@ -257,12 +257,14 @@ class LocalFiles:
                 raise
         return partial(os.close, descriptor)
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:
         place = self._place(path)
+        mode = "(READ|WRITE)" if shared else "WRITE"
         holders: list[str] = []
         for pid in _pids():
             with suppress(OSError):  # it has ended, or belongs to another user
-                if any(_is_locked(pid, number, place) for number in os.listdir(f"/proc/{pid}/fd")):
+                numbers = os.listdir(f"/proc/{pid}/fd")
+                if any(_is_locked(pid, number, place, mode) for number in numbers):
                     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
                         holders.append(f"process {pid} ({name.read().strip()})")
         return tuple(holders)
@@ -349,8 +351,8 @@ def _pids() -> list[str]:
     return []
 
 
-def _is_locked(pid: str, number: str, place: str) -> bool:
-    """Whether this open file of a process is the file at `place`, and its lock is not shared.
+def _is_locked(pid: str, number: str, place: str, mode: str) -> bool:
+    """Whether this open file of a process is the file at `place`, and has a lock of this mode.
 
     In /proc/locks is the process that took the lock, and that may have ended: flock(1) takes it for
     its shell. The file itself comes last: one on a network may not answer.
@@ -361,7 +363,7 @@ def _is_locked(pid: str, number: str, place: str) -> bool:
         if not os.readlink(opened).endswith(f"/{name}"):
             return False
         with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
-            is_locked = re.search("FLOCK +ADVISORY +WRITE", info.read()) is not None
+            is_locked = re.search(f"FLOCK +ADVISORY +{mode}", info.read()) is not None
         return is_locked and os.path.samefile(opened, place)
     return False
 

@@ -18,6 +18,7 @@ from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH
 from hostrouting.kernel.rights import Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -195,19 +196,28 @@ class _LockWait:
 
     def take(self, path: str) -> Callable[[], None]:
         """Wait for the lock of this file, and return the function that releases it."""
-        who = "another run, the guard, or the start of a gated unit has locked this host"
         while True:
             release = self._files.try_lock(path)
             if release is not None:
                 return release
             if self._ctx.clock.now() >= self._until:
-                remedy = (
-                    "wait until it has ended, or stop it if it hangs; to see the process: lslocks"
-                )
-                raise NotReady(f"{who} for more than {_LOCK_WAIT:g} s; {remedy}", kind="busy")
+                locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {self._holders()}"
+                remedy = "wait until it is free, or stop what hangs"
+                raise NotReady(f"{locked}; {remedy}", kind="busy")
             if not self._is_logged:
                 self._ctx.log.info(
-                    "%s; waiting up to %g s (to see the process: lslocks)", who, _LOCK_WAIT
+                    "this host is locked by %s; waiting up to %g s", self._holders(), _LOCK_WAIT
                 )
                 self._is_logged = True
             self._ctx.sleep(0.1)
+
+    def _holders(self) -> str:
+        """Who has the lock, in words. Whoever has the turn waits for that, too.
+
+        No process is found if it is in another pid namespace, or if the lock is that of an image.
+        """
+        holders = self._files.lock_holders(HostLayout.lock_path, shared=True)
+        if holders:
+            return spoken(holders)
+        anybody = "another run, the guard, or the start of a gated unit"
+        return f"{anybody} (to see the process: lslocks)"

@@ -107,7 +107,7 @@ class FakeFiles:
         self.locked.add(path)
         return partial(self.locked.discard, path)
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:  # noqa: ARG002
         require_path(path)
         return ("another process",) if path in self.locked else ()
 

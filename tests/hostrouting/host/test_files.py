@@ -9,9 +9,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from hostrouting.host.fileset import File
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
+from tests.support.locks import locking
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
@@ -565,32 +565,22 @@ def test_a_file_system_that_does_not_answer(
         HERE.why_unwritable(str(tmp_path))
 
 
-@contextmanager
-def locking(path: Path, option: str) -> Iterator[int]:
-    """A process that has a lock on this file, which flock(1) has taken for it; its number."""
-    script = 'exec 9<>"$1"; flock "$2" 9; echo; exec sleep 60'
-    command = ["bash", "-c", script, "bash", str(path), option]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield process.pid
-        process.kill()
-
-
 @pytest.mark.linux
 def test_who_has_a_lock(tmp_path: Path) -> None:
-    """The process in which the locked file is open; not one that waits, nor one that shares a lock,
-    nor one that has locked another file of that name.
+    """The process in which the locked file is open; not one that waits, nor one that has locked
+    another file of that name; one that shares the lock only if those are asked for.
     """
     files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
     assert files.lock_holders("/lock") == ()
     (tmp_path / "other").mkdir()
-    with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared"):
+    with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared") as pid:
         assert files.lock_holders("/lock") == ()
+        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep)",)
     with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
         waits = re.compile(f"-> .*:{place.stat().st_ino} ")
         wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
         assert files.lock_holders("/lock") == (f"process {pid} (sleep)",)
+        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep)",)
         next_.kill()
     assert files.lock_holders("/lock") == ()
 
@@ -603,8 +593,8 @@ def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     asked: list[str] = []
     monkeypatch.setattr(os.path, "samefile", lambda opened, _: asked.append(opened))
     (tmp_path / "other").mkdir()
-    with (tmp_path / "other/lock").open("w"):
-        assert LocalFiles(str(tmp_path)).lock_holders("/lock") == ()
+    with (tmp_path / "other/unanswered").open("w"):
+        assert LocalFiles(str(tmp_path)).lock_holders("/unanswered") == ()
     assert asked == []
 
 

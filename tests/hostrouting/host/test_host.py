@@ -1,6 +1,6 @@
 """hostrouting.host.host: the edges of a host, and the lock on it."""
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -9,9 +9,11 @@ import pytest
 
 import phases
 from hostrouting.errors import HostError, NotReady
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
+from tests.support.locks import locking
 from tests.support.tasks import context
 
 LAYOUT = HostLayout()
@@ -52,8 +54,28 @@ def test_a_wait_is_announced_once(
     monkeypatch.setattr(phases.Context, "sleep", release_one)
     with caplog.at_level("INFO"), host.locked(context()):
         assert not held
-    assert len(caplog.messages) == 1
-    assert "waiting up to 150 s" in caplog.messages[0]
+    assert caplog.messages == ["this host is locked by another process; waiting up to 150 s"]
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("waits_for", ["lock", "turn"])
+def test_who_has_locked_the_host(tmp_path: Path, waits_for: str) -> None:
+    """A start that shares the lock, and not the flock(1) that took it and has ended, nor the next
+    one in the queue.
+    """
+    host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
+    folder = tmp_path / "run/hostrouting"
+    folder.mkdir(parents=True)
+    with ExitStack() as processes:
+        pid = processes.enter_context(locking(folder / "lock", "--shared"))
+        if waits_for == "turn":
+            processes.enter_context(locking(folder / "turn", "--exclusive"))
+        with pytest.raises(NotReady) as caught, host.locked(context()):
+            pytest.fail("two at once")
+    assert str(caught.value) == (
+        f"this host is still locked after 150 s, by process {pid} (sleep); "
+        "wait until it is free, or stop what hangs"
+    )
 
 
 def test_the_lock_of_an_image(tmp_path: Path) -> None:
@@ -63,7 +85,7 @@ def test_the_lock_of_an_image(tmp_path: Path) -> None:
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
         first.locked(context()),
-        pytest.raises(NotReady, match="has locked this host for more than 150 s"),
+        pytest.raises(NotReady, match=r"still locked after 150 s, by another run, .*: lslocks"),
         second.locked(waiting),
     ):
         pytest.fail("two at once")

@@ -764,7 +764,7 @@ class TestLock:
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
-        words = r"for more than 150 s; .* or stop it if"
+        words = r"still locked after 150 s, by another .* or stop what hangs"
         with caplog.at_level("INFO"):
             error = failure_of(run, make(later, host=host), of=NotReady, match=words)
         assert "waiting up to 150 s" in caplog.text

@@ -1,0 +1,18 @@
+"""A process that has the lock of a file."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def locking(path: Path, option: str) -> Iterator[int]:
+    """A process that has a lock on this file, which flock(1) has taken for it; its number."""
+    script = 'exec 9<>"$1"; flock "$2" 9; echo; exec sleep 60'
+    command = ["bash", "-c", script, "bash", str(path), option]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
