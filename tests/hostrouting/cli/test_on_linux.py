@@ -159,7 +159,7 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
             shown += os.read(ours, 65536)
         except BlockingIOError:
             return False
-        return b"another run" in shown
+        return b"this host is locked" in shown
 
     with running(*machine.enter, *hold, seconds=300) as (_, output):
         assert output.readline() == "held\n"
