@@ -25,6 +25,7 @@ from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, config, context
+from tests.support.topologies import ETH1, address, checked, vm_with
 
 CIDR6 = "fd16::/48"
 
@@ -110,6 +111,15 @@ def test_the_verdict_is_that_of_the_worse_family(default: str, verdicts: list[st
     assert [family.family for family in report.families] == [4, 6]
     assert [family.verdict for family in report.families] == verdicts
     assert report.verdict == "no-default-route"
+
+
+@pytest.mark.parametrize(("devs", "is_said"), [((), True), (("eth1",), False)])
+def test_a_second_default_route(devs: tuple[str, ...], *, is_said: bool) -> None:
+    """Which card Linux prefers is said only while the configuration names none."""
+    worse = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200)
+    host = vm_with(worse, links=(ETH1,), addresses=(address("10.1.0.4/24", "eth1"),))
+    [family] = checked(host, CIDR, expected_devs=devs).families
+    assert ("default-routes" in {flaw.name for flaw in family.flaws}) == is_said
 
 
 def test_a_third_default_route_beside_two_equal_ones() -> None:

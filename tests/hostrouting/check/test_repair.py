@@ -18,6 +18,7 @@ from hostrouting.config.settings import RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
     BY_IPV6,
@@ -264,6 +265,30 @@ class TestWayOut:
         host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
         [family] = checked(host).families
         assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("wg1", CIDR)]
+
+    @pytest.mark.parametrize(
+        ("marked", "routes"),
+        [
+            pytest.param((), [CIDR], id="none"),
+            pytest.param(
+                (rule(priority=150, table=77, fwmark=1, fwmask=1),),
+                ["172.16.0.0/17"],
+                id="led elsewhere",
+            ),
+        ],
+    )
+    def test_marked_packets_to_a_range_where_plain_ones_are_right(
+        self, marked: tuple[Rule, ...], routes: list[str]
+    ) -> None:
+        """A route there would change nothing for plain packets, and lead marked ones another
+        way.
+        """
+        escapes = rule(dst="172.16.0.0/17", priority=120)
+        rules = (main_with(0), escapes, *marked, rule(priority=200, table=200))
+        by_mark = Route.to("0.0.0.0/0", dev="eth1", table=77)
+        right = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
+        report = checked(node(ELSEWHERE, by_mark, right, rules=rules), expected_devs=["eth0"])
+        assert destinations(report) == routes
 
     def test_a_network_of_the_device_of_the_repair(self) -> None:
         """Its packets leave by the same device as before: only ib0 loses some."""
