@@ -415,9 +415,8 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        HostError, match=r"cannot write .*/file: No space left on device; free some space"
-    ):
+    reason = re.escape("No space left on device; free some space, or inodes (df -i)")
+    with pytest.raises(HostError, match=f"cannot write .*/file: {reason}"):
         HERE.write(path, "new")
     assert HERE.read(path) == "old"
     assert os.listdir(tmp_path) == ["file"]
@@ -547,7 +546,7 @@ def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
         ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
     )
     known, met, for_removal = done.stdout.split("\n", 2)
-    assert known == "No space left on device; free some space"
+    assert known == "No space left on device; free some space, or inodes (df -i)"
     assert met.endswith(known)
     assert for_removal == "\n"
 
