@@ -163,15 +163,16 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     """Whether the gate has refused the last start.
 
     After a daemon-reload, systemd still shows that a command of the unit has failed, but not which
-    one. It was the gate if no other command can make a start fail before the main process, and the
-    main process has not ended since the start began.
+    one, or that it took too long. It was the gate if no other command can make a start fail before
+    the main process, and the main process has not ended since the start began.
     """
     conditions = properties["ExecCondition"].split(_ARGV)[1:]
     of_gate = [condition for condition in conditions if HostLayout.gate_path in condition]
     if any(_REFUSED in condition for condition in of_gate):
         return True
-    has_others = of_gate != conditions or "ignore_errors=no" in properties["ExecStartPre"]
-    if properties["Result"] != "exit-code" or has_others:
+    others = properties["ExecStartPre"]
+    can_fail = {"exit-code": "ignore_errors=no" in others, "timeout": others != ""}
+    if of_gate != conditions or can_fail.get(properties["Result"], True):
         return False
     main_ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     start_began = _microseconds(properties["ConditionTimestampMonotonic"])

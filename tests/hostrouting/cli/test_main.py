@@ -113,6 +113,9 @@ def test_what_is_loaded(words: str) -> None:
             "did you mean: hostrouting check --snapshot s.json 172.16.0.0/16",
         ),
         ("explain", "required: ADDRESS"),
+        ("apply", "required: --config"),
+        ("render --output .", "required: --config"),
+        ("clean azure-vnet", "required: --config"),
         (
             "explain 172.16.0.0/16",
             'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9',
