@@ -170,7 +170,7 @@ def _only_source(judge: Judge, part: Part) -> IP | None:
     """
     if part.is_own:
         return None
-    sources = set(sources_of(judge, part.decision))
+    sources = set(sources_of(judge, part.decision.route))
     if len(sources) == 1:
         return sources.pop()
     return None
