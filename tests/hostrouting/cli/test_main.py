@@ -533,6 +533,13 @@ def test_names_do_not_steer_the_terminal() -> None:
     refused = say("check", CIDR, "--dev", "eth9", "--snapshot", "-", stdin=text.encode())
     assert "ib\\x1b[31m" in refused.err
 
+    kernel = plain_vm()
+    kernel.add_link(Link(name="br\x1b[31m", index=0, kind="bridge"))
+    kernel.add_link(Link(name="eth9", index=0, master="br\x1b[31m"))
+    probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
+    logged = say("apply", "--config", "-", kernel=kernel, stdin=probes).err
+    assert logged.startswith("eth9 is a port of br\\x1b[31m, where its packets arrive, so no rule")
+
 
 def test_a_command_in_a_thread() -> None:
     """A program of an author may have its handlers of signals, which only the main thread can
