@@ -104,8 +104,8 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 def starts_unchecked(
     config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
 ) -> bool:
-    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose: what an
-    administrator has opened is a warning, and not an error.
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose. Where
+    an administrator has opened the gate, the finding is a warning.
     """
     if "gate-open" in ignored or not config.route_overlap.is_strict:
         return False

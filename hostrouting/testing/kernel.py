@@ -41,6 +41,7 @@ from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import (
     Answer,
+    LookupEnd,
     Outcome,
     RouteBackend,
     RouteRequest,
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "lo"
 _NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
+_REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
+"""The answer where a rule refuses. For "unreachable", Linux gives the same error as for no route."""
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -244,9 +247,7 @@ class FakeKernel(RouteBackend):
         """The host as it is; made again after each change."""
         if self._snapshot is None:
             links = sorted(self._links.values(), key=lambda link: link.index)
-            addresses: list[Address] = []
-            for link in links:
-                addresses += self._addresses_on(link.name)
+            addresses = sorted(self._addresses, key=lambda address: self._links[address.dev].index)
             self._snapshot = Snapshot(
                 links=tuple(links),
                 addresses=tuple(addresses),
@@ -473,14 +474,14 @@ class FakeKernel(RouteBackend):
     def _delete(self, route: Route) -> None:
         """Delete each entry of the route that is there; KernelError if one is not."""
         routes = self._routes.get((route.table, route.prefix), [])
-        missing: list[Route] = []
+        is_missing = False
         for entry in as_stored(route):
             meant = [present for present in routes if _is_meant(present, entry)]
             if meant:
                 routes.remove(meant[0])
             else:
-                missing.append(entry)
-        if missing:
+                is_missing = True
+        if is_missing:
             raise KernelError(errno.ESRCH, "this route does not exist")
 
 
@@ -566,7 +567,8 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
     """The routes that Linux adds for an IPv4 address: to itself, to its network, and to the
     broadcast address.
     """
-    own, network = Prefix.of(address.ip), address.network
+    own = Prefix.of(address.ip)
+    network = address.network
     local = Route(
         own,
         (NextHop(address.dev),),
@@ -660,9 +662,4 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)
-    if kind == "blackhole":
-        return Answer("blackhole", None)
-    if kind == "prohibit":
-        return Answer("prohibit", None)
-    # Linux gives the same error for a rule's "unreachable" and for no route.
-    return Answer("no-route", None)
+    return Answer(_REFUSED_BY_RULE.get(kind, "no-route"), None)
