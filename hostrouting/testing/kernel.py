@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 _LOOPBACK = "lo"
 _NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
 _REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
-"""The answer where a rule refuses. For "unreachable", Linux gives the same error as for no route."""
+"""The answer where a rule refuses. For "unreachable", it is the same as where no route is found."""
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
