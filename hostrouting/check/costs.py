@@ -50,11 +50,11 @@ def attributes_lost(judge: Judge, route: Route) -> str:
 
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
-    """Whether packets to addresses of the network left by the device before."""
+    """Whether packets to addresses of the network escaped by the device."""
     last = network.last
     for part in taken:
         is_inside = part.first <= last and network.first <= part.last
-        if is_inside and dev in part.decision.devs:
+        if is_inside and dev in part.opinion.devs:
             return True
     return False
 
