@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import chosen_sources, sources_of
-from hostrouting.fib.engine import Decision
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.model.route import bare_hop
 
@@ -38,7 +37,7 @@ def attributes_lost(judge: Judge, route: Route) -> str:
         hops = {bare_hop(hop) for hop in default.next_hops}
         if not hops.issuperset(route.next_hops):
             continue
-        possible = sources_of(judge, Decision("unicast", route))
+        possible = sources_of(judge, route)
         lost: list[str] = []
         if default.prefsrc and chosen_sources(judge, possible) != (default.prefsrc,):
             lost.append(f"src {default.prefsrc}")

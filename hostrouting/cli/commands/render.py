@@ -49,7 +49,7 @@ def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> 
     if arguments.tar == "-":
         if arguments.json:
             raise bad_input("--json", "standard output is the archive", "leave one of them out")
-        if sys.stdout is None:  # other answers have an exit code; this one would be lost
+        if sys.stdout is None:  # another answer still has its exit code; an archive would be lost
             raise bad_input("standard output", "is closed", "name a file: --tar FILE")
         return Answer(FINE, document, (), archive=archive)
     try:
@@ -68,7 +68,7 @@ def _write_image(arguments: argparse.Namespace, config: HostRoutingConfig, host:
     _require_image(arguments, host)
     root = os.path.abspath(arguments.root)
     task = Configure(config, host=Host.offline(root, rights=host.rights))
-    findings = task.plan().findings
+    findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
     done = f"the files are in {root}, and take effect when the image boots"
     lines = [*outcome.lines(done, f"the image in {root} matches the configuration")]

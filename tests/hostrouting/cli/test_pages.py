@@ -165,7 +165,7 @@ def refused(host: FakeHost) -> None:
 
 def with_full_run(host: FakeHost) -> None:
     """The file system of /run is full."""
-    host.files.broken["/run"] = "No space left on device; free some space"
+    host.files.broken["/run"] = "No space left on device; free some space, or inodes (df -i)"
 
 
 def weakened(host: FakeHost) -> None:
