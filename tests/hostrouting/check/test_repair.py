@@ -236,6 +236,14 @@ class TestWayOut:
         [route] = report.routes
         assert route.to_mapping() == {"destination": CIDR, "dev": "eth1"}
 
+    def test_the_first_of_several_devices_is_named(self) -> None:
+        """By its name, whatever the order of the configuration and of the routes."""
+        by_eth1 = Route.to("0.0.0.0/0", dev="eth1", metric=50)
+        by_vpn = Route.to("0.0.0.0/0", dev="wg1")
+        host = node(by_vpn, by_eth1, Route.to(CIDR, dev="ib0"), links=(ETH1, IB0, WG1))
+        report = checked(host, expected_devs=["eth1", "eth0"])
+        assert {route.dev for route in report.routes} == {"eth0"}
+
     @pytest.mark.parametrize(
         ("source", "mtu", "lacks"),
         [
