@@ -56,10 +56,12 @@ def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> 
         with open(arguments.tar, "wb") as file:
             file.write(archive)
     except OSError as error:
-        raise HostError(
-            f"cannot write {arguments.tar}: {error.strerror}", what="file", target=arguments.tar
-        ) from error
-    typed = typed_name(arguments.tar)
+        message = f"cannot write {typed_name(arguments.tar)}: {error.strerror}"
+        raise HostError(message, what="file", target=arguments.tar) from error
+    name = arguments.tar
+    if ":" in name.partition("/")[0]:  # tar would take what comes before it for a host
+        name = f"./{name}"
+    typed = typed_name(name)
     line = f"DONE: {counted(len(files), 'file')}; on the host, as root: tar -xpf {typed} -C /"
     return Answer(FINE, document, [line, *(f"  wrote {file.path}" for file in files)])
 
