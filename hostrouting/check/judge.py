@@ -278,8 +278,7 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
     """
-    is_hidden = judge.uplinks.is_card_hidden and dev == judge.uplinks.card_below_tunnel
-    if is_hidden and judge.devices.is_connected(dev, taken.route):
+    if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, OWN_SUBNET, f"{dev} (its own network)")
     return None
 

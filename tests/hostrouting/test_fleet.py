@@ -232,6 +232,15 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
     assert worst.repair == ()
 
 
+def test_groups_of_one_size() -> None:
+    """They are in the order of their problems, whatever the order of the nodes."""
+    by_gre = fleet.NodeResult("1.json", "overlap", "through gre1", CONFIG.static_routes.routes)
+    by_wg = fleet.NodeResult("2.json", "overlap", "through wg1")
+    for results in ([by_gre, by_wg], [by_wg, by_gre]):
+        groups = fleet.group_nodes(results)
+        assert [group.problem for group in groups] == ["through gre1", "through wg1"]
+
+
 class TestTheCommand:
     """`check --snapshots`, in a thread of this process."""
 

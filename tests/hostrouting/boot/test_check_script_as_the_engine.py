@@ -526,6 +526,9 @@ a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot
       nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
+the same by DHCP, which knows who is on the link
+  route add 172.20.9.0/24 proto dhcp nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
+  ok
 an equal default route by lo, which Linux does not use
   route append default dev lo
   undecided: UNDECIDED: this check does not judge route [default dev lo proto boot scope link] (by

@@ -382,6 +382,12 @@ class TestLosses:
         host = node(Route(Prefix.parse(CIDR), hops, protocol=protocol))
         assert checked(host).verdict == verdict
 
+    def test_a_next_hop_by_another_device_without_a_gateway(self) -> None:
+        """Only the next hops by the uplink itself need one."""
+        hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("wg1"))
+        host = node(Route(Prefix.parse(CIDR), hops, protocol=3), links=(WG1,))
+        assert checked(host, allowed_devs=["wg1"]).verdict == "ok"
+
     @pytest.mark.parametrize(("owner", "verdict"), [("ib0", "undecided"), ("eth0", "ok")])
     def test_without_a_gateway_in_a_network(self, owner: str, verdict: str) -> None:
         """Neighbours are those in a network of the device itself, and not in one of another."""
@@ -568,6 +574,15 @@ class TestRefusedRanges:
         refused = Route.to("172.16.5.0/24", type="blackhole", protocol=4)
         inside = Route(Prefix.parse("172.16.5.9/32"), tuple(hops))
         host = node(refused, inside, links=(CALI1,))
+        assert checked(host, "172.16.5.128/25").verdict == verdict
+
+    @pytest.mark.parametrize(
+        ("inside", "verdict"), [("172.16.5.8/32", "undecided"), ("172.16.5.8/31", "overlap")]
+    )
+    def test_only_a_single_address_is_a_pod(self, inside: str, verdict: str) -> None:
+        """A wider route inside a refused range, by the device of a pod, shows nothing."""
+        refused = Route.to("172.16.5.0/24", type="blackhole", protocol=4)
+        host = node(refused, Route.to(inside, dev="cali1"), links=(CALI1,))
         assert checked(host, "172.16.5.128/25").verdict == verdict
 
     def test_the_uplink_leads_to_no_pod(self) -> None:

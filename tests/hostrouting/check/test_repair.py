@@ -265,6 +265,25 @@ class TestWayOut:
         [family] = checked(host).families
         assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("wg1", CIDR)]
 
+    def test_a_network_of_the_device_of_the_repair(self) -> None:
+        """Its packets leave by the same device as before: only ib0 loses some."""
+        hops = (NextHop("eth0"), NextHop("ib0"))
+        networks = (address("172.16.0.2/16", "eth0"), address("172.16.0.3/16", "ib0"))
+        host = node(Route(Prefix.parse("172.16.5.0/24"), hops), addresses=networks)
+        [family] = checked(host).families
+        assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("ib0", CIDR)]
+
+    def test_a_network_in_the_half_that_has_no_route(self) -> None:
+        """Of what escapes by ib0, only the half without the gateway is taken from it."""
+        default = Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024)
+        to_gateway = Route.to("2001:db8::/32", dev="eth0", metric=256, protocol=2)
+        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
+        networks = (address("2001:db8:1::4/48", "ib0"), address("2001:db8:8001::4/48", "ib0"))
+        [family] = checked(
+            node(default, to_gateway, escapes, addresses=networks), "2001:db8::/32"
+        ).families
+        assert [str(cost.network) for cost in family.repair.costs] == ["2001:db8:8001::/48"]
+
 
 class TestProof:
     """A route is proposed only if the tables with it are judged better than without."""

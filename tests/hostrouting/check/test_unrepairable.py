@@ -320,6 +320,15 @@ class TestHiding:
             f"[{hiding}] hides [{of_pod}], which these packets would take without it"
         ]
 
+    def test_each_route_that_hides_it_has_to_go(self) -> None:
+        """In the order in which they decide: to delete the first alone would bring up the next."""
+        of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
+        first = Route.to("172.16.5.1/32", dev="ib0", protocol=4)
+        second = Route.to("172.16.5.1/32", dev="ib0", metric=50, protocol=4)
+        report = checked(node(of_pod, second, first, links=(IB0, CALI1)))
+        [unsafe] = report.families[0].repair.unrepairable
+        assert unsafe.why.to_delete == (first, second)
+
 
 class TestReserved:
     """No static route leads to a reserved range, but one to a wider prefix can take it."""

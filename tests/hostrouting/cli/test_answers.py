@@ -174,6 +174,23 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> Non
     assert command.findall(explained.out) == command.findall(checked.out)
 
 
+def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> None:
+    """The operator types one: a repair needs it."""
+    file = tmp_path / "routes.json"
+    file.write_text(json.dumps({"manageForeign": "keep"}))
+    explained = say("explain", "172.16.5.9", "--config", str(file), kernel=vpn_node())
+    assert f"hostrouting repair CIDR --config {file} --dev eth0 | " in explained.out
+
+
+def test_explain_does_not_say_what_is_not_judged() -> None:
+    """A rule that is not judged may route other packets differently."""
+    skipping = Rule(family=4, priority=100, action="goto", target=200)
+    saved = vm_with(rules=(skipping,)).to_json().encode()
+    explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
+    assert "NOT-JUDGED: " in explained.out
+    assert "No rule routes other packets" not in explained.out
+
+
 @pytest.mark.parametrize(
     ("priority", "words"),
     [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")],

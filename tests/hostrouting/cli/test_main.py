@@ -24,10 +24,11 @@ from hypothesis import given, strategies as st
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.finding import NAMES
 from hostrouting.install.host_check import HostCheck
+from hostrouting.install.installed import read_installed
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
@@ -79,6 +80,7 @@ def test_the_words_that_the_help_explains() -> None:
     for word in ("expected", "escape", "gate", "STRICT", "WARN", "guard"):
         assert f"\n  {word} " in said
     assert "In trouble: hostrouting status" in said
+    assert say("--help", "check").out == said, "not a word for a command that is meant"
     # A paragraph of a command's help begins on a line of its own.
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
@@ -272,6 +274,14 @@ def test_where_files_are_rendered(words: list[str], tmp_path: Path) -> None:
     assert "--root, --tar: exactly one of them says where the files go" in said.err
 
 
+def test_an_archive_beside_a_document(tmp_path: Path) -> None:
+    """Both cannot be on standard output."""
+    (tmp_path / "config.json").write_text("{}")
+    said = say("render", "--config", str(tmp_path / "config.json"), "--tar", "-", "--json")
+    assert said.code == 2
+    assert "--json: standard output is the archive" in said.json["message"]
+
+
 def test_an_empty_root(tmp_path: Path) -> None:
     """An empty --root, as of an unset variable, is not the current directory."""
     (tmp_path / "config.json").write_text("{}")
@@ -424,6 +434,22 @@ def test_a_proposed_file_can_be_typed(
         assert shlex.split(rest) == ["hostrouting", "apply", "--config", name]
 
 
+def test_a_plan_of_options_that_are_typed(tmp_path: Path) -> None:
+    """The command has them, too: without the consent, `apply` would refuse. Units that are typed
+    come behind those of the file, each once.
+    """
+    file = tmp_path / "config.json"
+    overlap = {"expectedCidrs": [CIDR]}
+    file.write_text(json.dumps({"routeOverlap": overlap, "gate": {"units": ["z.service"]}}))
+    options = ["--gate", "a.service", "--gate", "z.service", "--allow-removal"]
+    host = FakeHost(kernel=plain_vm())
+    said = say("plan", "--config", str(file), *options, host=host)
+    command = said.lines[0].removeprefix("TO DO: as root: ")
+    assert command == shlex.join(["hostrouting", "apply", "--config", str(file), *options])
+    assert say(*shlex.split(command)[1:], host=host).code == 0
+    assert read_installed(host).gate == GateConfig(("z.service", "a.service"))
+
+
 def test_standard_input() -> None:
     """Its faults are said to be in it; without one, that is the mistake."""
     said = say("plan", "--config", "-", stdin=b"7")
@@ -504,6 +530,15 @@ def test_names_do_not_steer_the_terminal() -> None:
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
     for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
         assert "\x1b" not in say(*words, "--snapshot", "-", stdin=text.encode()).out
+    refused = say("check", CIDR, "--dev", "eth9", "--snapshot", "-", stdin=text.encode())
+    assert "ib\\x1b[31m" in refused.err
+
+    kernel = plain_vm()
+    kernel.add_link(Link(name="br\x1b[31m", index=0, kind="bridge"))
+    kernel.add_link(Link(name="eth9", index=0, master="br\x1b[31m"))
+    probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
+    logged = say("apply", "--config", "-", kernel=kernel, stdin=probes).err
+    assert logged.startswith("eth9 is a port of br\\x1b[31m, where its packets arrive, so no rule")
 
 
 def test_a_command_in_a_thread() -> None:

@@ -446,6 +446,7 @@ ADVERTISED = SIX_BY_A._replace(protocol=PROTOCOL_RA, expired=False)
         pytest.param(
             [OTHERS_SIX._replace(expired=True), SIX_BY_A], "keep", id="an expired one before ours"
         ),
+        pytest.param([HIGH._replace(expired=True), SIX_BY_A], "keep", id="expired and preferred"),
     ],
 )
 def test_which_route_of_a_key_linux_uses(there: list[Route], action: str) -> None:
