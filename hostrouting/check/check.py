@@ -210,8 +210,7 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     judged.
     """
     for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
-        is_about = any(prefix.overlaps(block) for block in blocks)
-        if is_about or prefix.length == 0:
+        if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last
 

@@ -230,10 +230,6 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Packets may leave by each device of the route, so the worst of the opinions on them decides.
     It is at least a doubt if TCP does not connect by the route.
 
-    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops, and all of them are named. `other_packets.captures_a_plain_source` asks
-    for these.
-
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
     """
@@ -243,6 +239,16 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
+    return _worst_of(opinions)
+
+
+def _worst_of(opinions: list[Opinion]) -> Opinion:
+    """The worst opinion. An escape names the devices of all escapes.
+
+    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
+    order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks
+    for these.
+    """
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     if worst.grade is Grade.FINE and worst.belongs_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
