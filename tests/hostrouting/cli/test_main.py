@@ -60,6 +60,7 @@ def test_help(name: str) -> None:
     assert said.code == 0
     assert said.out.isascii()
     assert max(map(len, said.lines)) <= 80
+    assert said.out == say(name, "-h").out
 
     first, rest = COMMANDS[name][0], COMMANDS[name][1:]
     assert f"{first.upper()}{rest}" in said.out.replace("\n", " ")
