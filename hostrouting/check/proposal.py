@@ -164,10 +164,10 @@ def _routes_by_hand(configured: Iterable[StaticRoute], now: CheckReport) -> list
 
 
 def _may_be_by_hand(route: Route, family: FamilyReport) -> bool:
-    """Whether `ip route add` makes such a route, and it leads to expected CIDRs as expected."""
+    """Whether `ip route add` makes such a route, and it leads to expected CIDRs."""
     if (route.table, route.protocol, route.type) != (TABLE_MAIN, PROTOCOL_BOOT, "unicast"):
         return False
-    if route.prefix.length == 0 or not set(family.expected_devs).issuperset(route.devs):
+    if route.prefix.length == 0:
         return False
     return any(route.prefix.overlaps(cidr) for cidr in family.cidrs)
 

@@ -30,7 +30,7 @@ from hostrouting.check.results import (
 from hostrouting.check.way_out import is_configurable
 from hostrouting.config.cni import devices_of
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
-from hostrouting.model.link_kinds import BRIDGE, is_card, is_tunnel, leads_out
+from hostrouting.model.link_kinds import BRIDGE, is_card, is_tunnel
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     OURS,
@@ -164,12 +164,14 @@ def _how_to_add_default(family: FamilyReport, target: str) -> Remedy | None:
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of devices that a default route could have. A CNI's device leads to pods."""
+    """The addresses of network cards, by which a default route could lead. A CNI's device leads to
+    pods, and so does a bridge without a card, such as docker0.
+    """
     links = {link.name: link for link in family.snapshot.links}
     candidates: list[str] = []
     for address in _addresses(family.snapshot, family.family):
         link = links.get(address.dev)
-        if link is None or not leads_out(link) or devices_of(link.name, link.kind):
+        if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
             continue
         text = f"{address.ip}/{address.length}"
         if not link.up:

@@ -165,7 +165,7 @@ def test_a_full_run(make: Callable[[], FakeHost], unit: str | None) -> None:
     assert (full.name, full.severity, full.target) == ("file", "warning", LAYOUT.state_directory)
     assert full.sentence == (
         "no result of a check can be written to /run/aks-flex-node: No space left on device; free "
-        "some space"
+        "some space, or inodes (df -i)"
     )
     of_user = attrs.evolve(host, rights=lambda: Rights(is_root=False))
     assert find_status(of_user, unit).findings == before

@@ -31,7 +31,7 @@ def full(event: str) -> BaseException:
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
         return HostError(
-            f"cannot {verb} {path}: No space left on device; free some space",
+            f"cannot {verb} {path}: No space left on device; free some space, or inodes (df -i)",
             what="file",
             target=path,
         )

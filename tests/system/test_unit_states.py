@@ -89,8 +89,8 @@ def a_refusal_with_its_reason(system: System) -> None:
 class Start(NamedTuple):
     """A start that fails."""
 
-    step: int
-    """The exit status of the gate's step."""
+    step: str
+    """The gate's step."""
     settings: str
     """Those of the machine."""
     state: State
@@ -100,15 +100,19 @@ class Start(NamedTuple):
 MAIN_FAILS = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
 # The order counts: the last refusal follows a start whose main process has failed.
 STARTS = {
-    "the gate refuses": Start(1, "", "was refused"),
+    "the gate refuses": Start("exit 1", "", "was refused"),
     "the gate refuses, and a later command may fail": Start(
-        1, "ExecStartPre=-/bin/false\n", "was refused"
+        "exit 1", "ExecStartPre=-/bin/false\n", "was refused"
     ),
-    "the main process fails": Start(0, MAIN_FAILS, "failed"),
+    "the main process fails": Start("exit 0", MAIN_FAILS, "failed"),
     "a command before the main process fails": Start(
-        0, "ExecStartPre=/bin/sh -c 'exit 255'\n", "failed"
+        "exit 0", "ExecStartPre=/bin/sh -c 'exit 255'\n", "failed"
     ),
-    "the gate refuses what would fail": Start(1, MAIN_FAILS, "was refused"),
+    "the gate refuses what would fail": Start("exit 1", MAIN_FAILS, "was refused"),
+    "the gate takes too long": Start("sleep 60", "TimeoutStartSec=0.5\n", "was refused"),
+    "a later command takes too long": Start(
+        "exit 0", "ExecStartPre=-/bin/sleep 60\nTimeoutStartSec=0.5\n", "failed"
+    ),
 }
 
 
@@ -117,7 +121,7 @@ def a_refusal_that_systemd_forgets(system: System) -> None:
     told from one whose main process, or a command before that, has failed.
     """
     for name, start in STARTS.items():
-        lay_step(system, f"exit {start.step}\n")
+        lay_step(system, f"{start.step}\n")
         override(system, f"Type=exec\n{start.settings}")
         gate.start(system)
         wait_for("the start to end", lambda: system.show(KUBE1, "ActiveState") == "failed")
@@ -201,6 +205,30 @@ def a_start_without_the_gate(system: System) -> None:
         assert shown.checked == 0, verb
 
 
+def a_start_without_the_gate_that_systemd_does_not_show(system: System) -> None:
+    """Where a command comes before the main process, systemd does not show whether the gate did.
+    Such a start is not called checked.
+    """
+    override(system, "ExecCondition=\nExecStartPre=/bin/sleep 0.1\n")
+    assert gate.start(system) == 0
+    override(system, "ExecStartPre=/bin/sleep 0.1\n")
+    for verb in RELOADS:
+        system.must("systemctl", verb)
+        shown = state(system)
+        assert shown.state == "runs", verb
+        assert shown.checked == 0, verb
+
+
+def a_start_through_the_gate_before_another_command(system: System) -> None:
+    """It has the time of the start until systemd reads its files again."""
+    override(system, "ExecStartPre=/bin/sleep 0.1\n")
+    before = time.time()
+    assert gate.start(system) == 0
+    assert before <= state(system).checked <= time.time()
+    system.must("systemctl", "daemon-reload")
+    assert state(system).checked == 0
+
+
 def a_start_through_the_gate(system: System) -> None:
     """It has the time of the start, also when systemd has read its files again, or itself."""
     before = time.time()
@@ -251,6 +279,8 @@ STORIES = (
     a_masked_unit_is_not_started,
     reasons_that_the_journal_takes_late,
     a_start_without_the_gate,
+    a_start_without_the_gate_that_systemd_does_not_show,
+    a_start_through_the_gate_before_another_command,
     a_start_through_the_gate,
     when_the_gate_has_refused,
     when_the_gate_has_refused_a_restart,

@@ -1079,25 +1079,31 @@ function doubt_equal_routes(used,   d, r, all) {
   all = of_class(LEADING, all)
   if (all != uplink) doubtful = all
 }
-# What the packets of a tunnel leave by may be meant.
+# What the packets of a tunnel leave by may be meant. If no default route is by a card, any card may
+# be, also beside a dummy, but no device of a CNI.
 function doubt_tunnel(   hidden) {
   hidden = hidden_cards()
-  if (hidden == NONE) beside_tunnel = of_class("card", devices_with_addresses())
-  if (hidden == NONE && is_only_way_out()) return
+  if (hidden == NONE) {
+    if (is_tap_without_a_card()) return
+    beside_tunnel = without(of_class("card", all_devices()), devices_of_cnis)
+    if (of_class("dummy", uplink) == uplink) return
+  }
   doubtful = union(doubtful, union(uplink, hidden))
 }
 # A tap is the network card of a virtual machine, and not a tunnel, if no card has an address.
-function is_only_way_out() {
-  if (of_class("dummy", uplink) == uplink) return 1
-  return of_class("tap", uplink) == uplink && beside_tunnel == NONE
+function is_tap_without_a_card(   i) {
+  if (of_class("tap", uplink) != uplink) return 0
+  for (i = 1; i <= addresses; i++)
+    if (class[address_dev[i]] == "card" && !has(devices_of_cnis, address_dev[i])) return 0
+  return 1
+}
+function all_devices(   dev, list) {
+  list = NONE
+  for (dev in class) list = list dev "/"
+  return list
 }
 # The cards of the best default route that has some, though it may be passed over.
 function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
-function devices_with_addresses(   i, list) {
-  list = NONE
-  for (i = 1; i <= addresses; i++) list = union(list, "/" address_dev[i] "/")
-  return list
-}
 function say_that_none_is_expected() {
   if (has_some_default || is_in_doubt) {
     print "doubt", in_words("default-route-hidden")

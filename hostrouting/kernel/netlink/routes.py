@@ -323,8 +323,7 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
         attributes += attribute(_RTA_GATEWAY, bytes(16))
     if route.table > _LARGEST_IN_RTMSG:
         attributes += attribute(RTA_TABLE, NUMBER.pack(route.table))
-    if route.metric:
-        attributes += attribute(_RTA_PRIORITY, NUMBER.pack(route.metric))
+    attributes += attribute(_RTA_PRIORITY, NUMBER.pack(route.metric))
     if route.prefsrc is not None:
         attributes += attribute(_RTA_PREFSRC, route.prefsrc.packed)
     return attributes + _packed_metrics(route)

@@ -436,12 +436,17 @@ class TestFiles:
         ],
     )
     def test_an_opening_that_is_ignored(self, host: FakeHost, text: str, mode: int) -> None:
-        """It opens nothing, and that is said."""
+        """It opens nothing, and that is said: it goes, or is made right."""
         path = LAYOUT.opening_path
         host.files.texts[path] = text
         host.files.modes[path] = mode
         rule = "it must be a file that only root can write to, with a reason in it"
         assert faults(host) == [("file", "warning", f"{path} is ignored: {rule}")]
+        [ignored] = named(host, "file")
+        assert ignored.to_mapping()["commands"] == [
+            f"rm {path}",
+            f"echo REASON >{path} && chmod 644 {path}",
+        ]
 
     @pytest.mark.parametrize(
         ("path", "faults_of_open_gate"),
@@ -683,12 +688,14 @@ class TestSystemd:
 
     def test_a_drop_in_of_an_instance_behind_one_of_its_template(self) -> None:
         """Of two with one name, systemd reads the one in the first folder, and only then looks at
-        the name of the unit.
+        the name of the unit. It reads them by name, from whichever folder.
         """
         of_template = f"{UNITS}/{MACHINES}.d/50-x.conf"
         of_instance = f"/run/systemd/system/{KUBE1}.d/50-x.conf"
-        files = FakeFiles({of_template: "[Service]\n", of_instance: "[Service]\n"})
-        assert drop_ins_of(files, KUBE1) == [of_template]
+        in_the_last_folder = f"/usr/lib/systemd/system/{KUBE1}.d/10-x.conf"
+        places = (of_template, of_instance, in_the_last_folder)
+        files = FakeFiles(dict.fromkeys(places, "[Service]\n"))
+        assert drop_ins_of(files, KUBE1) == [in_the_last_folder, of_template]
 
     @pytest.mark.parametrize("state", ["bad-setting", "error", "masked", "not-found"])
     def test_a_unit_that_systemd_cannot_load(self, host: FakeHost, state: str) -> None:

@@ -371,6 +371,43 @@ def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
     assert propose_configuration(proposed.config, host).config == proposed.config
 
 
+def test_a_typed_route_by_an_allowed_device_is_taken_over() -> None:
+    """It leads away from ib0, by a second default route whose device the configuration allows."""
+    kernel = FakeKernel()
+    kernel.add_link("eth0")
+    kernel.add_link("eth1")
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("eth0", "10.0.0.4/24")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.add_address("ib0", "10.128.0.4/9")
+    for route in (
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=2, protocol=4),
+        Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=3, protocol=4),
+        Route.to("10.192.0.0/10", dev="eth1", gateway="10.1.0.1", protocol=PROTOCOL_BOOT),
+    ):
+        kernel.ip_route("add", route)
+    section = expect("10.192.0.0/10", allowed_devs=["eth1"])
+
+    proposed = propose_configuration(HostRoutingConfig(route_overlap=section), kernel.snapshot())
+
+    [static] = proposed.taken_over
+    assert str(static.destination) == "10.192.0.0/10"
+    assert static.dev == "eth1"
+
+
+def test_a_typed_route_of_ipv6_names_no_metric() -> None:
+    """What Linux takes for its own default, a configuration leaves out."""
+    kernel = h200(dual_stack=True)
+    halves = ["fd16::/49", "fd16:0:0:8000::/49"]
+    for half in halves:
+        kernel.ip_route("add", Route.to(half, dev="eth0", gateway="fe80::1"))
+    expected = HostRoutingConfig(route_overlap=expect("fd16::/48"))
+
+    proposed = propose_configuration(expected, kernel.snapshot())
+
+    assert [str(static) for static in proposed.taken_over] == halves
+
+
 @pytest.mark.parametrize("gateway", ["10.0.0.9", "10.0.0.5"])
 def test_a_route_by_another_gateway_was_not_typed_instead_of_ours(gateway: str) -> None:
     """Flannel leads to other nodes by their addresses, without a protocol. A route of ours in such

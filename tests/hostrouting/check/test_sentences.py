@@ -313,18 +313,24 @@ def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
 
 
 def test_the_devices_that_a_default_route_could_have() -> None:
-    """Each with its address, and whether it is down; a dummy sends nothing out of the host, and a
-    CNI's bridge leads to pods.
+    """Each network card with its address, and whether it is down; also a bridge with a card. A
+    dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
+    may be a VPN's.
     """
     kernel = FakeKernel()
-    kernel.add_link("eth0")
-    kernel.add_link(Link(name="br0", index=0, kind="bridge", up=False))
-    kernel.add_link(Link(name="d0", index=0, kind="dummy"))
-    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
-    kernel.add_address("eth0", "10.0.0.4/24")
-    kernel.add_address("br0", "10.1.0.4/24")
-    kernel.add_address("d0", "10.2.0.4/24")
-    kernel.add_address("cni0", "10.244.0.1/24")
+    for link, of_link in (
+        (Link(name="eth0", index=0), "10.0.0.4/24"),
+        (Link(name="br0", index=0, kind="bridge", up=False), "10.1.0.4/24"),
+        (Link(name="eth1", index=0, master="br0"), None),
+        (Link(name="d0", index=0, kind="dummy"), "10.2.0.4/24"),
+        (Link(name="docker0", index=0, kind="bridge"), "172.17.0.1/16"),
+        (Link(name="veth1", index=0, kind="veth", master="docker0"), None),
+        (Link(name="cni0", index=0, kind="bridge"), "10.244.0.1/24"),
+        (Link(name="wg0", index=0, kind="wireguard", type=65534), "10.3.0.4/24"),
+    ):
+        kernel.add_link(link)
+        if of_link is not None:
+            kernel.add_address(link.name, of_link)
     [finding] = named("no-default-route", kernel.snapshot())
     assert str(finding.remedy).endswith("perhaps to eth0 (10.0.0.4/24) or br0 (10.1.0.4/24, down)")
 
