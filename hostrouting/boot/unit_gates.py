@@ -39,7 +39,9 @@ _PROPERTIES = (
     "SuccessExitStatus",
 )
 _NOT_LOADED = {"masked", "not-found", "bad-setting", "error"}
-"""The states of a unit that systemd does not start, whatever its drop-ins say."""
+"""The states of a unit that systemd does not start. It may become able to start, for example when
+it is unmasked, so our drop-in has to be there all the same.
+"""
 _RUNS_GATE = re.compile(rf"(?m)^ExecCondition=.*{re.escape(HostLayout.gate_path)}")
 AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
@@ -47,8 +49,9 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
 _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
-"""Our drop-in is missing or outdated until the next apply, which writes it and has systemd read it.
-Another program's drop-in, or `SuccessExitStatus=`, undoes the gate also after that.
+"""The next apply mends "missing" and "outdated": it writes our drop-in, and has systemd read it. It
+does not mend "drop-in" (another program's drop-in undoes ours) and "success" (a refusal counts as a
+success, by `SuccessExitStatus=`).
 """
 
 
@@ -101,7 +104,9 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 def starts_unchecked(
     config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
 ) -> bool:
-    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose. Where
+    an administrator has opened the gate, the finding is a warning.
+    """
     if "gate-open" in ignored or not config.route_overlap.is_strict:
         return False
     return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
@@ -144,7 +149,7 @@ def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
     """
     path = HostLayout.opening_path
     entry = files.look(path)
-    if entry is None or not files.look(HostLayout.gate_path):  # which reads the file
+    if entry is None or not files.look(HostLayout.gate_path):  # only gate.sh reads the file
         return
     reason = _reason_to_open(files, entry)
     if reason:
@@ -184,7 +189,7 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
         for fault in _faults_of_our_drop_in(host.files, unit):
             yield unit, fault
         return
-    plain, *instances = _shown(manager, host.files, unit)
+    plain, *instances = _properties_of(manager, host.files, unit)
     of_all = [*_judge(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
@@ -195,9 +200,10 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
                 yield properties["Id"], cause
 
 
-def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; for a template, of an instance without settings of its own first,
-    and of all that have drop-ins or are loaded. One that is both is there twice.
+def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
+    """The properties of the unit. For a template: first those of an instance without settings of
+    its own, then those of each instance that has drop-ins, and of each that is loaded. One that has
+    drop-ins and is loaded is there twice.
     """
     if not is_template(unit):
         return manager.show(_PROPERTIES, unit)
@@ -210,7 +216,7 @@ def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_
     if properties["LoadState"] in _NOT_LOADED:
         yield from _faults_of_our_drop_in(files, unit)
         return
-    # Not judged: whether the condition with the gate is one whose failure systemd ignores.
+    # Not judged: whether systemd ignores a failure of the gate (ExecCondition=-...).
     if HostLayout.gate_path not in properties["ExecCondition"]:
         yield from _why_not_loaded(files, unit, properties)
     elif properties["NeedDaemonReload"] == "yes":
@@ -254,8 +260,8 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 
 
 def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
-    """The drop-ins on the disk that take the gate away from this unit, or from an instance of it
-    with this name.
+    """The drop-ins on the disk that take the gate away. The name is that of the unit or, for a
+    template, of one of its instances.
     """
     ours = HostLayout.drop_in_path(unit)
     drop_ins = drop_ins_of(files, name)
@@ -278,7 +284,7 @@ def _without_reset(path: str) -> Remedy:
 
 
 def _setting_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """That a refusal of the gate counts as a success."""
+    """That a refusal of the gate counts as a success: it then ends with exit status 255."""
     if "255" in properties["SuccessExitStatus"].split():
         predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
         yield _Cause("success", predicate, _where(unit, properties))

@@ -118,6 +118,39 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
         blocks = _disjoint(cidrs if within is None else within)
+    parts, escapes, in_doubt = _judge_blocks(judge, blocks)
+    doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
+    doubts += _unjudged(judge, blocks)
+    report = FamilyReport(
+        family,
+        judge.fib.snapshot,
+        cidrs,
+        expected_devs=tuple(sorted(judge.uplinks.devs)),
+        parts=tuple(parts),
+        escapes=tuple(escapes),
+        flaws=find_flaws(judge),
+        repair=_repair(judge, blocks, parts, escapes),
+        node_ip=node_ip(judge),
+    )
+    described = (*find_undelivered(judge), *describe_doubts(report, doubts))
+    return report._replace(doubts=described)
+
+
+def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
+    """The CIDRs without those inside others."""
+    blocks: list[Prefix] = []
+    for cidr in sorted(cidrs):
+        if not blocks or cidr not in blocks[-1]:
+            blocks.append(cidr)
+    return blocks
+
+
+def _judge_blocks(
+    judge: Judge, blocks: Iterable[Prefix]
+) -> tuple[list[Part], Iterable[Escape], Iterable[RangeInDoubt]]:
+    """The parts of these blocks for plain packets; and what escapes and what is in doubt there, for
+    all kinds of packets.
+    """
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
     in_doubt: dict[RangeInDoubt, None] = {}
@@ -130,42 +163,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 if escape._replace(packet=FROM_HOST) not in escapes:
                     escapes[escape] = None
             in_doubt |= dict.fromkeys(_doubts_in(parts))
-    in_words = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
-    in_words += _unjudged(judge, blocks)
-    report = FamilyReport(
-        family,
-        judge.fib.snapshot,
-        cidrs,
-        expected_devs=tuple(sorted(judge.uplinks.devs)),
-        parts=tuple(plain),
-        escapes=tuple(escapes),
-        flaws=find_flaws(judge),
-        repair=_repair(judge, blocks, plain, escapes),
-        node_ip=node_ip(judge),
-    )
-    doubts = (*find_undelivered(judge), *describe_doubts(report, in_words))
-    return report._replace(doubts=doubts)
-
-
-def _repair(
-    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
-) -> Repair:
-    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
-    repair = propose_repair(judge, blocks, plain)
-    unrepairable = [*repair.unrepairable]
-    for escape in escapes:
-        if escape.packet != FROM_HOST:
-            unrepairable += find_untaken(judge, escape, repair.resolved)
-    return repair._replace(unrepairable=tuple(unrepairable))
-
-
-def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs without those inside others."""
-    blocks: list[Prefix] = []
-    for cidr in sorted(cidrs):
-        if not blocks or cidr not in blocks[-1]:
-            blocks.append(cidr)
-    return blocks
+    return plain, escapes, in_doubt
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
@@ -183,20 +181,24 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> RangeInDoubt:
     """The doubt about a range; that about a default route names the node's own pods in it."""
-    if doubt.name != DEFAULT_ROUTES:
-        return doubt, first, last
+    if doubt.name == DEFAULT_ROUTES:
+        pods = _own_pods_in(judge, first, last)
+        if pods:
+            reason = f"{doubt.reason}, even those to pods of this node: {spoken(pods)}"
+            doubt = doubt._replace(reason=reason)
+    return doubt, first, last
+
+
+def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
+    """The prefixes of the routes that lead to pods of this node in a range, each once."""
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
-        begin = route.prefix.first
-        end = route.prefix.last
-        if route.type != "unicast" or begin > last or end < first:
+        prefix = route.prefix
+        if route.type != "unicast" or prefix.first > last or prefix.last < first:
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            pods[extent(judge.fib.family, begin, end)] = None
-    if pods:
-        own_pods = f"even those to pods of this node: {spoken(list(pods))}"
-        doubt = doubt._replace(reason=f"{doubt.reason}, {own_pods}")
-    return doubt, first, last
+            pods[extent(prefix.family, prefix.first, prefix.last)] = None
+    return list(pods)
 
 
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
@@ -206,10 +208,21 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     judged.
     """
     for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
-        is_about = any(prefix.overlaps(block) for block in blocks)
-        if is_about or prefix.length == 0:
+        if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last
+
+
+def _repair(
+    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
+) -> Repair:
+    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
+    repair = propose_repair(judge, blocks, plain)
+    unrepairable = list(repair.unrepairable)
+    for escape in escapes:
+        if escape.packet != FROM_HOST:
+            unrepairable += find_untaken(judge, escape, repair.resolved)
+    return repair._replace(unrepairable=tuple(unrepairable))
 
 
 # A live host.

@@ -1,11 +1,14 @@
-"""The source addresses of this host's packets, and so the address of the node."""
+"""The source addresses of this host's packets, and so the address of the node.
+
+If a socket is not bound to an address, Linux takes the source from the route: its `src`, or an
+address of its device, or one of another device. Where several are possible, all of them are named.
+"""
 
 from __future__ import annotations
 
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
@@ -17,39 +20,45 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Address
 
 
-def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
-    """The addresses that Linux may write as the source into packets with this decision.
+def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
+    """The addresses that Linux may write as the source into packets that leave by this route."""
+    if route is None or route.type != "unicast":
+        return ()
+    if route.prefsrc is not None:
+        return (route.prefsrc,)
+    return tuple(address.ip for address in _addresses_without_prefsrc(judge, route))
 
-    That of the route; else those of its device in the network of its gateway; else those of its
-    device; else, in IPv4, those of lo, or of an uplink if that is the host's first device with an
-    address; else any of the host.
+
+def _addresses_without_prefsrc(judge: Judge, route: Route) -> list[Address]:
+    """The addresses of which Linux chooses one if the route does not name the source.
+
+    Those of the route's device in the network of its gateway; else those of its device; else, in
+    IPv4, those of lo, or of an uplink if that is the host's first device with an address; else any
+    of the host.
 
     Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
     rails-by-source-beside-calico, rail-before-the-uplink-beside-calico.
     """
-    route = decision.route
-    if route is None or decision.kind != "unicast":
-        return ()
-    if route.prefsrc is not None:
-        return (route.prefsrc,)
+    of_devices: list[Address] = []
+    for dev in route.usable_devs:
+        of_devices += judge.devices.global_addresses_by_dev.get(dev, [])
     gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
-    by_dev = judge.devices.global_addresses_by_dev
-    of_device: list[Address] = []
-    for dev in decision.devs:
-        of_device += by_dev.get(dev, [])
-    of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
-    possible = of_network or of_device
-    if not possible and judge.fib.family == IPV4:
-        possible = _of_first_device(judge)
-    return tuple(address.ip for address in possible or judge.devices.global_addresses)
+    beside_gateway = [address for address in of_devices if _has_one_of(address.network, gateways)]
+    if beside_gateway:
+        return beside_gateway
+    if of_devices:
+        return of_devices
+    return _of_first_device(judge) or judge.devices.global_addresses
 
 
 def _of_first_device(judge: Judge) -> list[Address]:
-    """Those of the host's first device with an address, if it is lo or an uplink.
+    """In IPv4, those of the host's first device with an address, if it is lo or an uplink.
 
     Linux takes the devices in the order in which this namespace got them. Another first device is
     not certain: a rail that was in a pod comes last there, and keeps its number.
     """
+    if judge.fib.family != IPV4:
+        return []
     by_dev = judge.devices.global_addresses_by_dev
     links = [link for link in judge.devices.links.values() if link.name in by_dev]
     if not links:
@@ -86,23 +95,24 @@ def node_sources(judge: Judge) -> list[tuple[str, IP]]:
             sources = _sources_by_hop(judge, route)
             if sources:
                 return sources
-    ways: list[tuple[str, IP]] = []
+    by_address: list[tuple[str, IP]] = []
     for dev, addresses in judge.devices.global_addresses_by_dev.items():
         if dev in devs:
             possible = tuple(address.ip for address in addresses)
-            ways += [(dev, source) for source in chosen_sources(judge, possible)]
-    return ways
+            by_address += [(dev, source) for source in chosen_sources(judge, possible)]
+    return by_address
 
 
 def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
-    ways: dict[tuple[str, IP], None] = {}
+    """The devices of a route's next hops, each with the sources of packets that leave by it."""
+    by_hop: dict[tuple[str, IP], None] = {}
     for hop in route.next_hops:
         if hop.dev is None or hop.dead:
             continue
-        by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
+        by_this_hop = route._replace(next_hops=(hop,))
         for source in chosen_sources(judge, sources_of(judge, by_this_hop)):
-            ways[hop.dev, source] = None
-    return list(ways)
+            by_hop[hop.dev, source] = None
+    return list(by_hop)
 
 
 def chosen_sources(judge: Judge, possible: tuple[IP, ...]) -> tuple[IP, ...]:

@@ -121,16 +121,16 @@ def are_taps_without_a_card(
     return not any(is_card(links.get(dev), links) for dev in with_address)
 
 
-def doubtful_by_equal_routes(defaults: Sequence[Route], counting: frozenset[str]) -> frozenset[str]:
+def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
     """The devices in doubt because equal default routes lead through different ones: which of them
     Linux uses is an accident, the first that was added.
 
-    The first of these default routes is the one that Linux uses, and only these devices count. Of
-    several routers that advertise themselves, Linux makes one route, each on its own device.
+    The first of these default routes is the one that Linux uses. Of several routers that advertise
+    themselves, Linux makes one route, each on its own device.
     """
     used = defaults[0]
-    devs = counting & set(used.devs)
-    rivals = counting & devs_of(route for route in defaults if _rank(route) == _rank(used))
+    devs = frozenset(used.devs)
+    rivals = devs_of(route for route in defaults if _rank(route) == _rank(used))
     are_several_routers = used.protocol == PROTOCOL_RA and len(devs) > 1
     if rivals != devs or are_several_routers:
         return rivals
@@ -338,9 +338,7 @@ class Uplink:
             return None
         used = self._defaults_of_main[0]
         by_tunnel = self._devs_in_doubt_with(used.devs)
-        by_equal_routes = doubtful_by_equal_routes(
-            self._defaults_of_main, devs_of(self._defaults_of_main)
-        )
+        by_equal_routes = doubtful_by_equal_routes(self._defaults_of_main)
         if by_tunnel:
             return self._choice("tunnel", used, by_tunnel | by_equal_routes)
         if by_equal_routes:

@@ -12,7 +12,7 @@ from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import ecmp_node, plain_vm
 from tests.support.sections import expect
-from tests.support.topologies import ELSEWHERE, IB0, address, checked, rule, vm_with
+from tests.support.topologies import ELSEWHERE, ETH1, IB0, address, checked, rule, vm_with
 
 
 def test_a_report_from_another_process() -> None:
@@ -125,6 +125,14 @@ def test_two_uplinks_have_no_node_ip() -> None:
     assert note.target == "eth0 and eth1"
     assert note.facts == {"family": 4, "addresses": ["10.0.0.4", "10.1.0.4"]}
     assert note in check_findings(report)
+
+
+def test_uplinks_in_doubt_have_no_node_ip() -> None:
+    """Of two default routes with one metric, either may be the intended one."""
+    by_eth1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100)
+    report = checked(vm_with(by_eth1, links=(ETH1,), addresses=(address("10.1.0.4/24", "eth1"),)))
+    assert report.verdict == "undecided"
+    assert report.node_ips == {}
 
 
 def test_one_of_two_uplinks_is_named() -> None:
