@@ -24,8 +24,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
+from hostrouting.check.doubts import DOUBTS
 from hostrouting.check.results import CheckReport, Escape, sizes_of
-from hostrouting.check.sentences import DOUBTS
 from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.check.doubts import describe_doubts
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
@@ -29,7 +30,6 @@ from hostrouting.check.results import (
     RangeInDoubt,
     Repair,
 )
-from hostrouting.check.sentences import describe_doubts
 from hostrouting.check.sources import node_ip
 from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
@@ -121,21 +121,19 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     parts, escapes, in_doubt = _judge_blocks(judge, blocks)
     doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
     doubts += _unjudged(judge, blocks)
-    return FamilyReport(
+    report = FamilyReport(
         family,
         judge.fib.snapshot,
         cidrs,
         expected_devs=tuple(sorted(judge.uplinks.devs)),
         parts=tuple(parts),
         escapes=tuple(escapes),
-        doubts=(
-            *find_undelivered(judge),
-            *describe_doubts(judge.fib.snapshot, family, doubts, cidrs),
-        ),
         flaws=find_flaws(judge),
         repair=_repair(judge, blocks, parts, escapes),
         node_ip=node_ip(judge),
     )
+    described = (*find_undelivered(judge), *describe_doubts(report, doubts))
+    return report._replace(doubts=described)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -258,18 +256,18 @@ def _check_once(
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
         report = check_family(judge)
-        differences = _differences(judge, report.parts, backend)
+        differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
     return CheckReport(tuple(reports))
 
 
-def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> Iterator[Finding]:
+def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> Iterator[Finding]:
     """Where the kernel, asked once in each range, differs from its tables; and whether these kept
     changing.
     """
     family = judge.fib.family
     # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
-    judged = [part for part in parts if part.first and part.opinion.name != NOT_JUDGED]
+    judged = [part for part in report.parts if part.first and part.opinion.name != NOT_JUDGED]
     answers = backend.lookup([ip_at(family, part.first) for part in judged])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(judged, answers, strict=True):
@@ -277,7 +275,7 @@ def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> 
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
-    yield from describe_doubts(judge.fib.snapshot, family, doubts)
+    yield from describe_doubts(report, doubts)
     if judge.fib.snapshot.restless:
         sentence = (
             "the route tables kept changing while they were read; the verdict is for the last "

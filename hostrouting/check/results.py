@@ -12,16 +12,18 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
+from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.text import agreeing, grouped, spoken
+
+T = TypeVar("T")
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
@@ -95,6 +97,16 @@ OWN_ADDRESS = Opinion(Grade.FINE, OWN)
 """The addresses of this host itself, and those of every host."""
 RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
 """A doubt, and the first and the last address of a range that it is about."""
+
+
+def extents_of(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
+    """The ranges as text, by what is said of them: a doubt, for example."""
+    return grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+def phrase_of_extents(extents: Sequence[str]) -> str:
+    """These ranges as a phrase: three are named, and the others counted."""
+    return spoken(extents, most=3)
 
 
 class Part(NamedTuple):
@@ -261,8 +273,8 @@ class Repair(NamedTuple):
     costs: tuple[Cost, ...] = ()
     lacks: str = ""
     """What the default route has and these routes lack, in the words of `ip`."""
-    named: "tuple[tuple[str, Repair], ...]" = ()
-    """Where a device has to be named first: each candidate with its repair."""
+    alternatives: "tuple[tuple[str, Repair], ...]" = ()
+    """If a device has to be named first: each that may be meant, with the repair through it."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -290,6 +302,12 @@ class FamilyReport(NamedTuple):
     repair: Repair = Repair()
     node_ip: IP | None = None
     """The address with which this host sends by the expected devices, if there is exactly one."""
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The addresses of the host that are not link-local."""
+        of_family = [each for each in self.snapshot.addresses if each.ip.version == self.family]
+        return [address for address in of_family if address.ip not in LINK_LOCAL]
 
     @property
     def verdict(self) -> Verdict:
@@ -387,16 +405,17 @@ class CheckReport(NamedTuple):
         return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
     @property
-    def hiding(self) -> list[Route]:
-        """The routes to delete, because they hide others: in both families, because a device that
-        is allowed is allowed in both.
+    def hiding_routes(self) -> list[Route]:
+        """The routes, in both families, that lead packets away from where they are fine, such as a
+        CNI's device, because they hide the route to there. No new route repairs that, so they have
+        to be deleted.
         """
-        hiding: list[Route] = []
+        hiding_routes: list[Route] = []
         for family in self.families:
             for unrepairable in family.repair.unrepairable:
                 if unrepairable.why.reason == "below-a-cni":
-                    hiding += unrepairable.why.to_delete
-        return hiding
+                    hiding_routes += unrepairable.why.to_delete
+        return hiding_routes
 
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"
