@@ -50,7 +50,7 @@ def new_step(task: AnyTask, ctx: Context, verb: Verb = "do") -> Step:
     """
     step = Step((*ctx.path, task.name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
-        step.attempt = ctx.step.attempts
+        step.attempt = ctx.step.attempts  # so far, of a task that is tried again
         if verb == "do" and ctx.step.action == "undo":
             step.action = "undo"
         ctx.step.children.append(step)

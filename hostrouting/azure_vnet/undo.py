@@ -71,7 +71,7 @@ def _neighbour_commands(neighbour: Neighbour) -> list[str]:
 
 
 def _route_command(route: Route) -> str:
-    """The command for a route of azure-vnet, which has one device and no gateway."""
+    # azure-vnet's routes have one device and no gateway.
     # Numbers, because each host can configure names for them.
     numbers = f"proto {route.protocol} scope {route.scope} metric {route.metric}"
     return (

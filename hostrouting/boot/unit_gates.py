@@ -189,7 +189,7 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
         for fault in _faults_of_our_drop_in(host.files, unit):
             yield unit, fault
         return
-    plain, *instances = _shown(manager, host.files, unit)
+    plain, *instances = _properties_of(manager, host.files, unit)
     of_all = [*_judge(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
@@ -200,7 +200,7 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
                 yield properties["Id"], cause
 
 
-def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
+def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
     """The properties of the unit. For a template: first those of an instance without settings of
     its own, then those of each instance that has drop-ins, and of each that is loaded. One that has
     drop-ins and is loaded is there twice.

@@ -195,12 +195,11 @@ def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
     """The prefixes of the routes that lead to pods of this node in a range, each once."""
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
-        begin = route.prefix.first
-        end = route.prefix.last
-        if route.type != "unicast" or begin > last or end < first:
+        prefix = route.prefix
+        if route.type != "unicast" or prefix.first > last or prefix.last < first:
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            pods[extent(judge.fib.family, begin, end)] = None
+            pods[extent(prefix.family, prefix.first, prefix.last)] = None
     return list(pods)
 
 
@@ -211,8 +210,7 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     judged.
     """
     for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
-        is_about = any(prefix.overlaps(block) for block in blocks)
-        if is_about or prefix.length == 0:
+        if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last
 
@@ -222,7 +220,7 @@ def _repair(
 ) -> Repair:
     """The repair for plain packets; what it leaves of the escapes of others is named, too."""
     repair = propose_repair(judge, blocks, plain)
-    unrepairable = [*repair.unrepairable]
+    unrepairable = list(repair.unrepairable)
     for escape in escapes:
         if escape.packet != FROM_HOST:
             unrepairable += find_untaken(judge, escape, repair.resolved)

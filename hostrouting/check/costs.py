@@ -24,7 +24,7 @@ def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
     """
     for address in judge.devices.addresses:
         # A network of a single address has no neighbours to lose.
-        if address.length < judge.fib.width and _is_taken(taken, address.dev, address.network):
+        if address.length < judge.fib.width and _has_left_by(address.dev, address.network, taken):
             yield Cost(address.dev, address.network)
     yield from _costs_of_vpns(judge, taken)
 
@@ -49,8 +49,8 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     return ""
 
 
-def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
-    """Whether packets to addresses of the network escaped by the device."""
+def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:
+    """Whether packets to addresses of the network, in these parts, left by the device before."""
     last = network.last
     for part in taken:
         is_inside = part.first <= last and network.first <= part.last

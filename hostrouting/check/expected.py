@@ -36,8 +36,6 @@ from hostrouting.routes.uplink import (
     has_tunnel,
 )
 
-_NONE: frozenset[str] = frozenset()
-
 
 class Uplinks(NamedTuple):
     """Which devices are expected."""
@@ -49,7 +47,7 @@ class Uplinks(NamedTuple):
     """The network card by which an expected tunnel sends its own packets."""
     hidden_card: str | None = None
     """The same card, if the tunnel has a default route itself, which hides that of the card."""
-    doubtful: frozenset[str] = _NONE
+    doubtful: frozenset[str] = frozenset()
     """The expected devices that may not be the intended ones: several that compete, or a tunnel
     alone.
     """
@@ -189,8 +187,8 @@ def _devs_that_may_be_passed_over(fib: Fib, defaults: Sequence[Route]) -> frozen
     that is not judged: they may miss the first default route then, and take another one.
     """
     devs = devs_of(defaults)
-    if len(devs) == 1:
-        return _NONE
-    if any(rule.dst is None or rule.invert for rule in unjudged_rules(fib)):
-        return devs
-    return _NONE
+    for rule in unjudged_rules(fib):
+        is_about_all = rule.dst is None or rule.invert
+        if is_about_all and len(devs) > 1:
+            return devs
+    return frozenset()

@@ -83,8 +83,8 @@ def _missing_rules(judge: Judge) -> Iterator[Finding]:
     if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
         yield NO_IPV6
     usual = default_rules(fib.family)[1]
-    of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
-    if not any(route.table == TABLE_MAIN for route in of_family):
+    in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
+    if all(route.prefix.family != fib.family for route in in_main):
         return
     for rule in fib.snapshot.rules:
         if rule._replace(priority=usual.priority) == usual:

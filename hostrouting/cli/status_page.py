@@ -70,7 +70,7 @@ def _first_line(status: Status) -> str:
 
 
 def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
-    """The command for the state of the host, or this remedy for its cause."""
+    """The command for the state of the host; without one, the remedy for its cause."""
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
     if status.command:

@@ -201,7 +201,7 @@ class TaskRun(Generic[R]):
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        # What an image lacks, it may get later; on a host, that is an error.
+        # What an image lacks, and may get later: on a host, these findings are errors.
         is_for_later = finding.severity == "warning" and finding.name in {"requirement", "file"}
         if is_for_later or finding.name == "unit-not-gated":
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
@@ -213,7 +213,7 @@ def _warn(ctx: phases.Context, plan: Plan) -> None:
 
 def _consequence(host: Host, step: str) -> str:
     """That the gate holds units back until this step succeeds; empty if it does not."""
-    with suppress(HostRoutingError):  # of a file or systemd, which says nothing about the part
+    with suppress(HostRoutingError):  # of a file or of systemd: the error of the part matters more
         if HostLayout.step_path(step) in optional_step_paths(host.files):
             return ""
         held = judge_gates(host, gated_on_disk(host.files)).held

@@ -112,6 +112,11 @@ _ATTEMPTS = 99
 """How often a test asks before the host has to be quiet: a new host may still change, and a watch
 may report one change in several parts.
 """
+_TWO_HOPS = (
+    NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
+    NextHop("ib0", gateway=as_ip("172.16.0.1")),
+)
+"""The next hops of a route of ours by two devices."""
 _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
@@ -349,12 +354,8 @@ class BackendContract:
         """A route that was added is in the next snapshot: all attributes, and next hops in order
         with their weights.
         """
-        next_hops = (
-            NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
-            NextHop("ib0", gateway=as_ip("172.16.0.1")),
-        )
         routes = [
-            Route(Prefix.parse("192.0.3.0/24"), next_hops, protocol=OURS),
+            Route(Prefix.parse("192.0.3.0/24"), _TWO_HOPS, protocol=OURS),
             _ours("192.0.2.0/24", metric=7)._replace(
                 table=100, mtu=1400, advmss=1360, prefsrc=as_ip("10.0.0.4")
             ),
@@ -469,16 +470,12 @@ class BackendContract:
         """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there
         is none.
         """
-        hops = (
-            NextHop("eth0", gateway=as_ip("10.0.0.1")),
-            NextHop("ib0", gateway=as_ip("172.16.0.1")),
-        )
         with self.make() as backend:
             _add(
                 backend,
                 _ours("192.0.2.0/24"),
                 _six(),
-                Route(Prefix.parse("203.0.113.0/24"), hops, protocol=OURS),
+                Route(Prefix.parse("203.0.113.0/24"), _TWO_HOPS, protocol=OURS),
             )
             for route in _installed(backend):
                 promise = f"`delete` deletes what a snapshot shows: {route}"
@@ -591,8 +588,7 @@ class BackendContract:
         """Each destination has an answer: the route that decides, with all next hops, or how the
         lookup ends.
         """
-        next_hops = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
-        route = Route(Prefix.parse("192.0.2.0/24"), next_hops, protocol=OURS)
+        route = Route(Prefix.parse("192.0.2.0/24"), _TWO_HOPS, protocol=OURS)
         with self.make() as backend:
             _add(backend, route, Route.to("198.51.100.0/24", type="unreachable", protocol=OURS))
             kinds = {

@@ -355,7 +355,6 @@ class FakeKernel(RouteBackend):
 
         KernelError where Linux refuses it.
         """
-        family = route.prefix.family
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
             requested = route.next_hops or (NextHop(),)
@@ -364,7 +363,7 @@ class FakeKernel(RouteBackend):
             problem = f"preferred source {route.prefsrc} is not an address of this host"
             raise KernelError(errno.EINVAL, problem)
         accepted = route._replace(next_hops=tuple(next_hops))
-        if family == IPV4:
+        if route.prefix.family == IPV4:
             return accepted
         return accepted._replace(
             protocol=route.protocol or PROTOCOL_BOOT,

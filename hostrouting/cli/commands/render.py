@@ -52,14 +52,13 @@ def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> 
         if sys.stdout is None:  # another answer still has its exit code; an archive would be lost
             raise bad_input("standard output", "is closed", "name a file: --tar FILE")
         return Answer(FINE, document, (), archive=archive)
+    typed = typed_name(arguments.tar)
     try:
         with open(arguments.tar, "wb") as file:
             file.write(archive)
     except OSError as error:
-        raise HostError(
-            f"cannot write {arguments.tar}: {error.strerror}", what="file", target=arguments.tar
-        ) from error
-    typed = typed_name(arguments.tar)
+        message = f"cannot write {typed}: {error.strerror}"
+        raise HostError(message, what="file", target=arguments.tar) from error
     line = f"DONE: {counted(len(files), 'file')}; on the host, as root: tar -xpf {typed} -C /"
     return Answer(FINE, document, [line, *(f"  wrote {file.path}" for file in files)])
 

@@ -587,6 +587,11 @@ a rule for a part of a card's network that has its broadcast address, and none o
   rule add pref 9 from 172.20.9.128/25 lookup 100
   route add default dev eth1 table 100
   ok
+a rule for a source that nobody has, beside an expected device without an address
+  route replace default dev eth1
+  rule add pref 9 from 192.0.2.1 lookup 100
+  route add default dev ib0 table 100
+  ok
 a table for the addresses of a card, of which one is on lo
   address add 10.9.9.8/24 dev eth1
   address add 10.9.9.9/32 dev lo

@@ -436,12 +436,17 @@ class TestFiles:
         ],
     )
     def test_an_opening_that_is_ignored(self, host: FakeHost, text: str, mode: int) -> None:
-        """It opens nothing, and that is said."""
+        """It opens nothing, and that is said: it goes, or is made right."""
         path = LAYOUT.opening_path
         host.files.texts[path] = text
         host.files.modes[path] = mode
         rule = "it must be a file that only root can write to, with a reason in it"
         assert faults(host) == [("file", "warning", f"{path} is ignored: {rule}")]
+        [ignored] = named(host, "file")
+        assert ignored.to_mapping()["commands"] == [
+            f"rm {path}",
+            f"echo REASON >{path} && chmod 644 {path}",
+        ]
 
     @pytest.mark.parametrize(
         ("path", "faults_of_open_gate"),

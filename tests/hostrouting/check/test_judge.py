@@ -148,6 +148,14 @@ class TestTheDefaultRoute:
         host = node(Route.to("0.0.0.0/0", dev="eth1", table=100), rules=rules, links=(ETH1,))
         assert checked(host, "10.0.0.0/24").verdict == "undecided"
 
+    def test_a_goto_for_one_network(self) -> None:
+        """No packets to other networks miss the default route, so it is not in doubt."""
+        rules = (rule(dst="10.9.0.0/24", priority=50, table=0, action="goto", target=32766),)
+        worse = Route.to("0.0.0.0/0", dev="eth1", metric=4000)
+        report = checked(node(worse, rules=rules, links=(ETH1,)))
+        assert report.verdict == "ok"
+        assert report.families[0].expected_devs == ("eth0",)
+
     def test_one_default_route_beside_two_halves_and_a_goto(self) -> None:
         """The default route that plain packets may miss is the only one, and not in doubt."""
         halves = [Route.to(half, dev="wg1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
@@ -221,6 +229,20 @@ class TestTunnels:
         host = with_only_default(host, "tap0")
         own = (address("10.0.2.100/24", "tap0"), address("10.0.5.1/32", "cilium_host"))
         assert checked(host._replace(addresses=own)).verdict == "ok"
+
+    @pytest.mark.parametrize(("others", "verdict"), [((), "ok"), ((WG1,), "undecided")])
+    def test_a_tap_beside_a_tunnel_with_a_worse_default_route(
+        self, others: tuple[Link, ...], verdict: str
+    ) -> None:
+        """A tap is right only if no other device has a default route."""
+        tap = Link(name="tap0", index=20, kind="tun")
+        by_tap = Route.to("0.0.0.0/0", dev="tap0", metric=50)
+        worse = [Route.to("0.0.0.0/0", dev=link.name, metric=4000) for link in others]
+        host = node(by_tap, *worse, links=(tap, WG1))
+        routes = [route for route in host.routes if route.prefix.length or route.devs != ("eth0",)]
+        own = (address("10.0.2.100/24", "tap0"),)
+        without_card = host._replace(routes=tuple(routes), addresses=own)
+        assert checked(without_card).verdict == verdict
 
     def test_an_allowed_device_may_still_be_the_wrong_uplink(self) -> None:
         """`allowedDevs` names devices beside the uplink; which one the uplink is, `expectedDevs`

@@ -31,6 +31,7 @@ from tests.support.topologies import (
 CIDR = "172.16.0.0/16"
 node = partial(vm_with, links=(IB0, ETH1))
 """A plain VM with these things."""
+TO_NAME = "a repair needs its device to be named in routeOverlap.expectedDevs"
 
 
 def every_other_24(count: int) -> list[Route]:
@@ -259,8 +260,17 @@ class TestGateways:
         report = checked(host)
         assert destinations(report) == []
         assert reasons(report) == ["no-gateway"]
+        assert causes(report) == [f"{TO_NAME}: eth0 or wg1"]
         named = checked(host, expected_devs=["eth0", "eth9"])
         assert [route.dev for route in named.routes] == ["eth0", "eth0"]
+
+    def test_a_card_of_which_nothing_is_known(self) -> None:
+        """Where a VPN has replaced the default route, no route tells which card is meant."""
+        host = node(Route.to(CIDR, dev="ib0"), links=(IB0, WG1))
+        of_vpn = Route.to("0.0.0.0/0", dev="wg1")
+        routes = [route for route in host.routes if route.prefix.length > 0]
+        report = checked(host._replace(routes=(*routes, of_vpn)))
+        assert causes(report) == [f"{TO_NAME}: wg1 or the network card that is meant"]
 
     @pytest.mark.parametrize(
         ("connected", "halves", "refused"),

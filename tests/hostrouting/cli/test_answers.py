@@ -225,10 +225,12 @@ def test_explain_names_no_dead_next_hop() -> None:
 def test_explain_is_about_one_address() -> None:
     """What else there is to tell about the host, `check` says."""
     kernel = plain_vm()
-    kernel.add_link("eth1")
-    kernel.add_address("eth1", "10.1.0.4/24")
-    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200))
-    sentence = "Linux prefers the default route of eth0 to that of eth1"
+    for number in (4, 2, 3, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        default = Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=200)
+        kernel.ip_route("append", default)
+    sentence = "Linux prefers the default route of eth0 to that of eth1, eth2, eth3 and eth4"
     assert sentence in say("check", "10.96.0.0/12", kernel=kernel).out
     assert sentence not in say("explain", "10.96.0.1", kernel=kernel).out
 
@@ -398,6 +400,16 @@ def test_a_part_of_a_repair_in_a_pipe() -> None:
     assert applied.lines[0] == "DONE: this host matches the configuration, but addresses escape"
 
 
+def test_a_repair_that_a_file_has_already(tmp_path: Path) -> None:
+    """The file that is typed is not called the installed one."""
+    file = tmp_path / "routes.json"
+    halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": halves}}))
+    repair = say("repair", CIDR, "--config", str(file), kernel=h200())
+    assert repair.json["staticRoutes"]["routes"] == halves
+    assert "the given configuration already has these routes, but they are not set" in repair.err
+
+
 def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the kernel answers with another device than its tables have, nobody knows whether a repair
     is needed, although the tables are right.
@@ -465,6 +477,15 @@ class TestTypedRoutes:
         host.kernel.ip_route("delete", self.SECOND)
         assert say("check", CIDR, host=host).out.count("| hostrouting apply") == 1
         assert "1 route of hostrouting is set until the next boot" in say("status", host=host).out
+
+    def test_beside_a_repair_where_hostrouting_is_installed(self) -> None:
+        """What deletes the route is said beside the repair."""
+        host = FakeHost(kernel=h200())
+        apply(host, {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}})
+        host.kernel.ip_route("add", self.FIRST)
+        page = say("check", host=host)
+        assert "hostrouting repair | hostrouting apply" in page.out
+        assert any(line.startswith("ROUTE-NOT-CONFIGURED: ") for line in page.lines)
 
     def test_where_hostrouting_is_installed(self, host: FakeHost) -> None:
         """`status` knows more then, and does not say this."""

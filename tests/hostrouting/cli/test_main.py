@@ -60,6 +60,7 @@ def test_help(name: str) -> None:
     assert said.code == 0
     assert said.out.isascii()
     assert max(map(len, said.lines)) <= 80
+    assert said.out == say(name, "-h").out
 
     first, rest = COMMANDS[name][0], COMMANDS[name][1:]
     assert f"{first.upper()}{rest}" in said.out.replace("\n", " ")
@@ -148,6 +149,7 @@ def test_what_is_loaded(words: str) -> None:
         ("check --fail-on note", "invalid choice: 'note'"),
         ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
+        ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
@@ -274,14 +276,6 @@ def test_where_files_are_rendered(words: list[str], tmp_path: Path) -> None:
     assert "--root, --tar: exactly one of them says where the files go" in said.err
 
 
-def test_an_archive_beside_a_document(tmp_path: Path) -> None:
-    """Both cannot be on standard output."""
-    (tmp_path / "config.json").write_text("{}")
-    said = say("render", "--config", str(tmp_path / "config.json"), "--tar", "-", "--json")
-    assert said.code == 2
-    assert "--json: standard output is the archive" in said.json["message"]
-
-
 def test_an_empty_root(tmp_path: Path) -> None:
     """An empty --root, as of an unset variable, is not the current directory."""
     (tmp_path / "config.json").write_text("{}")
@@ -305,6 +299,25 @@ def test_the_root_of_this_host_is_an_image_only_without_systemd(
     said = say("render", "--config", str(config), "--root", str(image), host=host)
     assert said.code == (2 if is_running else 0)
     assert bool([*image.iterdir()]) is not is_running
+
+
+@pytest.mark.parametrize(
+    ("command", "document"),
+    [
+        ("plan", incident()),
+        ("plan", {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}),
+        ("check", incident()),
+    ],
+)
+def test_a_file_that_looks_like_an_option(
+    command: str, document: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that a page proposes can be typed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-c.json").write_text(json.dumps(document))
+    page = say(command, "--config=-c.json", kernel=h200()).out
+    assert " --config ./-c.json" in page
+    assert " --config -c.json" not in page
 
 
 def test_an_image_that_cannot_be_written(tmp_path: Path) -> None:
@@ -411,10 +424,12 @@ def test_a_plan_that_need_not_fail() -> None:
 
 
 def test_how_long_apply_waits() -> None:
-    """A minute, as the task does, and as --help says."""
+    """A minute, as the task does, and as --help says; a day at most."""
     usual = Configure(HostRoutingConfig()).wait
     words = ["apply", "--config", "FILE"]
     assert make_parser(words).parse_args(words).wait == usual == 60
+    longest = [*words, "--wait", "86400"]
+    assert make_parser(longest).parse_args(longest).wait == 86_400
     assert f"default route or device ({usual:g})" in say("apply", "--help").out
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import REFUSING, NextHop, Route, RouteType, as_listed, as_stored
+from hostrouting.model.route import REFUSING, NextHop, Route, RouteType, as_listed, as_stored, bare
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),
@@ -47,6 +47,15 @@ ROUTES = {
 def test_route(text: str, route: Route) -> None:
     """A route prints as in `ip route`."""
     assert str(route) == text
+
+
+@pytest.mark.parametrize("state", ["up", "dead", "linkdown"])
+def test_a_route_without_the_state_of_its_next_hop(state: str) -> None:
+    """It is the same route, whatever has become of the device."""
+    route = Route.to("10.9.0.0/16", dev="eth0")
+    [hop] = route.next_hops
+    listed = hop._replace(dead=state == "dead", linkdown=state == "linkdown")
+    assert bare(route._replace(next_hops=(listed,))) == route
 
 
 def test_entries() -> None:

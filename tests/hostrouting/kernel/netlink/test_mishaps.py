@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
@@ -347,6 +347,7 @@ def test_a_kernel_without_the_settings_of_ipv6(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(st.binary(max_size=80), st.integers(0, 20))
+@example(bytes(8), 0)  # the length 0, which never leads on
 def test_any_bytes_as_attributes(data: bytes, at: int) -> None:
     """Reading ends, whatever the bytes are, and no value is longer than they are."""
     for value in attributes_of(data, at).values():
