@@ -225,7 +225,7 @@ def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_
             *_drop_ins_against_ours(files, unit, properties["Id"]),
         ):
             yield cause._replace(is_pending=True)
-    yield from _setting_against_the_gate(unit, properties)
+    yield from _setting_against_the_gate(files, unit, properties)
 
 
 def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
@@ -238,7 +238,7 @@ def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> I
         yield _Cause("outdated", "starts unchecked: systemd still uses the old files", RELOAD)
         return
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-    yield _Cause("drop-in", predicate, _where(unit, properties))
+    yield _Cause("drop-in", predicate, _where(files, unit, properties, "ExecCondition"))
 
 
 def _causes_on_the_disk(files: Files, unit: str, name: str) -> Iterator[_Cause]:
@@ -288,17 +288,21 @@ def _without_reset(path: str) -> Remedy:
     )
 
 
-def _setting_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+def _setting_against_the_gate(
+    files: Files, unit: str, properties: Mapping[str, str]
+) -> Iterator[_Cause]:
     """That a refusal of the gate counts as a success: it then ends with exit status 255."""
-    if "255" in properties["SuccessExitStatus"].split():
-        predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
-        yield _Cause("success", predicate, _where(unit, properties))
+    setting = "SuccessExitStatus"
+    if "255" in properties[setting].split():
+        predicate = f"has {setting}=255, so it starts even if the gate refuses"
+        yield _Cause("success", predicate, _where(files, unit, properties, setting))
 
 
-def _where(unit: str, properties: Mapping[str, str]) -> Remedy:
-    """Where to look for a setting of the unit."""
+def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str) -> Remedy:
+    """Where to look for a setting of the unit: the drop-ins that have it, or all its files."""
     ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    if others:
-        return Remedy(f"see {', '.join(others)}")
+    having = [path for path in others if setting in text_at(files, path)]
+    if having:
+        return Remedy(f"see {', '.join(having)}")
     return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)

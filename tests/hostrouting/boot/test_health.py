@@ -680,6 +680,13 @@ class TestSystemd:
         assert of_all.sentence.startswith(f"{MACHINES} starts ")
         assert of_one.sentence.startswith(f"{KUBE2} has ")
 
+    def test_a_setting_that_no_drop_in_has(self, host: FakeHost) -> None:
+        """It is in the unit's own file, so a drop-in with other settings is not named."""
+        dropped(host, KUBE1, "[Service]\nRestart=always\n", "10-kubeadm.conf")
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        [fault] = find_faults(host, WANTED)
+        assert fault.remedy == Remedy("see", f"systemctl cat {KUBE1}", needs_root=False)
+
     def test_one_cause_of_two_instances(self, host: FakeHost) -> None:
         """Each is named."""
         manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
