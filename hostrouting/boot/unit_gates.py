@@ -186,8 +186,8 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """
     manager = host.running_manager
     if manager is None:
-        for fault in _faults_of_our_drop_in(host.files, unit):
-            yield unit, fault
+        for cause in _causes_on_the_disk(host.files, unit, unit):
+            yield unit, cause
         return
     plain, *instances = _properties_of(manager, host.files, unit)
     of_all = [*_judge(host.files, unit, plain)]
@@ -214,7 +214,7 @@ def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[s
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open, or would be after a reload."""
     if properties["LoadState"] in _NOT_LOADED:
-        yield from _faults_of_our_drop_in(files, unit)
+        yield from _causes_on_the_disk(files, unit, properties["Id"])
         return
     # Not judged: whether systemd ignores a failure of the gate (ExecCondition=-...).
     if HostLayout.gate_path not in properties["ExecCondition"]:
@@ -230,20 +230,27 @@ def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_
 
 def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why systemd does not run the gate now."""
-    ours = [*_faults_of_our_drop_in(files, unit)]
-    others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
-    yield from ours
-    # While our drop-in is missing, there is nothing yet that the others could override.
-    is_missing = any(cause.kind == "missing" for cause in ours)
-    for cause in others:
-        yield cause._replace(is_pending=is_missing)
-    if ours or others:
+    on_the_disk = [*_causes_on_the_disk(files, unit, properties["Id"])]
+    yield from on_the_disk
+    if on_the_disk:
         return
     if properties["NeedDaemonReload"] == "yes":
         yield _Cause("outdated", "starts unchecked: systemd still uses the old files", RELOAD)
         return
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
     yield _Cause("drop-in", predicate, _where(unit, properties))
+
+
+def _causes_on_the_disk(files: Files, unit: str, name: str) -> Iterator[_Cause]:
+    """Why the drop-ins on the disk do not run the gate. While ours is missing, there is nothing yet
+    that the others could override. The name is that of the unit or, for a template, of one of its
+    instances.
+    """
+    ours = [*_faults_of_our_drop_in(files, unit)]
+    yield from ours
+    is_missing = any(cause.kind == "missing" for cause in ours)
+    for cause in _drop_ins_against_ours(files, unit, name):
+        yield cause._replace(is_pending=is_missing)
 
 
 def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
@@ -260,9 +267,7 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 
 
 def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
-    """The drop-ins on the disk that take the gate away. The name is that of the unit or, for a
-    template, of one of its instances.
-    """
+    """The drop-ins on the disk that take the gate away."""
     ours = HostLayout.drop_in_path(unit)
     drop_ins = drop_ins_of(files, name)
     for path in drop_ins:

@@ -177,18 +177,17 @@ class Uplink:
 
         `expected` are the devices that the configuration names as expected.
         """
-        of_family = [route for route in snapshot.routes if route.prefix.family == family]
-        others = [route for route in of_family if route.protocol != OURS]
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
         self._links = {link.name: link for link in snapshot.links}
         self._expected = frozenset(expected)
-        self._defaults = sorted(_usable_defaults(others), key=_rank)
+        of_family = [route for route in snapshot.routes if route.prefix.family == family]
+        self._not_ours = [route for route in of_family if route.protocol != OURS]
+        self._defaults = sorted(_usable_defaults(self._not_ours), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
-        self._not_ours = others
-        self._without_gateway = [route for route in others if not route.has_gateway]
+        self._without_gateway = [route for route in self._not_ours if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
         self._next_hops: dict[tuple[str | None, IP | None, bool], _HopsOrNeed] = {}

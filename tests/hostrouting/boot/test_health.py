@@ -282,6 +282,22 @@ class TestFiles:
         os.lchown(tmp_path / link[1:], 65534, 65534)
         assert find_faults(image, GUARDED) == before
 
+    @pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
+    def test_a_drop_in_of_an_image(self, tmp_path: Path, *, is_new: bool) -> None:
+        """Nobody can ask systemd there, so what will cancel the gate at boot is read."""
+        image = Host.offline(tmp_path)
+        if not is_new:
+            phases.execute(Configure(WITH_KUBELET, host=image), phases.Context(observers=[]))
+        path = f"{UNITS}/{KUBELET}.d/zz-x.conf"
+        image.files.write(path, "[Service]\nExecCondition=\n")
+        cancels = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
+        if is_new:
+            [fault] = find_ineffective_gates(image, [KUBELET])
+            assert fault.sentence == f"as soon as systemd reads its files, {KUBELET} {cancels}"
+        else:
+            faults = find_faults(image, WITH_KUBELET)
+            assert f"{KUBELET} {cancels}" in [fault.sentence for fault in faults]
+
     def test_what_is_neither_file_nor_folder(self, tmp_path: Path) -> None:
         """A fifo is named, and never read."""
         image = Host.offline(tmp_path)

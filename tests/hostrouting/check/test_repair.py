@@ -306,6 +306,13 @@ class TestWayOut:
         [family] = checked(host).families
         assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("ib0", CIDR)]
 
+    @pytest.mark.parametrize("taken", ["172.16.5.0", "172.16.5.255"])
+    def test_one_address_of_a_network(self, taken: str) -> None:
+        """The network loses it, be it the first or the last."""
+        escapes = Route.to(f"{taken}/32", dev="ib0", metric=100)
+        [family] = checked(node(escapes, addresses=(address("172.16.5.9/24", "ib0"),))).families
+        assert [str(cost.network) for cost in family.repair.costs] == ["172.16.5.0/24"]
+
     def test_a_network_in_the_half_that_has_no_route(self) -> None:
         """Of what escapes by ib0, only the half without the gateway is taken from it."""
         default = Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024)

@@ -32,6 +32,7 @@ from hostrouting.install.installed import read_installed
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.release import __version__
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
@@ -81,7 +82,8 @@ def test_the_words_that_the_help_explains() -> None:
     for word in ("expected", "escape", "gate", "STRICT", "WARN", "guard"):
         assert f"\n  {word} " in said
     assert "In trouble: hostrouting status" in said
-    assert say("--help", "check").out == said, "not a word for a command that is meant"
+    assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
+    assert say("--version", "check").out == f"hostrouting {__version__}\n"
     # A paragraph of a command's help begins on a line of its own.
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
@@ -140,6 +142,7 @@ def test_what_is_loaded(words: str) -> None:
         ("check --js", "usage: hostrouting check [-h]"),
         ("remove all", "hostrouting remove: error: unrecognized arguments: all"),
         ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
+        ("check --snapshot - --config -", "hostrouting check: error: - can be given only once"),
         ("check --snapshot=a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         (
