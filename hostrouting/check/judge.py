@@ -5,7 +5,7 @@
 - An `Opinion` is what this package says about one of these: a grade (fine, in doubt, or an
   escape), a name, and the thing that it is about, such as a device. An escape has the devices by
   which packets escape, and a doubt about the default route those that may be the intended one. Of
-  what is fine, some packets belong elsewhere than at the uplink (`belongs_elsewhere`).
+  what is fine, some packets belong elsewhere than at the uplink (`is_fine_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -249,9 +249,9 @@ def _worst_of(opinions: list[Opinion]) -> Opinion:
     order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks
     for these.
     """
-    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
-    if worst.grade is Grade.FINE and worst.belongs_elsewhere:
-        allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
+    if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
+        allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
         return worst._replace(reason=spoken(sorted(allowances), last="or"))
     devs: list[str] = []
     for opinion in opinions:

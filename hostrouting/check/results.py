@@ -45,9 +45,9 @@ class Grade(IntEnum):
 # The names of opinions. What makes packets fine:
 EXPECTED = "expected"
 OWN = "own"
-ALLOWED = "allowed"
-OWN_SUBNET = "own-subnet"
-POD_BLOCK = "pod-block"
+ALLOWED = "allowed"  # they leave by a device that is allowed, such as a CNI's
+OWN_SUBNET = "own-subnet"  # to neighbours by the card that a tunnel's default route hides
+POD_BLOCK = "pod-block"  # they are refused, because no pod has the address
 # How packets escape; the types of routes that refuse packets and "no-route" are such names, too:
 OVERLAP = "overlap"
 OWN_RANGE = "own-range"
@@ -82,11 +82,10 @@ class Opinion(NamedTuple):
     """The devices that may be the intended one, if that is in doubt and they are known."""
 
     @property
-    def belongs_elsewhere(self) -> bool:
-        """Whether packets are fine without leaving by an expected device: by an allowed one, such
-        as a CNI's (`ALLOWED`), on the network of a card whose default route a tunnel hides
-        (`OWN_SUBNET`), or refused because no pod has the address (`POD_BLOCK`). With `TWO_CNIS`,
-        they may be fine.
+    def is_fine_elsewhere(self) -> bool:
+        """Whether packets are fine elsewhere than at the uplink, so that no repair may lead them
+        there. Three opinions say so: `ALLOWED`, `OWN_SUBNET` and `POD_BLOCK`. With `TWO_CNIS`,
+        packets may be fine elsewhere, and are left there, too.
         """
         if self.grade is Grade.FINE:
             return self.name not in {EXPECTED, OWN}
@@ -117,8 +116,8 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...] = ()
-    """The other opinions, each once: on packets that a rule tells from plain ones, by a mark for
-    example.
+    """The opinions on other packets to these addresses, each once: on those that a rule selects by
+    more than the destination, such as a mark.
     """
 
     @property
@@ -322,14 +321,11 @@ class FamilyReport(NamedTuple):
         return "ok"
 
     @property
-    def is_one_escape(self) -> bool:
-        """Whether there is one CIDR, which escapes as a whole, and all of it in the same way."""
-        return [escape.prefixes for escape in self.escapes] == [self.cidrs]
-
-    @property
-    def decisive(self) -> Finding | None:
-        """The doubt whose sentence is that of the verdict."""
-        return self.doubts[0] if self.verdict == "undecided" else None
+    def escapes_as_a_whole(self) -> bool:
+        """Whether one escape is all there is: it is as large as the only CIDR."""
+        if len(self.escapes) != 1:
+            return False
+        return self.escapes[0].prefixes == self.cidrs
 
     @property
     def sentence(self) -> str:
@@ -387,7 +383,9 @@ class CheckReport(NamedTuple):
 
     @property
     def missing_defaults(self) -> list[str]:
-        """A sentence for each family that has no default route that counts."""
+        """For each family with the verdict no-default-route, that short sentence: default routes
+        that do not count are left out.
+        """
         return [
             f"there is no IPv{report.family} default route"
             for report in self.families
@@ -430,17 +428,17 @@ class CheckReport(NamedTuple):
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how."""
     escapes, whose = _escapes_to_name(report.escapes)
-    sizes = sizes_of(escapes)
-    wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
+    shares = shares_of(escapes)
+    subjects = [f"{share} of {spoken(cidrs)}" for share, cidrs in grouped(shares).items()]
     devs_by_verb: dict[str, dict[str, None]] = {}
     for escape in escapes:
         devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
     for verb, devs in devs_by_verb.items():
-        predicate = agreeing(verb, len(sizes))
+        predicate = agreeing(verb, len(shares))
         ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
-    return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
+    return f"{' and '.join(subjects)}{whose} {spoken(ways, last='or')}; expected: {expected}"
 
 
 def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
@@ -456,20 +454,20 @@ def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
     return escapes, ", for packets of pods,"
 
 
-def sizes_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
-    """Each CIDR after "all" or "part", as much of it as escapes, in the order of the escapes."""
-    # By CIDR: the first address that need not escape. All before it do.
+def shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+    """How much of each CIDR escapes ("all" or "part"), with the CIDR, as the escapes have them."""
+    # By CIDR: all addresses before this one escape.
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
     for escape in sorted(escapes, key=attrgetter("first")):
         if escape.first <= ends[escape.cidr]:
             ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
-    sizes: list[tuple[str, str]] = []
+    shares: list[tuple[str, str]] = []
     for cidr, end in ends.items():
-        size = "all"
+        share = "all"
         if end <= cidr.last:
-            size = "part"
-        sizes.append((size, str(cidr)))
-    return sizes
+            share = "part"
+        shares.append((share, str(cidr)))
+    return shares
 
 
 def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:
@@ -494,5 +492,5 @@ def _ok_sentence(report: FamilyReport) -> str:
     blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == POD_BLOCK)
     if blocks:
         fates.append(f"is refused because no pod has it, in {spoken(list(blocks))}")
-    fates.append("is this host's own")
+    fates.append("is this host's own")  # any host has some, such as multicast
     return f"every address of {cidrs} {', or '.join(fates)}"

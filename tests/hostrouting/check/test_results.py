@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.results import CheckReport, sizes_of
+from hostrouting.check.results import CheckReport, shares_of
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IP, as_ip
@@ -165,7 +165,7 @@ def test_how_much_escapes_whatever_the_order() -> None:
     first = Route.to("172.16.0.0/17", dev="ib0")
     second = Route.to("172.16.128.0/17", dev="ib1")
     escapes = checked(vm_with(first, second)).escapes
-    assert sizes_of(escapes) == sizes_of(escapes[::-1]) == [("all", "172.16.0.0/16")]
+    assert shares_of(escapes) == shares_of(escapes[::-1]) == [("all", "172.16.0.0/16")]
 
 
 def test_families_without_a_default_route() -> None:
