@@ -221,6 +221,12 @@ class TestTunnels:
         report = checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"])
         assert report.verdict == "overlap"
 
+    def test_two_named_tunnels_hide_the_card(self) -> None:
+        """Its own network is right, as with one tunnel."""
+        wg2 = Link(name="wg2", index=20, kind="wireguard", type=65534)
+        host = node(BY_WG1, links=(WG1, wg2))
+        assert checked(host, "10.0.0.128/25", expected_devs=["wg1", "wg2"]).verdict == "ok"
+
     def test_a_tap_beside_a_cnis_device_with_an_address(self) -> None:
         """The device of a CNI is not a card beside which the tap would be a VPN's."""
         tap = Link(name="tap0", index=20, kind="tun")
