@@ -221,6 +221,12 @@ class TestTunnels:
         report = checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"])
         assert report.verdict == "overlap"
 
+    def test_two_named_tunnels_hide_the_card(self) -> None:
+        """Its own network is right, as with one tunnel."""
+        wg2 = Link(name="wg2", index=20, kind="wireguard", type=65534)
+        host = node(BY_WG1, links=(WG1, wg2))
+        assert checked(host, "10.0.0.128/25", expected_devs=["wg1", "wg2"]).verdict == "ok"
+
     def test_a_tap_beside_a_cnis_device_with_an_address(self) -> None:
         """The device of a CNI is not a card beside which the tap would be a VPN's."""
         tap = Link(name="tap0", index=20, kind="tun")
@@ -517,7 +523,8 @@ class TestRefusedRanges:
     def test_a_doubt_about_a_refused_block_names_no_pods(self) -> None:
         """Only a doubt about the default route is also about the pods of this node."""
         refused = Route.to("172.16.0.0/20", type="prohibit", protocol=4)
-        host = node(refused, Route.to("172.16.0.7/32", dev="cali1"), links=(CALI1,))
+        pods = [Route.to("172.16.0.7/32", dev="cali1"), Route.to("172.16.0.0/16", dev="cni0")]
+        host = node(refused, *pods, links=(CALI1, CNI0))
         [doubt] = checked(host, "172.16.0.0/20").families[0].doubts
         assert "pods of this node" not in doubt.sentence
 
