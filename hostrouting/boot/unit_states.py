@@ -124,7 +124,7 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     since = properties["StateChangeTimestamp"]
     state = _current_state(properties)
     shown = UnitState(unit, state, since, _reasons_for(state, manager, properties))
-    if not _gates_of(properties):
+    if not _is_gated(properties):
         return shown
     if _has_passed_over_gate(properties):
         return shown._replace(unchecked=state in {"runs", "is starting"})
@@ -149,11 +149,11 @@ def _reasons_for(state: State, manager: Manager, properties: Mapping[str, str]) 
 def _current_state(properties: Mapping[str, str]) -> State:
     if properties["ActiveState"] in {"active", "reloading"}:
         return "runs"
-    if properties["SubState"] == "condition" and _gates_of(properties):
+    if properties["SubState"] == "condition" and _is_gated(properties):
         return "is in the gate"
     if properties["SubState"] in _STARTING:
         return "is starting"
-    if _was_refused(properties):
+    if _is_gated(properties) and _was_refused(properties):
         return "was refused"
     if properties["ActiveState"] == "failed":
         return "failed"
@@ -167,8 +167,13 @@ def _current_state(properties: Mapping[str, str]) -> State:
 # daemon-reload.
 
 
+def _is_gated(properties: Mapping[str, str]) -> bool:
+    """Whether systemd runs the gate at a start now."""
+    return HostLayout.gate_path in properties["ExecCondition"]
+
+
 def _gates_of(properties: Mapping[str, str]) -> list[str]:
-    """The gate among the commands of ExecCondition=; empty if systemd would not run it now."""
+    """The gate among the commands of ExecCondition=; drop-ins may name it twice."""
     return [command for command in _conditions_of(properties) if HostLayout.gate_path in command]
 
 
@@ -195,8 +200,6 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     the main process, and the main process has not ended since the start began.
     """
     gates = _gates_of(properties)
-    if not gates:
-        return False
     if any(_REFUSED in gate for gate in gates):
         return True
     if properties["Result"] == "exit-code":  # the status of a command with a "-" is ignored

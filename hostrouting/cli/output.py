@@ -174,11 +174,11 @@ def printable(line: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
-def _discard(stream: TextIO | None) -> None:
+def _discard(stream: TextIO) -> None:
     """Forget what could not be written; otherwise Python would try again when it exits, complain,
     and exit with 120.
     """
-    with suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError):  # of a program of somebody else, it need not be a file
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]  # without a stream there is nothing to forget
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)

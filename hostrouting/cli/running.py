@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document, indented, say, way_lines
+from hostrouting.cli.output import error_document, indented, printable, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
@@ -173,11 +173,19 @@ def _is_there(path: str, host: Host) -> bool:
         return True
 
 
+class _Escaped(logging.Formatter):
+    """Escapes what could control the terminal, such as the name of a device."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(map(printable, super().format(record).splitlines()))
+
+
 def _log_to_standard_error() -> None:
     """Log what is not on the page, unless the program logs already."""
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
+    handler.setFormatter(_Escaped("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 @contextmanager

@@ -41,6 +41,9 @@ EVERY = [
             [errors.Fault("", "", "is empty")], "", "the configuration is empty", id="of the whole"
         ),
         pytest.param(
+            [errors.Fault("dev", "", "is not there")], "", "dev is not there", id="a predicate"
+        ),
+        pytest.param(
             [MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}", id="two"
         ),
         pytest.param(
@@ -153,6 +156,13 @@ def test_findings_have_the_routes_of_the_repair() -> None:
     lost = errors.RouteOverlapError("it escapes")
     assert repairable.repair == ({"destination": "10.0.0.0/8"},)
     assert lost.repair == ()
+
+
+def test_what_a_failure_means_for_the_host() -> None:
+    """A task may know it, and the sentence ends with it."""
+    error = errors.NotReady("no default route")
+    error.consequence = "kubelet.service will not start"
+    assert str(error) == "no default route; kubelet.service will not start"
 
 
 def test_many_reasons() -> None:

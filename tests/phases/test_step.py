@@ -235,6 +235,7 @@ ITSELF = "<list that contains itself>"
         pytest.param(circle(), [ITSELF, {"again": ITSELF}], id="a circle"),
         pytest.param("\ud800", "\ud800", id="half a letter"),
         pytest.param(ANY, "<ANY>", id="equal to what contains it"),
+        pytest.param(Step, str(Step), id="a class that describes its objects"),
     ],
 )
 def test_odd_results(result: object, in_json: object) -> None:

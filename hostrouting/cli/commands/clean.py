@@ -66,7 +66,7 @@ def _answer(outcome: Run) -> Answer:
     plan = CleanupPlan()
     if isinstance(outcome.report.result, CleanupResult):
         plan = outcome.report.result.plan
-    undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
+    undo_file = next(iter(outcome.wrote), None)  # a clean-up writes no other file
     restore = Remedy("to restore what was deleted", f"sh {undo_file}")
     # The run has said already what it has deleted.
     others = [fate for fate in get_args(Fate) if fate != "delete"]

@@ -351,7 +351,13 @@ AZURE, CILIUM = (
         ({"05-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, ""),
         ({"15-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, "10-azure.conflist"),
         (
-            {"05.conflist": "{", "06.json": "{}", "07.conf": "[" * 100_000, "10.conflist": AZURE},
+            {
+                "05.conflist": "{",
+                "06.json": "{}",
+                "07.conf": "[" * 100_000,
+                "08.conf": "[]",
+                "10.conflist": AZURE,
+            },
             "10.conflist",
         ),
         (

@@ -526,6 +526,9 @@ a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot
       nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
+the same by DHCP, which knows who is on the link
+  route add 172.20.9.0/24 proto dhcp nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
+  ok
 an equal default route by lo, which Linux does not use
   route append default dev lo
   undecided: UNDECIDED: this check does not judge route [default dev lo proto boot scope link] (by
@@ -583,6 +586,11 @@ a rule for a part of a card's network that has its broadcast address, and none o
   address add 172.20.9.4/24 dev eth0
   rule add pref 9 from 172.20.9.128/25 lookup 100
   route add default dev eth1 table 100
+  ok
+a rule for a source that nobody has, beside an expected device without an address
+  route replace default dev eth1
+  rule add pref 9 from 192.0.2.1 lookup 100
+  route add default dev ib0 table 100
   ok
 a table for the addresses of a card, of which one is on lo
   address add 10.9.9.8/24 dev eth1

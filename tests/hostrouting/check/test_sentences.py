@@ -150,6 +150,18 @@ def test_a_rule_is_named_although_the_device_hides_pods(family: int, to: str) ->
     assert "allowedDevs" not in remedy
 
 
+def test_a_rule_that_leads_several_ranges_away() -> None:
+    """Each says what to do about the rule, also one that is a single address."""
+    ranges = ["172.16.1.0/24", "172.16.3.7/32", "172.16.5.0/24"]
+    led_away = [Route.to(to, dev="ib0", table=100) for to in ranges]
+    by_rule = Rule(family=4, priority=50, table=100)
+    host = vm_with(*led_away, rules=(by_rule,), links=(IB0,))
+    escapes = named("overlap", host, "172.16.0.0/16")
+    assert len(escapes) == len(ranges)
+    for escape in escapes:
+        assert "the program that added rule 50" in str(escape.remedy)
+
+
 def test_the_rule_for_table_main_is_never_deleted() -> None:
     """It leads packets of pods by ib0, and a rule for the host's own ones comes before it: only
     that one hinders a repair.

@@ -62,6 +62,15 @@ class TestRules:
         assert reasons(report) == ["earlier-rule"]
         assert causes(report) == ["no rule is known to use routes of table main"]
 
+    def test_a_rule_that_suppresses_all_but_single_addresses(self) -> None:
+        """A route to one address is used all the same."""
+        escapes = Route.to("172.16.5.1/32", dev="ib0", metric=100)
+        default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253)
+        host = node(escapes, default)
+        others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
+        report = checked(host._replace(rules=(*others[:1], main_with(31), *others[1:])))
+        assert destinations(report) == ["172.16.5.1/32"]
+
     def test_a_rule_that_suppresses_devices(self) -> None:
         """Which devices are in the group is not known, so a route may help or not."""
         unknown = rule(priority=50, table=TABLE_MAIN, suppress_prefixlength=20, suppress_ifgroup=7)
@@ -96,6 +105,15 @@ class TestRules:
         assert reasons(report) == ["not-proven"]
         proposed = "routes are proposed only for plain packets"
         assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
+
+    def test_a_route_to_one_address_for_packets_of_pods(self) -> None:
+        """It is as long as their rule asks for, and so repairs both."""
+        to_main = rule("10.244.1.0/24", priority=50, table=TABLE_MAIN, suppress_prefixlength=31)
+        host = node(Route.to("172.16.5.1/32", dev="ib0", metric=100), rules=(to_main,))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"])
+        assert len(report.escapes) == 2
+        assert destinations(report) == ["172.16.5.1/32"]
+        assert reasons(report) == []
 
     def test_packets_of_pods_to_a_range_that_begins_with_an_own_address(self) -> None:
         """The own address belongs to the range,
@@ -349,6 +367,17 @@ class TestHiding:
         assert causes(report) == [
             f"[{hiding}] hides [{of_pod}], which these packets would take without it"
         ]
+
+    def test_each_route_that_hides_it_has_to_go(self) -> None:
+        """In the order in which they decide: to delete the first alone would bring up the next."""
+        of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
+        first = Route.to("172.16.5.1/32", dev="ib0", protocol=2)
+        second = Route.to("172.16.5.1/32", dev="eth1", metric=50, protocol=2)
+        report = checked(node(of_pod, second, first, links=(IB0, ETH1, CALI1)))
+        [unsafe] = report.families[0].repair.unrepairable
+        assert unsafe.why.to_delete == (first, second)
+        [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
+        assert str(remedy).startswith("give eth1 and ib0 another network")
 
 
 class TestReserved:

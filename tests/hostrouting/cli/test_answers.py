@@ -174,6 +174,23 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> Non
     assert command.findall(explained.out) == command.findall(checked.out)
 
 
+def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> None:
+    """The operator types one: a repair needs it."""
+    file = tmp_path / "routes.json"
+    file.write_text(json.dumps({"manageForeign": "keep"}))
+    explained = say("explain", "172.16.5.9", "--config", str(file), kernel=vpn_node())
+    assert f"hostrouting repair CIDR --config {file} --dev eth0 | " in explained.out
+
+
+def test_explain_does_not_say_what_is_not_judged() -> None:
+    """A rule that is not judged may route other packets differently."""
+    skipping = Rule(family=4, priority=100, action="goto", target=200)
+    saved = vm_with(rules=(skipping,)).to_json().encode()
+    explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
+    assert "NOT-JUDGED: " in explained.out
+    assert "No rule routes other packets" not in explained.out
+
+
 @pytest.mark.parametrize(
     ("priority", "words"),
     [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")],
@@ -383,6 +400,16 @@ def test_a_part_of_a_repair_in_a_pipe() -> None:
     assert applied.lines[0] == "DONE: this host matches the configuration, but addresses escape"
 
 
+def test_a_repair_that_a_file_has_already(tmp_path: Path) -> None:
+    """The file that is typed is not called the installed one."""
+    file = tmp_path / "routes.json"
+    halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": halves}}))
+    repair = say("repair", CIDR, "--config", str(file), kernel=h200())
+    assert repair.json["staticRoutes"]["routes"] == halves
+    assert "the given configuration already has these routes, but they are not set" in repair.err
+
+
 def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the kernel answers with another device than its tables have, nobody knows whether a repair
     is needed, although the tables are right.
@@ -450,6 +477,15 @@ class TestTypedRoutes:
         host.kernel.ip_route("delete", self.SECOND)
         assert say("check", CIDR, host=host).out.count("| hostrouting apply") == 1
         assert "1 route of hostrouting is set until the next boot" in say("status", host=host).out
+
+    def test_beside_a_repair_where_hostrouting_is_installed(self) -> None:
+        """What deletes the route is said beside the repair."""
+        host = FakeHost(kernel=h200())
+        apply(host, {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}})
+        host.kernel.ip_route("add", self.FIRST)
+        page = say("check", host=host)
+        assert "hostrouting repair | hostrouting apply" in page.out
+        assert any(line.startswith("ROUTE-NOT-CONFIGURED: ") for line in page.lines)
 
     def test_where_hostrouting_is_installed(self, host: FakeHost) -> None:
         """`status` knows more then, and does not say this."""

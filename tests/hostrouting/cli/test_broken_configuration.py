@@ -205,6 +205,17 @@ def test_the_repair_for_a_user_who_may_not_read_the_file(words: str) -> None:
     assert "takes its place" not in page
 
 
+def test_the_repair_by_another_file_keeps_the_gate() -> None:
+    """Nothing but the drop-in says that kubelet is gated."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    garble(host)
+    another = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}}).encode()
+    page = say("check", "--config", "-", host=host, stdin=another)
+    apply_it = f"hostrouting apply --config - --allow-removal --gate {KUBELET}"
+    assert f"  hostrouting repair --config FILE | {apply_it}" in page.lines
+
+
 def test_status_of_a_user_who_may_not_read_the_file() -> None:
     """Whether the host matches is not known; that is not a broken file, and nothing is typed."""
     host = node(config(*REPAIR))

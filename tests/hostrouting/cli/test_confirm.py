@@ -404,6 +404,11 @@ class TestTerminal:
         with pytest.raises(EOFError):
             gone.say("?")
         with (
+            mock.patch("os.write", side_effect=OSError(errno.EIO, "")),
+            pytest.raises(EOFError),
+        ):
+            ends[1].say("?")
+        with (
             mock.patch("select.select", side_effect=OSError(errno.EIO, "")),
             pytest.raises(EOFError),
         ):

@@ -119,9 +119,11 @@ def test_an_instance_is_open_and_the_gate_is_shut() -> None:
 def test_a_plan_of_an_ipv6_route_on_a_kernel_without_ipv6() -> None:
     """`apply` would not wait for what cannot come, but fail, and say why."""
     wanted = {"staticRoutes": {"enabled": True, "routes": [{"destination": "fd77::/48"}]}}
-    planned = plan(FakeHost(kernel=WithoutIPv6()), json.dumps(wanted))
+    host = FakeHost(kernel=WithoutIPv6())
+    planned = plan(host, json.dumps(wanted))
     would = "WOULD FAIL: apply would change nothing, because fd77::/48 needs IPv6, "
     assert planned.lines[0].startswith(would)
+    assert plan(host, json.dumps(wanted), "--json").json["wouldFail"].count("needs IPv6") == 1
 
 
 NO_IPV6_ROUTE = "there is no IPv6 default route"

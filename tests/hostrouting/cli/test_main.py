@@ -24,13 +24,15 @@ from hypothesis import given, strategies as st
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.finding import NAMES
 from hostrouting.install.host_check import HostCheck
+from hostrouting.install.installed import read_installed
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.release import __version__
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
@@ -80,6 +82,8 @@ def test_the_words_that_the_help_explains() -> None:
     for word in ("expected", "escape", "gate", "STRICT", "WARN", "guard"):
         assert f"\n  {word} " in said
     assert "In trouble: hostrouting status" in said
+    assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
+    assert say("--version", "check").out == f"hostrouting {__version__}\n"
     # A paragraph of a command's help begins on a line of its own.
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
@@ -138,6 +142,7 @@ def test_what_is_loaded(words: str) -> None:
         ("check --js", "usage: hostrouting check [-h]"),
         ("remove all", "hostrouting remove: error: unrecognized arguments: all"),
         ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
+        ("check --snapshot - --config -", "hostrouting check: error: - can be given only once"),
         ("check --snapshot=a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         (
@@ -147,6 +152,7 @@ def test_what_is_loaded(words: str) -> None:
         ("check --fail-on note", "invalid choice: 'note'"),
         ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
+        ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
@@ -298,6 +304,25 @@ def test_the_root_of_this_host_is_an_image_only_without_systemd(
     assert bool([*image.iterdir()]) is not is_running
 
 
+@pytest.mark.parametrize(
+    ("command", "document"),
+    [
+        ("plan", incident()),
+        ("plan", {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}),
+        ("check", incident()),
+    ],
+)
+def test_a_file_that_looks_like_an_option(
+    command: str, document: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that a page proposes can be typed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-c.json").write_text(json.dumps(document))
+    page = say(command, "--config=-c.json", kernel=h200()).out
+    assert " --config ./-c.json" in page
+    assert " --config -c.json" not in page
+
+
 def test_an_image_that_cannot_be_written(tmp_path: Path) -> None:
     """The page ends with the reason, and does not say what there is to tell about such an image."""
     config = tmp_path / "config.json"
@@ -402,10 +427,12 @@ def test_a_plan_that_need_not_fail() -> None:
 
 
 def test_how_long_apply_waits() -> None:
-    """A minute, as the task does, and as --help says."""
+    """A minute, as the task does, and as --help says; a day at most."""
     usual = Configure(HostRoutingConfig()).wait
     words = ["apply", "--config", "FILE"]
     assert make_parser(words).parse_args(words).wait == usual == 60
+    longest = [*words, "--wait", "86400"]
+    assert make_parser(longest).parse_args(longest).wait == 86_400
     assert f"default route or device ({usual:g})" in say("apply", "--help").out
 
 
@@ -423,6 +450,22 @@ def test_a_proposed_file_can_be_typed(
         assert rest == "the same command with apply instead of plan"
     else:
         assert shlex.split(rest) == ["hostrouting", "apply", "--config", name]
+
+
+def test_a_plan_of_options_that_are_typed(tmp_path: Path) -> None:
+    """The command has them, too: without the consent, `apply` would refuse. Units that are typed
+    come behind those of the file, each once.
+    """
+    file = tmp_path / "config.json"
+    overlap = {"expectedCidrs": [CIDR]}
+    file.write_text(json.dumps({"routeOverlap": overlap, "gate": {"units": ["z.service"]}}))
+    options = ["--gate", "a.service", "--gate", "z.service", "--allow-removal"]
+    host = FakeHost(kernel=plain_vm())
+    said = say("plan", "--config", str(file), *options, host=host)
+    command = said.lines[0].removeprefix("TO DO: as root: ")
+    assert command == shlex.join(["hostrouting", "apply", "--config", str(file), *options])
+    assert say(*shlex.split(command)[1:], host=host).code == 0
+    assert read_installed(host).gate == GateConfig(("z.service", "a.service"))
 
 
 def test_standard_input() -> None:
@@ -505,6 +548,15 @@ def test_names_do_not_steer_the_terminal() -> None:
     text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
     for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
         assert "\x1b" not in say(*words, "--snapshot", "-", stdin=text.encode()).out
+    refused = say("check", CIDR, "--dev", "eth9", "--snapshot", "-", stdin=text.encode())
+    assert "ib\\x1b[31m" in refused.err
+
+    kernel = plain_vm()
+    kernel.add_link(Link(name="br\x1b[31m", index=0, kind="bridge"))
+    kernel.add_link(Link(name="eth9", index=0, master="br\x1b[31m"))
+    probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
+    logged = say("apply", "--config", "-", kernel=kernel, stdin=probes).err
+    assert logged.startswith("eth9 is a port of br\\x1b[31m, where its packets arrive, so no rule")
 
 
 def test_a_command_in_a_thread() -> None:

@@ -148,8 +148,9 @@ def test_a_part_that_does_not_answer() -> None:
 
 
 def test_a_host_without_a_gate() -> None:
-    """It has no gate that could be open, and no gated units."""
+    """It has no gate that could be open, no gated units, and nothing that could be in force."""
     values = read(fresh_with_kubelet())
+    assert "hostrouting_in_force" not in values
     assert not [name for name in values if name.startswith("hostrouting_gate")]
 
 

@@ -202,6 +202,8 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
     lose_routes(host)
     status = say("status", host=host)
     assert HAS_NOT_SET_THEM in status.out
+    again = f"to start it again, as root: systemctl restart {GUARD}"
+    assert f"    it has logged no error; {again}" in status.lines
     assert f"    see: journalctl -u {GUARD}" in status.lines
     garble(host)
     assert HAS_NOT_SET_THEM in say("status", host=host).out

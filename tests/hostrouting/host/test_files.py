@@ -454,13 +454,17 @@ def test_what_a_killed_run_left(tmp_path: Path) -> None:
 
 
 def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After write, link and remove return, file and folder entry are on the disk."""
+    """After write, link and remove return, the file, its entry, and those of new folders are on the
+    disk.
+    """
     flushed: list[bool] = []
     monkeypatch.setattr(
         os, "fsync", lambda descriptor: flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
     )
     path, link = str(tmp_path / "file"), str(tmp_path / "link")
+    in_new_folders = str(tmp_path / "new" / "newer" / "file")
     steps: list[tuple[Callable[[], object], list[bool]]] = [
+        (lambda: HERE.write(in_new_folders, "x"), [True, True, False, True]),
         (lambda: HERE.write(path, "x"), [False, True]),
         (lambda: HERE.link(link, path), [True]),
         (lambda: HERE.remove(path), [True]),

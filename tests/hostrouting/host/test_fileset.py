@@ -58,8 +58,12 @@ def test_difference() -> None:
         assert not script.differs(files)
         assert files.modes[SCRIPT] == 0o755
         assert files.texts[SCRIPT] == "text\n"
-    for target in ("", "/dev/null"):
-        files.links |= {link.path: target} if target else {}
+    for target in ("", "/dev/null", "a file"):
+        if target == "a file":
+            files.remove(link.path)
+            files.texts[link.path] = "anything"
+        elif target:
+            files.links[link.path] = target
         assert link.differs(files)
         link.write(files)
         assert not link.differs(files)

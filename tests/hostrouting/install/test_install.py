@@ -572,11 +572,16 @@ class TestRequirements:
         [words] = self.lacking(host)
         assert "systemd 246 runs here, and the gate needs" in words
 
-    def test_a_unit_that_starts_before_what_the_gate_waits_for(self, host: FakeHost) -> None:
+    @pytest.mark.parametrize(
+        "target", ["sysinit", "basic", "network-pre", "network", "network-online"]
+    )
+    def test_a_unit_that_starts_before_what_the_gate_waits_for(
+        self, host: FakeHost, target: str
+    ) -> None:
         """Each would wait for the other."""
-        manager_of(host).properties[PROBE_UNIT] = {"Before": "network.target"}
+        manager_of(host).properties[PROBE_UNIT] = {"Before": f"a.service {target}.target"}
         [words] = self.lacking(host)
-        assert f"{MACHINES} starts before network.target, which the gate waits for" in words
+        assert f"{MACHINES} starts before {target}.target, which the gate waits for" in words
 
     def test_a_file_system_that_is_read_only(self, host: FakeHost) -> None:
         """The folders in which something would be written are named."""

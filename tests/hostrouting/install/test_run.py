@@ -14,14 +14,14 @@ from hostrouting.errors import (
     NotReady,
     RouteConflict,
 )
-from hostrouting.host.effects import effects_of
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
@@ -148,6 +148,9 @@ class TestGuard:
         assert "bash was not found" in str(failure.error)
         assert "will not start" not in str(failure.error)
         assert len(ours(host)) == len(REPAIR)
+        done = effects_of(report.result)
+        assert LAYOUT.config_path in done.files
+        assert len(done.changes) == len(REPAIR)
 
         alone = phases.run(CheckRouteOverlap(WANTED, host=host), observers=[], clock=FakeClock())
 
@@ -379,14 +382,21 @@ class TestUndo:
         undo(task)
         assert ours(host) == [str(to_gateway), str(through_it)]
 
-    @pytest.mark.parametrize("wanted", [WANTED, config("10.8.0.0/16")])
-    def test_only_a_route_that_was_typed(self, wanted: HostRoutingConfig) -> None:
-        """If the run has changed nothing else, undo is not skipped: its result has the route."""
+    @pytest.mark.parametrize(
+        ("wanted", "kind"), [(WANTED, CheckResult), (config("10.8.0.0/16"), Effects)]
+    )
+    def test_only_a_route_that_was_typed(
+        self, wanted: HostRoutingConfig, kind: type[Effects]
+    ) -> None:
+        """If the run has changed nothing else, undo is not skipped: its result has the route, and
+        the check if there is one.
+        """
         host = configured(wanted)
         type_routes(host, "10.9.0.0/16")
         task = Configure(wanted, host=host)
         run(task)
         report = phases.undo(task, phases.Context(observers=[]))
+        assert type(report.result) is kind
         [change] = effects_of(report.result).changes
         assert str(change.route.prefix) == "10.9.0.0/16"
         assert str(change.route) in ours(host)

@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route, as_listed, as_stored, bare
+from hostrouting.model.route import REFUSING, NextHop, Route, RouteType, as_listed, as_stored, bare
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),
@@ -80,3 +80,10 @@ def test_entries() -> None:
     )
     joined = via._replace(next_hops=(*via.next_hops, *other.next_hops))
     assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)
+
+
+@pytest.mark.parametrize("kind", sorted(REFUSING))
+def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
+    """`ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that."""
+    route = Route.to("fd16::/48", dev="lo", type=kind)
+    assert route.usable_devs == ()

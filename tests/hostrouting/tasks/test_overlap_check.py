@@ -18,6 +18,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
+from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
 
@@ -129,6 +130,16 @@ class TestModes:
         assert str(report).startswith("UNDECIDED: the route tables kept changing")
         checked(FakeHost(kernel=plain_vm(), files=host.files), "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
+
+    def test_a_marker_that_is_right(self) -> None:
+        """A further check does not touch it: a program that watches it sees only changes."""
+        host, mishaps = mishap_host()
+        checked(host, CIDR)
+        assert [*markers(host)] == ["detected"]
+        mishaps.disarm()
+        checked(host, CIDR)
+        assert mishaps.events != []
+        assert not [event for event in mishaps.events if event.endswith(LAYOUT.detected_path)]
 
     def test_a_family_in_doubt(self) -> None:
         """The file with the doubts says nothing of the other family, which is fine."""

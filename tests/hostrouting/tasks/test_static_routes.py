@@ -135,6 +135,23 @@ class TestDefaultRoute:
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert len(ours(host)) == 1
 
+    def test_goes_again_for_good(self, host: FakeHost) -> None:
+        """Both waits together are as long as one may be."""
+        kernel, ctx = host.kernel, context()
+        kernel.add_address("eth0", "10.0.0.4/24")
+
+        def comes_late() -> None:
+            ctx.clock.wait(lambda: False, until=40)
+            kernel.ip_route("add", DEFAULT)
+
+        kernel.later(comes_late)
+        # The looks at the routes: two plans, three while the task waits, and one under the lock.
+        host.faults.meanwhile("snapshot", lambda: kernel.ip_route("delete", DEFAULT), nth=6)
+        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=60)
+        failure_of(phases.execute, task, ctx, of=NotReady)
+        assert host.faults.waiting == 0
+        assert ctx.clock.now() == 60
+
     def test_another_one_counts(self) -> None:
         """Another run replaces the section that says which default route counts: the task waits for
         what is needed now, and gives up when its time is over.

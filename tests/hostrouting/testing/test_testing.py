@@ -145,6 +145,12 @@ def test_nodes_forward() -> None:
         assert node().snapshot().ipv6_forwarding
 
 
+def test_pods_are_ports_of_their_bridge() -> None:
+    """So the bridge leads to guests only, and is not a network card."""
+    links = cni_node().snapshot().links
+    assert [link.name for link in links if link.master == "cni0"] == ["veth0", "veth1"]
+
+
 def test_a_link_in_the_place_of_a_file() -> None:
     """A test that reads the texts no longer finds that of the file."""
     files = FakeFiles(texts={"/etc/a": "old", "/etc/b": ""})
