@@ -536,8 +536,10 @@ class Fib:
         decision of rule 32766: the only other outcome.
         """
         others: list[Outcome] = []
-        # The selections of which no packet is left; or, with True, none that this host sends.
-        exhausted = {(NONE, False)}
+        # The selections of which no packet is left, and those of which none is left that this host
+        # sends.
+        exhausted = {NONE}
+        exhausted_of_sent: set[Selection] = set()
         # Where the plain packet is captured, with what the packets meet that are left there.
         plain: Outcome | None = None
         # The decision for the packets that are left in the end.
@@ -547,7 +549,7 @@ class Fib:
         for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
             is_only_for_sent = packet.source is None and applied.is_only_for_sent
-            if not exhausted.isdisjoint({(selection, False), (selection, is_only_for_sent)}):
+            if selection in exhausted or (is_only_for_sent and selection in exhausted_of_sent):
                 continue
             if is_sent_captured and not applied.takes_arriving(selection):
                 continue
@@ -555,7 +557,7 @@ class Fib:
             if decision is None:
                 continue
             if selection != ALL:
-                exhausted.add((selection, is_only_for_sent))
+                (exhausted_of_sent if is_only_for_sent else exhausted).add(selection)
                 if plain is None and selection.has_plain and not is_sent_captured:
                     plain = Outcome(applied.rule, decision, selection.unmet)
                 else:
