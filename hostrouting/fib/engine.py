@@ -173,7 +173,9 @@ class Table(ByPrefix[Route]):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Sort these routes, which are in the kernel's order."""
+        """The routes are in the kernel's order, which counts for those of one rank. Those to one
+        prefix are sorted in their place, where `best` finds them, too.
+        """
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
         super().__init__(family, [(route.prefix, route) for route in usable])
         for by_first in self._by_prefix.values():
@@ -470,11 +472,12 @@ class Fib:
         judged.
         """
         by_table = self._routes_by_table()
+        # Each route once, so before table local gets some of table main.
         self.routes = tuple(chain.from_iterable(by_table.values()))
         """The routes of all tables that a rule looks up, table by table."""
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and listed == usual:
+        if family == IPV4 and listed == usual:  # a rule for VRFs was added, too
             self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
             by_table[TABLE_LOCAL] += self.mixed
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
@@ -585,7 +588,7 @@ class Fib:
         if not numbers:
             return self._applied[packet]
         near = [self.apply(number, packet) for number in sorted(numbers)]
-        return merge(self._applied[packet], near)
+        return merge(self._applied[packet], near)  # by their numbers, of which none is in both
 
     def _numbers_for(self, packet: PacketKind) -> list[int]:
         """The rules that may select packets of this kind, in order, except those that are found by
