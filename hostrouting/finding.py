@@ -5,7 +5,7 @@ The sentences are written where the thing is found, or in `check.sentences`. doc
 explains each name.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -71,6 +71,14 @@ class Remedy(NamedTuple):
 
     def __str__(self) -> str:
         return self.text_for(AS_ROOT)
+
+
+def in_turn(ways: Sequence[Remedy]) -> Remedy | None:
+    """One remedy of all these ways, which each have no other; None if there are none."""
+    remedy: Remedy | None = None
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
+    return remedy
 
 
 class Finding(NamedTuple):

@@ -24,8 +24,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
-from hostrouting.check.results import CheckReport, Escape, sizes_of
-from hostrouting.check.sentences import DOUBTS
+from hostrouting.check.doubts import DOUBTS
+from hostrouting.check.results import CheckReport, Escape, shares_of
 from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.snapshot import SAVE, Snapshot
@@ -42,7 +42,7 @@ NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
 # Also the hexadecimal one of a bridge: br-1f3bf2e4c5d6.
 _NUMBER = re.compile(r"(?<=[a-z-])[0-9a-f]{7,}$|\d+")
-_SIZES = {"all": "", "part": "part of "}
+_SHARES = {"all": "", "part": "part of "}
 _BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
@@ -212,7 +212,7 @@ def _escapes_in_words(escapes: Iterable[Escape]) -> Iterator[str]:
     for escape in escapes:
         alike.setdefault(_predicate(escape), []).append(escape)
     for predicate, members in alike.items():
-        cidrs = [f"{_SIZES[size]}{cidr}" for size, cidr in sizes_of(members)]
+        cidrs = [f"{_SHARES[share]}{cidr}" for share, cidr in shares_of(members)]
         yield f"{spoken(cidrs)} {agreeing(predicate, len(cidrs))}"
 
 

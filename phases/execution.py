@@ -50,7 +50,7 @@ def new_step(task: AnyTask, ctx: Context, verb: Verb = "do") -> Step:
     """
     step = Step((*ctx.path, task.name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
-        step.attempt = ctx.step.attempts
+        step.attempt = ctx.step.attempts  # so far, of a task that is tried again
         if verb == "do" and ctx.step.action == "undo":
             step.action = "undo"
         ctx.step.children.append(step)
@@ -159,7 +159,7 @@ def _record_result(step: Step, result: object) -> None:
     """
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
-        step.reason = step.reason or result.reason  # in a plan, the note of the task stays
+        step.reason = step.reason or result.reason  # the note of a plan is there already, and stays
         return
     if result is Skip:
         raise InvalidTask("it returned the class Skip; write Skip('the reason')")
@@ -194,8 +194,8 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # It may be the error of a step inside: a group passes on SystemExit as it is, and a task may
-    # raise the `error` of a step that failed. The innermost step is where it began.
+    # It can be the error of a step inside this one: a group passes SystemExit on as it is, and a
+    # task can raise the `error` of a step that failed. It began in the innermost of these steps.
     children_first = reversed(list(step.walk()))
     for inner in children_first:
         if inner.error is error:
@@ -214,7 +214,9 @@ def record_unstarted(
 
 
 def _notify_of_end(step: Step, ctx: Context) -> None:
-    """Call the observers. Before that, the root gets the signal that has cancelled the run."""
+    """Call the observers. Before that, the root, which runs inside no step, gets the signal that
+    has cancelled the run.
+    """
     if ctx.step is None and step.signal is None:
         step.signal = ctx.run_scope.stop.signal
     ctx.notify(step)

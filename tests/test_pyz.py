@@ -103,4 +103,4 @@ def prepares_an_image(file: Path) -> None:
     words = ["render", "--config", "config.json", "--root", "image"]
     subprocess.run([*command(file), *words], cwd=folder, check=True, timeout=60)
     gate = folder / "image/etc/hostrouting/gate.sh"
-    assert gate.read_text() == render_gate_script(["10-static-routes"], [])
+    assert gate.read_text() == render_gate_script(required=["10-static-routes"], wanted=[])

@@ -70,7 +70,7 @@ class CleanupEntry:
     """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
     fate: Fate
     reason: str
-    thing: BridgeRule | Neighbour | Route = attrs.field(eq=False, repr=False)
+    thing: BridgeRule | Neighbour | Route = attrs.field(repr=False)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.spec}    # {self.reason}"

@@ -27,7 +27,8 @@ END
 rules | {restore} 2>/dev/null ||
   rules | sed 's/^-I \\([A-Z]*\\) [0-9]*/-A \\1/' | {restore}"""
 """All rules in their places (-I CHAIN NUMBER) or, if a chain is too short for that now, all at the
-ends of their chains (-A CHAIN).
+ends of their chains (-A CHAIN). The first try then prints nothing. All rules are of one program:
+with rules of two, a clean-up refuses.
 """
 
 
@@ -62,14 +63,15 @@ def _rules_command(rules: list[BridgeRule]) -> str:
 def _neighbour_commands(neighbour: Neighbour) -> list[str]:
     dev = quote(neighbour.dev)
     return [
-        # What the kernel has found out about the address since then must go; a permanent entry
-        # stays, and is named.
+        # What the kernel has found out about the address since then must go. A permanent entry
+        # stays, and the second command then fails and names it.
         f"ip neigh flush to {neighbour.ip} dev {dev}",
         f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {dev} nud permanent",
     ]
 
 
 def _route_command(route: Route) -> str:
+    # azure-vnet's routes have one device and no gateway.
     # Numbers, because each host can configure names for them.
     numbers = f"proto {route.protocol} scope {route.scope} metric {route.metric}"
     return (

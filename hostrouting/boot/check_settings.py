@@ -2,7 +2,7 @@
 script needs.
 
 The script judges with the tables and limits of `check`, `fib` and `config`, and says what it finds
-in the sentences that are here: those of `check.report` for doubts that both have, and its own. Each
+in the sentences that are here: those of `check.doubts` for doubts that both have, and its own. Each
 setting is a line: a word that says what it is, and its values. The script lists and reads them in
 its section "settings".
 """
@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.listed import class_settings, name_settings
+from hostrouting.check.doubts import DOUBTS, NAME_DEVICES
 from hostrouting.check.flaws import NO_IPV6
 from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import SHORTEST_POD_BLOCK
-from hostrouting.check.sentences import DOUBTS, NAME_DEVICES
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout

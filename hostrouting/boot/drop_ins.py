@@ -29,6 +29,7 @@ _UNIT_PATH = (
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
+    "/lib/systemd/system",  # another folder only where /usr was never merged
 )
 """Where systemd looks for the files of units, in its order."""
 _RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
@@ -73,6 +74,6 @@ def resets_after_ours(files: Files, drop_ins: Iterable[str]) -> Iterator[str]:
         name = path.rpartition("/")[2]
         if name <= DROP_IN:  # systemd reads it before ours, or in its place
             continue
-        with suppress(HostError):  # systemd cannot read it either
+        with suppress(HostError):  # where root asks, systemd cannot read it either
             if _RESET.search(files.read(path) or ""):
                 yield path

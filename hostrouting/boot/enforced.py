@@ -26,15 +26,16 @@ _SETTINGS = re.compile(r"(?ms)^configuration=\(\n(.*?)^\)$")
 _PROBES = re.compile(r"(?s)ip6 saddr != (\S+) .* iifname != \{ (.*?) \} .* ip6 saddr set (\S+) ")
 """What the rules of the table for probes contain of its settings: see `probe_table`."""
 _OPTIONAL = " optional "
-"""What only the route for replies to probes has."""
+"""What only the route for replies to probes has, before other words."""
 
 
 def read_enforced(files: Files) -> HostRoutingConfig:
     """The routes, the check, the rewrite of probes, the gated units and the guard that are in
     force.
 
-    A section is left out if its script is not there, was edited so that it cannot be read, or is of
-    a release that writes its settings in another way. So is a guard with nothing to guard.
+    A section is left out if its script is not there, or was edited so that it cannot be read; in a
+    script of another release, what this one does not know is passed over. A guard with nothing to
+    guard is left out, too.
     """
     enforced = HostRoutingConfig()
     # The guard comes last: without the others, it has nothing to guard.

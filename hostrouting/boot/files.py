@@ -68,7 +68,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     files += [step.file for step in required]
     if gated:
         text = scripts.render_gate_script(
-            [step.name for step in required], [step.name for step in wanted]
+            required=[step.name for step in required], wanted=[step.name for step in wanted]
         )
         files.append(File(HostLayout.gate_path, text, _EXECUTABLE))
     files += [step.file for step in wanted]

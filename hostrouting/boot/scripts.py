@@ -43,7 +43,7 @@ _LETTERS = frozenset(
 )
 
 
-def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
+def render_gate_script(*, required: Sequence[str], wanted: Sequence[str]) -> str:
     """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure
     is only logged.
     """

@@ -39,7 +39,9 @@ _PROPERTIES = (
     "SuccessExitStatus",
 )
 _NOT_LOADED = {"masked", "not-found", "bad-setting", "error"}
-"""The states of a unit that systemd does not start, whatever its drop-ins say."""
+"""The states of a unit that systemd does not start. It may become able to start, for example when
+it is unmasked, so our drop-in has to be there all the same.
+"""
 _RUNS_GATE = re.compile(rf"(?m)^ExecCondition=.*{re.escape(HostLayout.gate_path)}")
 AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
@@ -47,8 +49,9 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
 _Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
-"""Our drop-in is missing or outdated until the next apply, which writes it and has systemd read it.
-Another program's drop-in, or `SuccessExitStatus=`, undoes the gate also after that.
+"""The next apply mends "missing" and "outdated": it writes our drop-in, and has systemd read it. It
+does not mend "drop-in" (another program's drop-in undoes ours) and "success" (a refusal counts as a
+success, by `SuccessExitStatus=`).
 """
 
 
@@ -101,7 +104,9 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 def starts_unchecked(
     config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
 ) -> bool:
-    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose. Where
+    an administrator has opened the gate, the finding is a warning.
+    """
     if "gate-open" in ignored or not config.route_overlap.is_strict:
         return False
     return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
@@ -144,7 +149,7 @@ def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
     """
     path = HostLayout.opening_path
     entry = files.look(path)
-    if entry is None or not files.look(HostLayout.gate_path):  # which reads the file
+    if entry is None or not files.look(HostLayout.gate_path):  # only gate.sh reads the file
         return
     reason = _reason_to_open(files, entry)
     if reason:
@@ -181,10 +186,10 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """
     manager = host.running_manager
     if manager is None:
-        for fault in _faults_of_our_drop_in(host.files, unit):
-            yield unit, fault
+        for cause in _causes_on_the_disk(host.files, unit, unit):
+            yield unit, cause
         return
-    plain, *instances = _shown(manager, host.files, unit)
+    plain, *instances = _properties_of(manager, host.files, unit)
     of_all = [*_judge(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
@@ -195,9 +200,10 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
                 yield properties["Id"], cause
 
 
-def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; for a template, of an instance without settings of its own first,
-    and of all that have drop-ins or are loaded. One that is both is there twice.
+def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
+    """The properties of the unit. For a template: first those of an instance without settings of
+    its own, then those of each instance that has drop-ins, and of each that is loaded. One that has
+    drop-ins and is loaded is there twice.
     """
     if not is_template(unit):
         return manager.show(_PROPERTIES, unit)
@@ -208,9 +214,9 @@ def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str]
 def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why the gate of this unit, or of this instance of it, is open, or would be after a reload."""
     if properties["LoadState"] in _NOT_LOADED:
-        yield from _faults_of_our_drop_in(files, unit)
+        yield from _causes_on_the_disk(files, unit, properties["Id"])
         return
-    # Not judged: whether the condition with the gate is one whose failure systemd ignores.
+    # Not judged: whether systemd ignores a failure of the gate (ExecCondition=-...).
     if HostLayout.gate_path not in properties["ExecCondition"]:
         yield from _why_not_loaded(files, unit, properties)
     elif properties["NeedDaemonReload"] == "yes":
@@ -219,25 +225,32 @@ def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_
             *_drop_ins_against_ours(files, unit, properties["Id"]),
         ):
             yield cause._replace(is_pending=True)
-    yield from _setting_against_the_gate(unit, properties)
+    yield from _setting_against_the_gate(files, unit, properties)
 
 
 def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
     """Why systemd does not run the gate now."""
-    ours = [*_faults_of_our_drop_in(files, unit)]
-    others = [*_drop_ins_against_ours(files, unit, properties["Id"])]
-    yield from ours
-    # While our drop-in is missing, there is nothing yet that the others could override.
-    is_missing = any(cause.kind == "missing" for cause in ours)
-    for cause in others:
-        yield cause._replace(is_pending=is_missing)
-    if ours or others:
+    on_the_disk = [*_causes_on_the_disk(files, unit, properties["Id"])]
+    yield from on_the_disk
+    if on_the_disk:
         return
     if properties["NeedDaemonReload"] == "yes":
         yield _Cause("outdated", "starts unchecked: systemd still uses the old files", RELOAD)
         return
     predicate = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-    yield _Cause("drop-in", predicate, _where(unit, properties))
+    yield _Cause("drop-in", predicate, _where(files, unit, properties, "ExecCondition"))
+
+
+def _causes_on_the_disk(files: Files, unit: str, name: str) -> Iterator[_Cause]:
+    """Why the drop-ins on the disk do not run the gate. While ours is missing, there is nothing yet
+    that the others could override. The name is that of the unit or, for a template, of one of its
+    instances.
+    """
+    ours = [*_faults_of_our_drop_in(files, unit)]
+    yield from ours
+    is_missing = any(cause.kind == "missing" for cause in ours)
+    for cause in _drop_ins_against_ours(files, unit, name):
+        yield cause._replace(is_pending=is_missing)
 
 
 def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
@@ -254,9 +267,7 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 
 
 def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
-    """The drop-ins on the disk that take the gate away from this unit, or from an instance of it
-    with this name.
-    """
+    """The drop-ins on the disk that take the gate away."""
     ours = HostLayout.drop_in_path(unit)
     drop_ins = drop_ins_of(files, name)
     for path in drop_ins:
@@ -277,17 +288,21 @@ def _without_reset(path: str) -> Remedy:
     )
 
 
-def _setting_against_the_gate(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """That a refusal of the gate counts as a success."""
-    if "255" in properties["SuccessExitStatus"].split():
-        predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
-        yield _Cause("success", predicate, _where(unit, properties))
+def _setting_against_the_gate(
+    files: Files, unit: str, properties: Mapping[str, str]
+) -> Iterator[_Cause]:
+    """That a refusal of the gate counts as a success: it then ends with exit status 255."""
+    setting = "SuccessExitStatus"
+    if "255" in properties[setting].split():
+        predicate = f"has {setting}=255, so it starts even if the gate refuses"
+        yield _Cause("success", predicate, _where(files, unit, properties, setting))
 
 
-def _where(unit: str, properties: Mapping[str, str]) -> Remedy:
-    """Where to look for a setting of the unit."""
+def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str) -> Remedy:
+    """Where to look for a setting of the unit: the drop-ins that have it, or all its files."""
     ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    if others:
-        return Remedy(f"see {', '.join(others)}")
+    having = [path for path in others if setting in text_at(files, path)]
+    if having:
+        return Remedy(f"see {', '.join(having)}")
     return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)

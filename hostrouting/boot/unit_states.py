@@ -43,7 +43,9 @@ _STARTING = {"start-pre", "start", "start-post"}
 _ARGV = "argv[]="
 """Once in each command of a property that is a list of commands."""
 _REFUSED = "status=255"
-"""How the gate ends when it refuses. systemd forgets that at each daemon-reload."""
+"""How the gate ends when it refuses (boot/assets/gate.sh)."""
+_NEVER_RAN = "start_time=[n/a]"
+"""What systemd shows of a command that has not run since the last daemon-reload."""
 
 
 class UnitState(NamedTuple):
@@ -59,7 +61,8 @@ class UnitState(NamedTuple):
     """
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
-    the boot.
+    the boot. Also 0 for a unit that has other commands before its main process, once systemd has
+    read its files again: it does not show then whether the gate ran.
     """
     unchecked: bool = False
     """Whether it runs or is starting, and waits for the gate at the next start, but did not at this
@@ -125,6 +128,8 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         return shown
     if _has_passed_over_gate(properties):
         return shown._replace(unchecked=state in {"runs", "is starting"})
+    if _has_other_commands(properties) and not _is_gate_shown(properties):
+        return shown
     return shown._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
 
 
@@ -144,7 +149,7 @@ def _reasons_for(state: State, manager: Manager, properties: Mapping[str, str]) 
 def _current_state(properties: Mapping[str, str]) -> State:
     if properties["ActiveState"] in {"active", "reloading"}:
         return "runs"
-    if properties["SubState"] == "condition":
+    if properties["SubState"] == "condition" and _is_gated(properties):
         return "is in the gate"
     if properties["SubState"] in _STARTING:
         return "is starting"
@@ -155,8 +160,36 @@ def _current_state(properties: Mapping[str, str]) -> State:
     return "does not run"
 
 
+# How the last start went. systemd shows three times since the boot: when it began to start the unit
+# and looked at its Condition...= settings (ConditionTimestamp); when the first command began, by
+# which a unit leaves the state "inactive" (InactiveExitTimestamp); and when the main process began
+# and ended. For each command of a list, it shows when it ran, and its status, until the next
+# daemon-reload.
+
+
 def _is_gated(properties: Mapping[str, str]) -> bool:
+    """Whether systemd runs the gate at a start now."""
     return HostLayout.gate_path in properties["ExecCondition"]
+
+
+def _gates_of(properties: Mapping[str, str]) -> list[str]:
+    """The gate among the commands of ExecCondition=; drop-ins may name it twice."""
+    return [command for command in _conditions_of(properties) if HostLayout.gate_path in command]
+
+
+def _conditions_of(properties: Mapping[str, str]) -> list[str]:
+    """The commands of ExecCondition=, with what systemd shows of each behind its words."""
+    return properties["ExecCondition"].split(_ARGV)[1:]
+
+
+def _has_other_commands(properties: Mapping[str, str]) -> bool:
+    """Whether commands other than the gate come before the main process."""
+    return _gates_of(properties) != _conditions_of(properties) or bool(properties["ExecStartPre"])
+
+
+def _is_gate_shown(properties: Mapping[str, str]) -> bool:
+    """Whether systemd still shows that the gate has run."""
+    return any(_NEVER_RAN not in gate for gate in _gates_of(properties))
 
 
 def _was_refused(properties: Mapping[str, str]) -> bool:
@@ -166,13 +199,16 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
     one, or that it took too long. It was the gate if no other command can make a start fail before
     the main process, and the main process has not ended since the start began.
     """
-    conditions = properties["ExecCondition"].split(_ARGV)[1:]
-    of_gate = [condition for condition in conditions if HostLayout.gate_path in condition]
-    if any(_REFUSED in condition for condition in of_gate):
+    gates = _gates_of(properties)
+    if any(_REFUSED in gate for gate in gates):
         return True
-    others = properties["ExecStartPre"]
-    can_fail = {"exit-code": "ignore_errors=no" in others, "timeout": others != ""}
-    if of_gate != conditions or can_fail.get(properties["Result"], True):
+    if properties["Result"] == "exit-code":  # the status of a command with a "-" is ignored
+        has_another = "ignore_errors=no" in properties["ExecStartPre"]
+    elif properties["Result"] == "timeout":  # it ends a start in any command
+        has_another = bool(properties["ExecStartPre"])
+    else:
+        return False
+    if has_another or gates != _conditions_of(properties):
         return False
     main_ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     start_began = _microseconds(properties["ConditionTimestampMonotonic"])
@@ -182,13 +218,12 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
 def _has_passed_over_gate(properties: Mapping[str, str]) -> bool:
     """Whether the last start began with the main process, without the gate before it.
 
-    A unit leaves the state "inactive" when the first command of a start has begun: the gate, if the
-    main process began later, or not at all: before the gate, systemd forgets the main process of
-    the start before. It also shows when the condition ran, but forgets that at each daemon-reload.
+    The gate was first if the main process began after the first command, or not at all: before the
+    gate, systemd forgets the main process of the start before.
     """
-    left_inactive = _microseconds(properties["InactiveExitTimestampMonotonic"])
+    first_began = _microseconds(properties["InactiveExitTimestampMonotonic"])
     main_began = _microseconds(properties["ExecMainStartTimestampMonotonic"])
-    return 0 < main_began <= left_inactive
+    return 0 < main_began <= first_began
 
 
 def _time_of(monotonic: str) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.check.doubts import describe_doubts
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
@@ -29,7 +30,6 @@ from hostrouting.check.results import (
     RangeInDoubt,
     Repair,
 )
-from hostrouting.check.sentences import describe_doubts
 from hostrouting.check.sources import node_ip
 from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
@@ -118,6 +118,39 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
         blocks = _disjoint(cidrs if within is None else within)
+    parts, escapes, in_doubt = _judge_blocks(judge, blocks)
+    doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
+    doubts += _unjudged(judge, blocks)
+    report = FamilyReport(
+        family,
+        judge.fib.snapshot,
+        cidrs,
+        expected_devs=tuple(sorted(judge.uplinks.devs)),
+        parts=tuple(parts),
+        escapes=tuple(escapes),
+        flaws=find_flaws(judge),
+        repair=_repair(judge, blocks, parts, escapes),
+        node_ip=node_ip(judge),
+    )
+    described = (*find_undelivered(judge), *describe_doubts(report, doubts))
+    return report._replace(doubts=described)
+
+
+def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
+    """The CIDRs without those inside others."""
+    blocks: list[Prefix] = []
+    for cidr in sorted(cidrs):
+        if not blocks or cidr not in blocks[-1]:
+            blocks.append(cidr)
+    return blocks
+
+
+def _judge_blocks(
+    judge: Judge, blocks: Iterable[Prefix]
+) -> tuple[list[Part], Iterable[Escape], Iterable[RangeInDoubt]]:
+    """The parts of these blocks for plain packets; and what escapes and what is in doubt there, for
+    all kinds of packets.
+    """
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
     in_doubt: dict[RangeInDoubt, None] = {}
@@ -130,44 +163,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
                 if escape._replace(packet=FROM_HOST) not in escapes:
                     escapes[escape] = None
             in_doubt |= dict.fromkeys(_doubts_in(parts))
-    in_words = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
-    in_words += _unjudged(judge, blocks)
-    return FamilyReport(
-        family,
-        judge.fib.snapshot,
-        cidrs,
-        expected_devs=tuple(sorted(judge.uplinks.devs)),
-        parts=tuple(plain),
-        escapes=tuple(escapes),
-        doubts=(
-            *find_undelivered(judge),
-            *describe_doubts(judge.fib.snapshot, family, in_words, cidrs),
-        ),
-        flaws=find_flaws(judge),
-        repair=_repair(judge, blocks, plain, escapes),
-        node_ip=node_ip(judge),
-    )
-
-
-def _repair(
-    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
-) -> Repair:
-    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
-    repair = propose_repair(judge, blocks, plain)
-    unrepairable = [*repair.unrepairable]
-    for escape in escapes:
-        if escape.packet != FROM_HOST:
-            unrepairable += find_untaken(judge, escape, repair.resolved)
-    return repair._replace(unrepairable=tuple(unrepairable))
-
-
-def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs without those inside others."""
-    blocks: list[Prefix] = []
-    for cidr in sorted(cidrs):
-        if not blocks or cidr not in blocks[-1]:
-            blocks.append(cidr)
-    return blocks
+    return plain, escapes, in_doubt
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
@@ -185,20 +181,24 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> RangeInDoubt:
     """The doubt about a range; that about a default route names the node's own pods in it."""
-    if doubt.name != DEFAULT_ROUTES:
-        return doubt, first, last
+    if doubt.name == DEFAULT_ROUTES:
+        pods = _own_pods_in(judge, first, last)
+        if pods:
+            reason = f"{doubt.reason}, even those to pods of this node: {spoken(pods)}"
+            doubt = doubt._replace(reason=reason)
+    return doubt, first, last
+
+
+def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
+    """The prefixes of the routes that lead to pods of this node in a range, each once."""
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
-        begin = route.prefix.first
-        end = route.prefix.last
-        if route.type != "unicast" or begin > last or end < first:
+        prefix = route.prefix
+        if route.type != "unicast" or prefix.first > last or prefix.last < first:
             continue
         if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            pods[extent(judge.fib.family, begin, end)] = None
-    if pods:
-        own_pods = f"even those to pods of this node: {spoken(list(pods))}"
-        doubt = doubt._replace(reason=f"{doubt.reason}, {own_pods}")
-    return doubt, first, last
+            pods[extent(prefix.family, prefix.first, prefix.last)] = None
+    return list(pods)
 
 
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
@@ -208,10 +208,21 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     judged.
     """
     for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
-        is_about = any(prefix.overlaps(block) for block in blocks)
-        if is_about or prefix.length == 0:
+        if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last
+
+
+def _repair(
+    judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
+) -> Repair:
+    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
+    repair = propose_repair(judge, blocks, plain)
+    unrepairable = list(repair.unrepairable)
+    for escape in escapes:
+        if escape.packet != FROM_HOST:
+            unrepairable += find_untaken(judge, escape, repair.resolved)
+    return repair._replace(unrepairable=tuple(unrepairable))
 
 
 # A live host.
@@ -245,18 +256,18 @@ def _check_once(
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
         report = check_family(judge)
-        differences = _differences(judge, report.parts, backend)
+        differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
     return CheckReport(tuple(reports))
 
 
-def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> Iterator[Finding]:
+def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> Iterator[Finding]:
     """Where the kernel, asked once in each range, differs from its tables; and whether these kept
     changing.
     """
     family = judge.fib.family
     # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
-    judged = [part for part in parts if part.first and part.opinion.name != NOT_JUDGED]
+    judged = [part for part in report.parts if part.first and part.opinion.name != NOT_JUDGED]
     answers = backend.lookup([ip_at(family, part.first) for part in judged])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(judged, answers, strict=True):
@@ -264,7 +275,7 @@ def _differences(judge: Judge, parts: Iterable[Part], backend: RouteBackend) -> 
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
-    yield from describe_doubts(judge.fib.snapshot, family, doubts)
+    yield from describe_doubts(report, doubts)
     if judge.fib.snapshot.restless:
         sentence = (
             "the route tables kept changing while they were read; the verdict is for the last "

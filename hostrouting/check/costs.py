@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.check.results import Cost
-from hostrouting.check.sources import chosen_sources, sources_of
-from hostrouting.fib.engine import Decision
+from hostrouting.check.sources import sources_of
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.model.route import bare_hop
 
@@ -25,7 +24,7 @@ def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
     """
     for address in judge.devices.addresses:
         # A network of a single address has no neighbours to lose.
-        if address.length < judge.fib.width and _is_taken(taken, address.dev, address.network):
+        if address.length < judge.fib.width and _has_left_by(address.dev, address.network, taken):
             yield Cost(address.dev, address.network)
     yield from _costs_of_vpns(judge, taken)
 
@@ -38,9 +37,8 @@ def attributes_lost(judge: Judge, route: Route) -> str:
         hops = {bare_hop(hop) for hop in default.next_hops}
         if not hops.issuperset(route.next_hops):
             continue
-        possible = sources_of(judge, Decision("unicast", route))
         lost: list[str] = []
-        if default.prefsrc and chosen_sources(judge, possible) != (default.prefsrc,):
+        if default.prefsrc and sources_of(judge, route) != (default.prefsrc,):
             lost.append(f"src {default.prefsrc}")
         if default.mtu is not None:
             lost.append(f"mtu {default.mtu}")
@@ -50,12 +48,12 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     return ""
 
 
-def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
-    """Whether packets to addresses of the network left by the device before."""
+def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:
+    """Whether packets to addresses of the network, in these parts, left by the device before."""
     last = network.last
     for part in taken:
         is_inside = part.first <= last and network.first <= part.last
-        if is_inside and dev in part.decision.devs:
+        if is_inside and dev in part.opinion.devs:
             return True
     return False
 

@@ -1,23 +1,25 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
-Theory of operation. The default routes for plain packets are listed in the order of the lookup. The
-first of them says which devices are expected. Then each way in which that may be wrong is asked
-for, and gives the devices that are in doubt:
+Theory of operation. A plain packet that no other route takes leaves by the first default route that
+the lookup finds. So the default routes are listed in the order of the lookup. Only those count that
+lead out of the host (`devs_that_count`): InfiniBand's do not. The devices of the first one are
+expected. This may be wrong in three ways, each of which puts devices in doubt:
 
 - An equal default route leads through another device, or several routers advertise themselves.
+  Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
 - The default route is a tunnel's. If it hides that of a network card, both are in doubt. A
-  provider's line or a tap is not, if it is the only way out.
+  provider's line or a tap is right if it is the only way out. Field states: wg-quick-full-tunnel;
+  pppoe, slirp-tap and open-vswitch-netdev are right.
 - A rule that is not judged may pass over the default route.
 
-The first two are the same for the routes of a configuration, so `routes.uplink` has them
-(`doubtful_by_equal_routes`, `doubtful_by_a_tunnel`). Doubt belongs to devices: what leaves through
-others is not in doubt.
+The first two are the same for the routes of a configuration, so `routes.uplink` has them. Doubt
+belongs to devices: what leaves through others is not in doubt.
 
-Whose default routes count at all, `devs_that_count` says: InfiniBand's do not. A device that is
-never to be expected is left out there; then only the configuration can name it.
+A device that must never be expected is left out in `devs_that_count`; then only the configuration
+can name it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hostrouting.check.devices import Devices
@@ -34,21 +36,18 @@ from hostrouting.routes.uplink import (
     has_tunnel,
 )
 
-_NONE: frozenset[str] = frozenset()
-
 
 class Uplinks(NamedTuple):
     """Which devices are expected."""
 
     devs: frozenset[str]
     defaults: tuple[Route, ...] = ()
-    """The default routes that lead out of the host, in the order of the lookup; two halves are one.
-    """
+    """The default routes that count, in the order of the lookup."""
     card_below_tunnel: str | None = None
     """The network card by which an expected tunnel sends its own packets."""
-    is_card_hidden: bool = False
-    """Whether the tunnel has a default route itself, which hides that of the card below."""
-    doubtful: frozenset[str] = _NONE
+    hidden_card: str | None = None
+    """The same card, if the tunnel has a default route itself, which hides that of the card."""
+    doubtful: frozenset[str] = frozenset()
     """The expected devices that may not be the intended ones: several that compete, or a tunnel
     alone.
     """
@@ -58,34 +57,95 @@ class Uplinks(NamedTuple):
     """
 
 
-class Leading(NamedTuple):
-    """The default routes of a host that lead out of it."""
-
-    devs: frozenset[str]
-    """The devices whose default routes count."""
-    routes: tuple[Route, ...]
-    """In the order of the lookup, without two halves beside a default route: they are a capture."""
-
-
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
     """The expected devices of a host, and the doubt about them.
 
     The devices that the configuration names come first, and are not in doubt.
     """
     links = devices.links
-    leading = find_leading(fib, links)
-    if not leading.routes:
+    listed = list(_default_routes(fib))
+    counting = devs_that_count(listed, links)
+    defaults = _those_that_count(listed, counting)
+    if not defaults:
         return Uplinks(configured)
-    devs = configured or leading.devs & set(leading.routes[0].devs)
-    devs_below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, links)
+    ways_out = [_without_other_hops(route, counting) for route in defaults]
+    devs = configured or frozenset(ways_out[0].devs)
+
+    devs_below = devs_hidden_by_a_tunnel(devs, ways_out, links)
     card = _card_below_tunnel(devs_below, devs, devices)
-    is_card_hidden = has_tunnel(leading.devs & devs, links)
+    hidden_card = card if has_tunnel(devs & counting, links) else None
     if configured:
-        return Uplinks(devs, leading.routes, card, is_card_hidden)
-    doubtful = _doubtful_devs(fib, leading, devs, devs_below, devices)
-    devs |= doubtful
-    is_card_unknown = not devs_below and _have_no_card(devs, doubtful, devices)
-    return Uplinks(devs, leading.routes, card, is_card_hidden, doubtful, is_card_unknown)
+        return Uplinks(devs, defaults, card, hidden_card)
+
+    are_only_taps = devs == counting and devices.are_taps_without_a_card(devs)
+    by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
+    by_equal_routes = doubtful_by_equal_routes(ways_out)
+    doubtful = by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, ways_out)
+    expected = devs | doubtful  # each may be the intended one
+    is_card_unknown = not devs_below and _is_no_card_expected(expected, doubtful, devices)
+    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
+
+
+# The default routes.
+
+
+def _default_routes(fib: Fib) -> Iterator[Route]:
+    """The default routes that Linux uses for plain packets, in the order of the lookup."""
+    every = Prefix(fib.family, 0, 0)
+    for applied in fib.rules_for(every.first):
+        # A rule with a `to` is not about all packets, even if its table has a default route. One
+        # without it selects plain packets to every address, or to none.
+        if applied.table is None or applied.rule.dst is not None:
+            continue
+        if not applied.selects_plain(every.first):
+            continue
+        for route in _defaults_in(applied.table, every):
+            if effect_of(applied.rule, route) != "suppressed":
+                yield route
+
+
+def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
+    """The default routes of a table. Routes to both halves of all addresses are one of them, which
+    keeps the prefix of the lower half, whose length is 1.
+    """
+    for route in table.routes_to(every):
+        if route.type == "unicast":
+            yield route
+    lower_half, upper_half = every.halves()
+    lower = table.routes_to(lower_half)
+    upper = table.routes_to(upper_half)
+    if lower and upper and lower[0].type == upper[0].type == "unicast":
+        yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
+
+
+def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """The devices whose default routes count: those that lead out of the host.
+
+    A dummy's counts where there is no other. k3s asks for one on a node without a router, because
+    packets to services need a route before kube-proxy gives them another destination.
+    """
+    devs = devs_of(defaults) & links.keys()
+    ways_out = {dev for dev in devs if leads_out(links[dev])}
+    dummies = {dev for dev in devs if links[dev].kind == "dummy"}
+    return frozenset(ways_out or dummies)
+
+
+def _those_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
+    """The default routes with a next hop through one of these devices.
+
+    Beside one of length 0, two halves are a capture: OpenVPN's `redirect-gateway def1`.
+    """
+    through_these = [route for route in defaults if not counting.isdisjoint(route.devs)]
+    whole = [route for route in through_these if route.prefix.length == 0]
+    return tuple(whole or through_these)
+
+
+def _without_other_hops(route: Route, counting: frozenset[str]) -> Route:
+    """The default route with only its next hops through these devices."""
+    return route._replace(next_hops=tuple(hop for hop in route.next_hops if hop.dev in counting))
+
+
+# The tunnel, and the card below it.
 
 
 def _card_below_tunnel(
@@ -106,88 +166,29 @@ def _card_below_tunnel(
     return card
 
 
-def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
-    """The default routes of a host that count."""
-    routes = list(find_defaults(fib))
-    devs = devs_that_count(routes, links)
-    counting = [route for route in routes if not devs.isdisjoint(route.devs)]
-    # Beside a default route, two halves are a capture: OpenVPN's `redirect-gateway def1`.
-    whole = [route for route in counting if route.prefix.length == 0]
-    return Leading(devs, tuple(whole or counting))
-
-
-def find_defaults(fib: Fib) -> Iterator[Route]:
-    """The default routes that Linux uses for plain packets, in the order of the lookup."""
-    every = Prefix(fib.family, 0, 0)
-    for applied in fib.rules_for(0):
-        # A rule for some destinations is not about all packets, even if its table has a default.
-        # The others select the first address (0) as they select every one.
-        if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
-            continue
-        for route in _defaults_in(applied.table, every):
-            if effect_of(applied.rule, route) != "suppressed":
-                yield route
-
-
-def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table. Routes to both halves of all addresses are one of them, which
-    has the prefix of the lower half, so that it can be told from the others.
-    """
-    for route in table.routes_to(every):
-        if route.type == "unicast":
-            yield route
-    lower, upper = map(table.routes_to, every.halves())
-    if lower and upper and lower[0].type == upper[0].type == "unicast":
-        yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
-
-
-def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
-    """The devices whose default routes count.
-
-    A dummy's counts where there is no other. k3s asks for one on a node without a router, because
-    packets to services need a route before kube-proxy gives them another destination.
-    """
-    devs = devs_of(defaults) & links.keys()
-    ways_out = {dev for dev in devs if leads_out(links[dev])}
-    dummies = {dev for dev in devs if links[dev].kind == "dummy"}
-    return frozenset(ways_out or dummies)
-
-
-def _have_no_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
-    """Whether these devices are a tunnel or a dummy, and not a card.
+def _is_no_card_expected(
+    expected: frozenset[str], doubtful: frozenset[str], devices: Devices
+) -> bool:
+    """Whether the expected devices are a tunnel in doubt or a dummy, and not a card.
 
     OpenVPN may have replaced the card's default route, and k3s asks for a dummy's. A tunnel that is
     not in doubt, such as a provider's line (ppp), is the uplink.
     """
-    if any(devices.may_be_card(dev) for dev in devs):
+    if any(devices.may_be_card(dev) for dev in expected):
         return False
-    return any(devices.is_dummy(dev) or dev in doubtful for dev in devs)
+    return any(devices.is_dummy(dev) or dev in doubtful for dev in expected)
 
 
-def _doubtful_devs(
-    fib: Fib, leading: Leading, devs: frozenset[str], devs_below: frozenset[str], devices: Devices
-) -> frozenset[str]:
-    """The devices of equal default routes, of a tunnel's and the one that it hides, and of all that
-    a rule may pass over. `devs` are those of the first default route.
-
-    A tunnel's is right if it is the only way out: a provider's line, or taps and nothing else.
-
-    Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops, wg-quick-full-tunnel;
-    pppoe, slirp-tap and open-vswitch-netdev are right.
-    """
-    by_equal_routes = doubtful_by_equal_routes(leading.routes, leading.devs)
-    are_only_taps = devs == leading.devs and devices.are_taps_without_a_card(devs)
-    by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, devices.links, are_only_taps=are_only_taps)
-    return by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, leading)
+# Rules that are not judged.
 
 
-def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
+def _devs_that_may_be_passed_over(fib: Fib, defaults: Sequence[Route]) -> frozenset[str]:
     """The devices of all default routes, if there are several and plain packets may take a rule
     that is not judged: they may miss the first default route then, and take another one.
     """
-    devs = leading.devs & devs_of(leading.routes)
-    if len(devs) == 1:
-        return _NONE
-    if any(rule.dst is None or rule.invert for rule in unjudged_rules(fib)):
-        return devs
-    return _NONE
+    devs = devs_of(defaults)
+    for rule in unjudged_rules(fib):
+        is_about_all = rule.dst is None or rule.invert
+        if is_about_all and len(devs) > 1:
+            return devs
+    return frozenset()

@@ -38,7 +38,7 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family, the worst first."""
     return (
         *_hosts_in_services(judge),
-        *_missing_main(judge),
+        *_missing_rules(judge),
         *_competing_defaults(judge),
         *_several_node_ips(judge),
     )
@@ -48,10 +48,23 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
     """The addresses of this host whose packets are sent elsewhere. Other flaws do not change the
     verdict; this one makes it UNDECIDED.
     """
-    fib = judge.fib
-    usual = default_rules(fib.family)[0]
-    if fib.rules[:1] == (usual,):
+    usual = default_rules(judge.fib.family)[0]
+    if judge.fib.rules[:1] == (usual,):
         return
+    lost = _addresses_sent_elsewhere(judge)
+    if lost:
+        yield Finding(
+            "missing-rule",
+            "error",
+            f"this host does not answer on {spoken(lost)}: no rule looks up table local first",
+            spoken(lost),
+            Remedy(command=rule_command("add", usual)),
+        )
+
+
+def _addresses_sent_elsewhere(judge: Judge) -> list[str]:
+    """The addresses in table local, except those of lo, to which the rules do not lead."""
+    fib = judge.fib
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     lost: dict[str, None] = {}
     for address in judge.devices.addresses:
@@ -59,24 +72,19 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
             continue
         if fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             lost[str(address.ip)] = None
-    if lost:
-        words = spoken(list(lost))
-        yield Finding(
-            "missing-rule",
-            "error",
-            f"this host does not answer on {words}: no rule looks up table local first",
-            words,
-            Remedy(command=rule_command("add", usual)),
-        )
+    return list(lost)
 
 
-def _missing_main(judge: Judge) -> Iterator[Finding]:
+def _missing_rules(judge: Judge) -> Iterator[Finding]:
+    """All rules of IPv6; and that for table main, if the table has routes and no rule looks it up
+    for all packets.
+    """
     fib = judge.fib
-    usual = default_rules(fib.family)[1]
-    of_family = [route for route in fib.snapshot.routes if route.prefix.family == fib.family]
     if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
         yield NO_IPV6
-    if not any(route.table == TABLE_MAIN for route in of_family):
+    usual = default_rules(fib.family)[1]
+    in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
+    if all(route.prefix.family != fib.family for route in in_main):
         return
     for rule in fib.snapshot.rules:
         if rule._replace(priority=usual.priority) == usual:

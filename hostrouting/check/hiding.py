@@ -41,7 +41,7 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     reasons: dict[int, Why] = {}
     for first, routes in hiding.items():
         decision, _ = fib.outcomes(first)
-        if judge.opinion(decision).belongs_elsewhere:
+        if judge.opinion(decision).is_fine_elsewhere:
             hides = f"[{routes[0]}] hides [{decision.route}]"
             cause = f"{hides}, which these packets would take without it"
             reasons[first] = Why("below-a-cni", cause, tuple(routes))
@@ -78,6 +78,6 @@ def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:
     for route in judge.fib.routes:
         place = bisect_left(firsts, route.prefix.first)
         is_around = place < len(firsts) and firsts[place] <= route.prefix.last
-        if is_around and judge.opinion(Decision(route.type, route)).belongs_elsewhere:
+        if is_around and judge.opinion(Decision(route.type, route)).is_fine_elsewhere:
             return True
     return False

@@ -5,7 +5,7 @@
 - An `Opinion` is what this package says about one of these: a grade (fine, in doubt, or an
   escape), a name, and the thing that it is about, such as a device. An escape has the devices by
   which packets escape, and a doubt about the default route those that may be the intended one. Of
-  what is fine, some packets belong elsewhere than at the uplink (`belongs_elsewhere`).
+  what is fine, some packets belong elsewhere than at the uplink (`is_fine_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -49,7 +49,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
@@ -182,7 +181,7 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
     return judge.refusals.opinion(taken.route)
 
 
-def own_range(_: Judge, taken: TakenRoute) -> Opinion | None:
+def local_route(_: Judge, taken: TakenRoute) -> Opinion | None:
     """A `local` route keeps packets on this host: right for one address, an escape for a network.
 
     A network that is made this host's own (AnyIP) answers for others. Only for packets with a mark
@@ -198,7 +197,7 @@ def own_range(_: Judge, taken: TakenRoute) -> Opinion | None:
     return OWN_ADDRESS
 
 
-def own_broadcast(_: Judge, taken: TakenRoute) -> Opinion | None:
+def broadcast_or_anycast_route(_: Judge, taken: TakenRoute) -> Opinion | None:
     """The broadcast address of a network, and an anycast address, belong to an address of the host.
 
     Linux adds these routes itself, for single addresses. With a prefix that is longer than that of
@@ -231,10 +230,6 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Packets may leave by each device of the route, so the worst of the opinions on them decides.
     It is at least a doubt if TCP does not connect by the route.
 
-    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops, and all of them are named. `other_packets.captures_a_plain_source` asks
-    for these.
-
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
     """
@@ -244,19 +239,31 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     opinions += [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
-    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
-    if worst.grade is Grade.FINE and worst.belongs_elsewhere:
-        allowances = {opinion.reason for opinion in opinions if opinion.belongs_elsewhere}
+    return _worst_of(opinions)
+
+
+def _worst_of(opinions: list[Opinion]) -> Opinion:
+    """The worst opinion. An escape names the devices of all escapes.
+
+    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
+    order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks
+    for these.
+    """
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
+    if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
+        allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
         return worst._replace(reason=spoken(sorted(allowances), last="or"))
-    devs = chain.from_iterable(opinion.devs for opinion in opinions)
+    devs: list[str] = []
+    for opinion in opinions:
+        devs += opinion.devs
     return worst._replace(devs=tuple(devs))
 
 
 RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
     # What a route does decides, whatever its devices; it does only one of these things.
     refused,
-    own_range,
-    own_broadcast,
+    local_route,
+    broadcast_or_anycast_route,
     # Before the next one, because its devices say nothing.
     route_not_judged,
     by_its_devices,
@@ -278,8 +285,7 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
     """
-    is_hidden = judge.uplinks.is_card_hidden and dev == judge.uplinks.card_below_tunnel
-    if is_hidden and judge.devices.is_connected(dev, taken.route):
+    if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, OWN_SUBNET, f"{dev} (its own network)")
     return None
 
@@ -321,7 +327,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     route = taken.route
     if not taken.is_wide or route.prefix.length == 0 or not _has_routers(judge, dev):
         return None
-    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
+    if not any(hop.gateway is None for hop in route.next_hops if hop.dev == dev):
         return None
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None

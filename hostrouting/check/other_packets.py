@@ -141,10 +141,10 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
         return None
     if set(other.outcome.decision.devs) == set(other.plain.devs):
         return None
-    if not any(source in block for source in sources_of(judge, other.plain)):
+    if not any(source in block for source in sources_of(judge, other.plain.route)):
         return None
     is_fine = other.opinion_on_route(judge).grade is Grade.FINE
-    if is_fine and not judge.opinion(other.plain).belongs_elsewhere:
+    if is_fine and not judge.opinion(other.plain).is_fine_elsewhere:
         return None
     return _opaque(other)
 

@@ -1,27 +1,25 @@
 """The ranges of a block of addresses, each with the opinions on where its packets end.
 
-Ranges are cut where the engine's decision can change, and around the addresses of every host or
-link: those are fine by any device.
+Theory of operation. The engine cuts the block into cells, each with one decision. Cells with the
+same sight (`Cell.sight`) have the same outcomes, so one of them is judged, and the opinions on it
+hold for all. A cell with its opinions is a part. The addresses of every host or link are parts of
+their own, because they are fine by any device (`EVERYWHERE`).
+
+This is done for plain packets. It is done again for those that may fare worse: connections from the
+source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
+neighbouring parts at once (`ranges_of`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import (
-    FROM_HOST,
-    Cell,
-    Fib,
-    PacketKind,
-    Sight,
-    conditions_of,
-    pieces,
-)
+from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, Sight, conditions_of, pieces
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
@@ -38,59 +36,102 @@ EVERYWHERE = {
 _BORDERS_OF_EVERYWHERE = {family: borders_of(blocks) for family, blocks in EVERYWHERE.items()}
 
 
+def find_parts(
+    judge: Judge, first: int, last: int, packet: PacketKind = FROM_HOST
+) -> Iterator[Part]:
+    """The parts of these addresses as packets of one kind have them, in order."""
+    cells = list(judge.fib.cells(first, last))
+    judged = _judge_each(judge, _one_of_each_sight(cells), packet)
+    return _parts(judge, cells, judged)
+
+
 def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, list[Part]]]:
-    """The ranges of a block as plain packets have them, then as others that this host sends or
+    """The parts of a block as plain packets have them, then as others that this host sends or
     forwards, by the kind of packets.
     """
-    cells = list(_cells(judge.fib, block.first, block.last))
-    plain = _judge_each(judge, _by_sight(cells), FROM_HOST)
-    parts = list(_parts(cells, plain))
+    cells = list(judge.fib.cells(block.first, block.last))
+    plain = _judge_each(judge, _one_of_each_sight(cells), FROM_HOST)
+    parts = list(_parts(judge, cells, plain))
     yield FROM_HOST, parts
-    yield from find_connections(judge, parts).items()
+    yield from find_connections(judge, parts)
     if judge.pods:
         yield from _find_parts_of_pods(judge, cells, plain)
 
 
-def _find_parts_of_pods(
-    judge: Judge, cells: Sequence[tuple[Cell, bool]], plain: Mapping[Sight, Part]
+# From cells to parts.
+
+
+def _one_of_each_sight(cells: Iterable[Cell]) -> list[Cell]:
+    """One cell for all that have the same outcomes."""
+    return list({cell.sight: cell for cell in cells}.values())
+
+
+def _judge_each(judge: Judge, cells: Iterable[Cell], packet: PacketKind) -> dict[Sight, Part]:
+    """By the sight of each of these cells: an address in it as a part."""
+    return {cell.sight: _judge_address(judge, cell.first, packet) for cell in cells}
+
+
+def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
+    """An address as a part, with the opinions on all packets of this kind."""
+    decision, outcomes = judge.fib.outcomes(address, packet)
+    opinion = judge.opinion(decision)
+    # An entry of intendedRules is about the packets of pods that take the rule, too.
+    if packet != FROM_HOST and judge.is_intended(decision.rule):
+        opinion = FINE
+    if opinion.grade is Grade.ESCAPE and not decision.devs:
+        opinion = _doubt_by_source(judge, outcomes) or opinion
+    others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
+    return Part(address, address, decision, opinion, tuple(others))
+
+
+def _doubt_by_source(judge: Judge, outcomes: Iterable[Outcome]) -> Opinion | None:
+    """The doubt about packets without a route, if IPv6 may find the right one with a source of this
+    host: when a lookup fails, IPv6 chooses a source all the same, and looks up again.
+
+    Which source that is, is not computed.
+    """
+    if judge.fib.family != IPV6:
+        return None
+    own = judge.devices.global_addresses
+    for outcome in outcomes:
+        block = outcome.rule.src
+        if block is None or dict(outcome.met).keys() != {"from"}:
+            continue
+        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
+        if is_right and any(address.ip in block for address in own):
+            reason = f"only [rule {outcome.rule}] has a route for them, by their source"
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+    return None
+
+
+def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) -> Iterator[Part]:
+    """These cells as parts, with the addresses of every host or link cut out."""
+    family = judge.fib.family
+    for cell in cells:
+        part = judged[cell.sight]
+        for first, last in pieces(cell.first, cell.last, _BORDERS_OF_EVERYWHERE[family]):
+            if part.decision.devs and _is_everywhere(family, first):
+                yield Part(first, last, part.decision, OWN_ADDRESS)
+            else:
+                yield part._replace(first=first, last=last)
+
+
+def _is_everywhere(family: int, address: int) -> bool:
+    return any(block.first <= address <= block.last for block in EVERYWHERE[family])
+
+
+# Connections of this host.
+
+
+def find_connections(
+    judge: Judge, parts: Sequence[Part]
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
-    """These cells as packets of pods have them, by the kind of packets. Those of which a report
-    says what it says of plain ones are left out.
-
-    A node may have hundreds of pods, each with rules of its own. So only the cells where packets of
-    pods may differ from plain ones are judged for each.
-    """
-    addresses = _by_sight(cells)
-    for sight, part in plain.items():
-        if _is_for_all(part):
-            del addresses[sight]
-    for packet in packets_of_pods(judge):
-        of_pods = _judge_each(judge, addresses, packet)
-        if any(_label(part) != _label(plain[sight]) for sight, part in of_pods.items()):
-            yield packet, list(_parts(cells, {**plain, **of_pods}))
-
-
-def _label(part: Part) -> Hashable:
-    """What a report says of a part, and whether it splits a range (`ranges_of`)."""
-    return part.escape, part.doubts, part.is_own
-
-
-def _is_for_all(part: Part) -> bool:
-    """Whether packets of pods have the same decision as plain ones, because no rule up to the one
-    that decides looks at anything but the destination, as `to POD lookup main`. An entry of
-    intendedRules for that rule changes nothing: what escapes there, plain packets do.
-    """
-    rule = part.decision.rule
-    return not part.others and (rule is None or not conditions_of(rule))
-
-
-def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, list[Part]]:
     """The parts that are worse for connected sockets, by the kind of packets, in order. Own
     addresses are among them, because they belong to the ranges around them (`ranges_of`).
     """
-    worse: dict[PacketKind, list[Part]] = {}
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
-        return worse
+        return
+    worse: dict[PacketKind, list[Part]] = {}
     for part in parts:
         source = _only_source(judge, part)
         if source is None:
@@ -100,10 +141,8 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[PacketKind, li
         if connection is not None:
             worse.setdefault(packet, []).append(connection)
     own = [part for part in parts if part.is_own]
-    for connections in worse.values():
-        connections.extend(own)
-        connections.sort(key=attrgetter("first"))
-    return worse
+    for packet, connections in worse.items():
+        yield packet, sorted([*connections, *own], key=attrgetter("first"))
 
 
 def _second_lookup(judge: Judge, part: Part, packet: PacketKind) -> Part | None:
@@ -131,10 +170,47 @@ def _only_source(judge: Judge, part: Part) -> IP | None:
     """
     if part.is_own:
         return None
-    sources = set(sources_of(judge, part.decision))
+    sources = set(sources_of(judge, part.decision.route))
     if len(sources) == 1:
         return sources.pop()
     return None
+
+
+# Packets of pods.
+
+
+def _find_parts_of_pods(
+    judge: Judge, cells: Sequence[Cell], plain: Mapping[Sight, Part]
+) -> Iterator[tuple[PacketKind, list[Part]]]:
+    """These cells as packets of pods have them, by the kind of packets. Those of which a report
+    says what it says of plain ones are left out.
+
+    A node may have hundreds of pods, each with rules of its own. So only the cells where packets of
+    pods may differ from plain ones are judged for each.
+    """
+    may_differ = [cell for cell in _one_of_each_sight(cells) if not _is_for_all(plain[cell.sight])]
+    for packet in packets_of_pods(judge):
+        of_pods = _judge_each(judge, may_differ, packet)
+        if any(_is_told_apart(part, plain[sight]) for sight, part in of_pods.items()):
+            yield packet, list(_parts(judge, cells, {**plain, **of_pods}))
+
+
+def _is_for_all(part: Part) -> bool:
+    """Whether packets of pods have the same decision as plain ones, because no rule up to the one
+    that decides looks at anything but the destination, as `to POD lookup main`. An entry of
+    intendedRules for that rule changes nothing: what escapes there, plain packets do.
+    """
+    rule = part.decision.rule
+    return not part.others and (rule is None or not conditions_of(rule))
+
+
+def _is_told_apart(part: Part, other: Part) -> bool:
+    """Whether a report says something else of one part than of the other, or joins only one of
+    them with its neighbours, as an own address.
+    """
+    if part.escape != other.escape or part.doubts != other.doubts:
+        return True
+    return part.is_own != other.is_own
 
 
 def packets_of_pods(judge: Judge) -> Iterator[PacketKind]:
@@ -164,81 +240,12 @@ def _sources_of_pods(judge: Judge) -> Iterator[Prefix]:
             yield from prefixes_between(judge.fib.family, first, last)
 
 
-def find_parts(
-    judge: Judge, first: int, last: int, packet: PacketKind = FROM_HOST
-) -> Iterator[Part]:
-    """The ranges of these addresses, in order."""
-    cells = list(_cells(judge.fib, first, last))
-    return _parts(cells, _judge_each(judge, _by_sight(cells), packet))
-
-
-def _cells(fib: Fib, first: int, last: int) -> Iterator[tuple[Cell, bool]]:
-    """The cells of these addresses, in order, each with whether it has only addresses of every host
-    or link.
-    """
-    for low, high in pieces(first, last, _BORDERS_OF_EVERYWHERE[fib.family]):
-        is_everywhere = any(block.first <= low <= block.last for block in EVERYWHERE[fib.family])
-        for cell in fib.cells(low, high):
-            yield cell, is_everywhere
-
-
-def _by_sight(cells: Iterable[tuple[Cell, bool]]) -> dict[Sight, int]:
-    """By sight: an address in one of these cells, which stands for all of them."""
-    return {cell.sight: cell.first for cell, _ in cells}
-
-
-def _judge_each(
-    judge: Judge, addresses: Mapping[Sight, int], packet: PacketKind
-) -> dict[Sight, Part]:
-    """Each of these addresses as a part, by its sight."""
-    return {sight: _judged(judge, address, packet) for sight, address in addresses.items()}
-
-
-def _parts(cells: Iterable[tuple[Cell, bool]], judged: Mapping[Sight, Part]) -> Iterator[Part]:
-    """These cells as parts."""
-    for cell, is_everywhere in cells:
-        part = judged[cell.sight]
-        if is_everywhere and part.decision.devs:
-            yield Part(cell.first, cell.last, part.decision, OWN_ADDRESS)
-        else:
-            yield part._replace(first=cell.first, last=cell.last)
-
-
-def _judged(judge: Judge, address: int, packet: PacketKind) -> Part:
-    """An address as a part, with the opinions on all of its packets."""
-    decision, outcomes = judge.fib.outcomes(address, packet)
-    opinion = judge.opinion(decision)
-    # An entry of intendedRules is about the packets of pods that take the rule, too.
-    if packet != FROM_HOST and judge.is_intended(decision.rule):
-        opinion = FINE
-    if opinion.grade is Grade.ESCAPE and not decision.devs:
-        opinion = _opinion_by_source(judge, outcomes) or opinion
-    others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
-    return Part(address, address, decision, opinion, tuple(others))
-
-
-def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | None:
-    """The doubt about packets without a route, if IPv6 may find the right one with a source of this
-    host: when a lookup fails, IPv6 chooses a source all the same, and looks up again.
-
-    Which source that is, is not computed.
-    """
-    if judge.fib.family != IPV6:
-        return None
-    own = judge.devices.global_addresses
-    for outcome in others:
-        block = outcome.rule.src
-        if block is None or dict(outcome.met).keys() != {"from"}:
-            continue
-        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
-        if is_right and any(address.ip in block for address in own):
-            reason = f"only [rule {outcome.rule}] has a route for them, by their source"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
-    return None
+# Ranges.
 
 
 def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
-    """The ranges of neighbouring parts with one label; those without a label are left out.
+    """The ranges of neighbouring parts with one label, which is what is said of them, such as how
+    they escape. Those without a label are left out.
 
     Own addresses without a label belong to the range around them: else they would only split it.
     """

@@ -44,9 +44,7 @@ class Refusals(NamedTuple):
         if any(route.prefix.overlaps(services) for services in self.services):
             return escape
         inside = list(self._inside(route))
-        for cni, row in rows_for(route):
-            if row.proof == "first" and not self._is_node_subnet(route, cni):
-                continue
+        for cni, row in self._fitting_rows(route):
             has_device = self.devices.has_cni(cni)
             if has_device and self._is_proven(cni, row, inside):
                 return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
@@ -58,24 +56,55 @@ class Refusals(NamedTuple):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         return escape
 
+    def _fitting_rows(self, route: Route) -> Iterator[tuple[Cni, Refusal]]:
+        """The rows of the table that this route fits by its protocol, type and length, and by its
+        place if the row is for the network of the pods' bridge alone ("first").
+        """
+        for cni in CNIS:
+            for row in cni.refusals:
+                if row.protocol != route.protocol or route.type not in row.types:
+                    continue
+                if route.prefix.family not in row.lengths:
+                    continue
+                shortest, longest = row.lengths[route.prefix.family]
+                if not shortest <= route.prefix.length <= longest:
+                    continue
+                if row.proof != "first" or self._is_node_subnet(route, cni):
+                    yield cni, row
+
+    def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
+        """Whether the range is the network of the pods' bridge, or begins with the address of the
+        CNI's device.
+        """
+        for address in self.devices.addresses:
+            if address.network == route.prefix and self.devices.cni_rows(address.dev):
+                return True
+            is_first = int(address.ip) == route.prefix.first
+            if is_first and self.devices.is_of(address.dev, cni):
+                return True
+        return False
+
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[tuple[str, Prefix]]) -> bool:
         """Whether the range is this CNI's, which has a device: one of three things shows the rest.
 
-        No other program uses the protocol for such routes (calico-bgp: 80); the range is the
-        network of the pods' bridge (flannel-and-a-refused-range); or a pod or an own address of
-        the CNI lies inside (calico-ipip: BIRD's protocol is also that of any router).
+        A pod or an own address of the CNI lies inside (calico-ipip: BIRD's protocol is also that of
+        any router). Or what a row is for is proof enough: no other program uses the protocol for
+        such routes (calico-bgp: 80), or the range is the network of the pods' bridge
+        (flannel-and-a-refused-range).
         """
-        if row.proof != "inside":
-            return True
-        return any(self.devices.is_of(dev, cni) for dev, _ in inside)
+        if row.proof == "inside":
+            return any(self.devices.is_of(dev, cni) for dev, _ in inside)
+        return True
 
     def _has_other_routes(self, row: Refusal, route: Route) -> bool:
         """Whether other routes are a trace of the CNI: Calico's, on a node that only routes.
 
         Field states: calico-block-without-pods, bird-without-calico-pods-only.
         """
+        if not row.is_shown_by_protocol:
+            return False
         alike = [other for other in self.fib.routes if other.protocol == route.protocol]
-        return row.is_shown_by_protocol and len(alike) > 1  # this route is one of them
+        return len(alike) > 1  # this route is one of them
 
     def _holds_pods(self, prefix: Prefix, inside: list[tuple[str, Prefix]]) -> bool:
         """Whether the range may be the block of a CNI that has no row.
@@ -101,28 +130,3 @@ class Refusals(NamedTuple):
         for address in self.devices.addresses:
             if address.ip in refused.prefix:
                 yield address.dev, Prefix.of(address.ip)
-
-    def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
-        """Whether the range is the network of the pods' bridge, or begins with the address of the
-        CNI's device.
-        """
-        for address in self.devices.addresses:
-            if address.network == route.prefix and self.devices.cni_rows(address.dev):
-                return True
-            is_first = int(address.ip) == route.prefix.first
-            if is_first and self.devices.is_of(address.dev, cni):
-                return True
-        return False
-
-
-def rows_for(route: Route) -> Iterator[tuple[Cni, Refusal]]:
-    """The rows of the table that this route fits by its protocol, type and length."""
-    for cni in CNIS:
-        for row in cni.refusals:
-            if row.protocol != route.protocol or route.type not in row.types:
-                continue
-            if route.prefix.family not in row.lengths:
-                continue
-            shortest, longest = row.lengths[route.prefix.family]
-            if shortest <= route.prefix.length <= longest:
-                yield cni, row

@@ -64,8 +64,8 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if isinstance(way_out, Need):
         repair = _without_routes(case, _no_gateway(way_out))
         devs = filter(is_configurable, way_out.devs)
-        named = [(dev, _repair_through(dev, case)) for dev in devs]
-        return repair._replace(named=tuple(named))
+        alternatives = [(dev, _repair_through(dev, case)) for dev in devs]
+        return repair._replace(alternatives=tuple(alternatives))
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:

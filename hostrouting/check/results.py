@@ -12,16 +12,18 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
+from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
 from hostrouting.model.route import REFUSED, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.text import agreeing, grouped, spoken
+
+T = TypeVar("T")
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
@@ -43,9 +45,9 @@ class Grade(IntEnum):
 # The names of opinions. What makes packets fine:
 EXPECTED = "expected"
 OWN = "own"
-ALLOWED = "allowed"
-OWN_SUBNET = "own-subnet"
-POD_BLOCK = "pod-block"
+ALLOWED = "allowed"  # they leave by a device that is allowed, such as a CNI's
+OWN_SUBNET = "own-subnet"  # to neighbours by the card that a tunnel's default route hides
+POD_BLOCK = "pod-block"  # they are refused, because no pod has the address
 # How packets escape; the types of routes that refuse packets and "no-route" are such names, too:
 OVERLAP = "overlap"
 OWN_RANGE = "own-range"
@@ -80,11 +82,10 @@ class Opinion(NamedTuple):
     """The devices that may be the intended one, if that is in doubt and they are known."""
 
     @property
-    def belongs_elsewhere(self) -> bool:
-        """Whether packets are fine without leaving by an expected device: by an allowed one, such
-        as a CNI's (`ALLOWED`), on the network of a card whose default route a tunnel hides
-        (`OWN_SUBNET`), or refused because no pod has the address (`POD_BLOCK`). With `TWO_CNIS`,
-        they may be fine.
+    def is_fine_elsewhere(self) -> bool:
+        """Whether packets are fine elsewhere than at the uplink, so that no repair may lead them
+        there. Three opinions say so: `ALLOWED`, `OWN_SUBNET` and `POD_BLOCK`. With `TWO_CNIS`,
+        packets may be fine elsewhere, and are left there, too.
         """
         if self.grade is Grade.FINE:
             return self.name not in {EXPECTED, OWN}
@@ -97,6 +98,16 @@ RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
 """A doubt, and the first and the last address of a range that it is about."""
 
 
+def extents_of(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
+    """The ranges as text, by what is said of them: a doubt, for example."""
+    return grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+def phrase_of_extents(extents: Sequence[str]) -> str:
+    """These ranges as a phrase: three are named, and the others counted."""
+    return spoken(extents, most=3)
+
+
 class Part(NamedTuple):
     """A range of addresses that are judged alike."""
 
@@ -105,8 +116,8 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...] = ()
-    """The other opinions, each once: on packets that a rule tells from plain ones, by a mark for
-    example.
+    """The opinions on other packets to these addresses, each once: on those that a rule selects by
+    more than the destination, such as a mark.
     """
 
     @property
@@ -261,8 +272,8 @@ class Repair(NamedTuple):
     costs: tuple[Cost, ...] = ()
     lacks: str = ""
     """What the default route has and these routes lack, in the words of `ip`."""
-    named: "tuple[tuple[str, Repair], ...]" = ()
-    """Where a device has to be named first: each candidate with its repair."""
+    alternatives: "tuple[tuple[str, Repair], ...]" = ()
+    """If a device has to be named first: each that may be meant, with the repair through it."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -292,6 +303,12 @@ class FamilyReport(NamedTuple):
     """The address with which this host sends by the expected devices, if there is exactly one."""
 
     @property
+    def addresses(self) -> list[Address]:
+        """The addresses of the host that are not link-local."""
+        of_family = [each for each in self.snapshot.addresses if each.ip.version == self.family]
+        return [address for address in of_family if address.ip not in LINK_LOCAL]
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict on this family."""
         if self.escapes:
@@ -304,14 +321,11 @@ class FamilyReport(NamedTuple):
         return "ok"
 
     @property
-    def is_one_escape(self) -> bool:
-        """Whether there is one CIDR, which escapes as a whole, and all of it in the same way."""
-        return [escape.prefixes for escape in self.escapes] == [self.cidrs]
-
-    @property
-    def decisive(self) -> Finding | None:
-        """The doubt whose sentence is that of the verdict."""
-        return self.doubts[0] if self.verdict == "undecided" else None
+    def escapes_as_a_whole(self) -> bool:
+        """Whether one escape is all there is: it is as large as the only CIDR."""
+        if len(self.escapes) != 1:
+            return False
+        return self.escapes[0].prefixes == self.cidrs
 
     @property
     def sentence(self) -> str:
@@ -369,7 +383,9 @@ class CheckReport(NamedTuple):
 
     @property
     def missing_defaults(self) -> list[str]:
-        """A sentence for each family that has no default route that counts."""
+        """For each family with the verdict no-default-route, that short sentence: default routes
+        that do not count are left out.
+        """
         return [
             f"there is no IPv{report.family} default route"
             for report in self.families
@@ -387,16 +403,17 @@ class CheckReport(NamedTuple):
         return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
     @property
-    def hiding(self) -> list[Route]:
-        """The routes to delete, because they hide others: in both families, because a device that
-        is allowed is allowed in both.
+    def hiding_routes(self) -> list[Route]:
+        """The routes, in both families, that lead packets away from where they are fine, such as a
+        CNI's device, because they hide the route to there. No new route repairs that, so they have
+        to be deleted.
         """
-        hiding: list[Route] = []
+        hiding_routes: list[Route] = []
         for family in self.families:
             for unrepairable in family.repair.unrepairable:
                 if unrepairable.why.reason == "below-a-cni":
-                    hiding += unrepairable.why.to_delete
-        return hiding
+                    hiding_routes += unrepairable.why.to_delete
+        return hiding_routes
 
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"
@@ -411,17 +428,17 @@ class CheckReport(NamedTuple):
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how."""
     escapes, whose = _escapes_to_name(report.escapes)
-    sizes = sizes_of(escapes)
-    wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
+    shares = shares_of(escapes)
+    subjects = [f"{share} of {spoken(cidrs)}" for share, cidrs in grouped(shares).items()]
     devs_by_verb: dict[str, dict[str, None]] = {}
     for escape in escapes:
         devs_by_verb.setdefault(escape.verb, {}).update(dict.fromkeys(escape.devs))
     ways: list[str] = []
     for verb, devs in devs_by_verb.items():
-        predicate = agreeing(verb, len(sizes))
+        predicate = agreeing(verb, len(shares))
         ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
     expected = spoken(report.expected_devs, last="or")
-    return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
+    return f"{' and '.join(subjects)}{whose} {spoken(ways, last='or')}; expected: {expected}"
 
 
 def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
@@ -437,20 +454,20 @@ def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
     return escapes, ", for packets of pods,"
 
 
-def sizes_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
-    """Each CIDR after "all" or "part", as much of it as escapes, in the order of the escapes."""
-    # By CIDR: the first address that need not escape. All before it do.
+def shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+    """How much of each CIDR escapes ("all" or "part"), with the CIDR, as the escapes have them."""
+    # By CIDR: all addresses before this one escape.
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
     for escape in sorted(escapes, key=attrgetter("first")):
         if escape.first <= ends[escape.cidr]:
             ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
-    sizes: list[tuple[str, str]] = []
+    shares: list[tuple[str, str]] = []
     for cidr, end in ends.items():
-        size = "all"
+        share = "all"
         if end <= cidr.last:
-            size = "part"
-        sizes.append((size, str(cidr)))
-    return sizes
+            share = "part"
+        shares.append((share, str(cidr)))
+    return shares
 
 
 def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:
@@ -475,5 +492,5 @@ def _ok_sentence(report: FamilyReport) -> str:
     blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == POD_BLOCK)
     if blocks:
         fates.append(f"is refused because no pod has it, in {spoken(list(blocks))}")
-    fates.append("is this host's own")
+    fates.append("is this host's own")  # any host has some, such as multicast
     return f"every address of {cidrs} {', or '.join(fates)}"

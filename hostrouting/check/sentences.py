@@ -1,19 +1,20 @@
-"""A check in words: its results as findings, in the order in which they are read.
+"""The findings of a check, in the order in which they are read: what is wrong, what repairs it, and
+what limits the verdict.
 
-Every sentence about a check stands here, so all commands and logs say the same: what escapes, the
-repair, what cannot be repaired, how to allow it, and what limits the verdict. Two parts of them are
-worded elsewhere: verdicts and escapes in `results`, and the cause why no route repairs something
-where it is found (`Why`).
+All commands and logs say what stands here. A report comes in, and its findings go out: no default
+route, what escapes, the routes that repair it, what no route repairs, what the repair costs, and
+what leaves by an allowed device. Flaws and doubts are findings already, from `flaws` and `doubts`.
+`results` words escapes and verdicts, and whoever finds that no route repairs something, the cause
+(`Why`).
 """
 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
+from hostrouting.check.doubts import how_to_name_a_device
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     OVERLAP,
@@ -21,17 +22,18 @@ from hostrouting.check.results import (
     Cost,
     Escape,
     FamilyReport,
-    RangeInDoubt,
     Repair,
     Unrepairable,
     Why,
     default_route_sentence,
+    extents_of,
+    phrase_of_extents,
 )
 from hostrouting.check.way_out import is_configurable
 from hostrouting.config.cni import devices_of
-from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
-from hostrouting.model.link_kinds import BRIDGE, is_card, is_tunnel
-from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
+from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity, in_turn
+from hostrouting.model.link_kinds import BRIDGE, is_card
+from hostrouting.model.prefix import Prefix, extent, ip_at
 from hostrouting.model.route import (
     OURS,
     PROTOCOL_KERNEL,
@@ -44,62 +46,13 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
-from hostrouting.text import command_of, counted, grouped, spoken
+from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
     from hostrouting.fib.engine import Decision
-    from hostrouting.model.snapshot import Address, Link, Snapshot
+    from hostrouting.model.snapshot import Link
 
-T = TypeVar("T")
-
-NAME_DEVICES = Remedy(
-    "in routeOverlap.expectedDevs, name the intended devices",
-    "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
-)
-
-LostByRules: TypeAlias = "dict[Rule, list[Unrepairable]]"
-"""By rule: the ranges that no route repairs because the rule comes before table main."""
-
-
-class Wording(NamedTuple):
-    """What is said about a doubt, with {holes}."""
-
-    sentence: str
-    remedy: Remedy
-
-
-DOUBTS = {
-    "default-routes": Wording(
-        "it is unclear whether packets to {where} should leave through {reason}", NAME_DEVICES
-    ),
-    "two-cnis": Wording(
-        "packets to {where} leave through a device that a CNI may have left behind: {reason}",
-        Remedy("remove the leftovers of the CNI that is not used"),
-    ),
-    "doubtful-route": Wording(
-        "packets to {where} may be lost: {reason}",
-        Remedy("if this is not intended, correct the route, or delete it"),
-    ),
-    "other-packets": Wording(
-        "some packets to {where} are routed differently, by {reason}",
-        Remedy(
-            "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
-            '"{selection}"'
-        ),
-    ),
-    "not-judged": Wording(
-        "hostrouting does not judge {reason}",
-        Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),
-    ),
-    "kernel-differs": Wording(
-        "{where}: the kernel answers {reason}",
-        Remedy(
-            "run it again; if it stays so, look for programs that redirect packets, such as BPF"
-        ),
-    ),
-}
-"""By the name of a doubt."""
 _TO_KEEP_ATTRIBUTES = Remedy(
     "if they need it, configure these routes in the program that sets the default route, and not "
     "in hostrouting"
@@ -116,16 +69,12 @@ def check_findings(
     `wait` is how long the check has waited for a default route, in seconds.
     """
     severity = _SEVERITIES[mode]
-    hiding = report.hiding
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity, wait))
-        lost = _lost_by_rules(family)
-        findings += [
-            _describe_escape(escape, family, severity, hiding, lost) for escape in family.escapes
-        ]
-    findings += _describe_repair(report)
+        findings += _describe_escapes(family, severity, report.hiding_routes)
+    findings += _describe_repair(report.routes)
     for family in report.families:
         findings += _describe_unrepairable(family, severity)
         findings += _describe_costs(family)
@@ -135,7 +84,7 @@ def check_findings(
     return tuple(dict.fromkeys(findings))
 
 
-# What is wrong.
+# No default route.
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity, wait: float) -> Finding:
@@ -169,7 +118,7 @@ def _candidates(family: FamilyReport) -> list[str]:
     """
     links = {link.name: link for link in family.snapshot.links}
     candidates: list[str] = []
-    for address in _addresses(family.snapshot, family.family):
+    for address in family.addresses:
         link = links.get(address.dev)
         if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
             continue
@@ -180,69 +129,75 @@ def _candidates(family: FamilyReport) -> list[str]:
     return candidates
 
 
-def _lost_by_rules(family: FamilyReport) -> LostByRules:
-    lost: LostByRules = {}
+# What escapes.
+
+
+def _describe_escapes(
+    family: FamilyReport, severity: Severity, hiding_routes: Sequence[Route]
+) -> Iterator[Finding]:
+    """Each range that escapes, with what to do about it. If it escapes by one of `hiding_routes`,
+    which hide those of pods, the finding "unsafe" says what to do.
+    """
+    expected = spoken(family.expected_devs, last="or")
+    hiding_devs = devs_of(hiding_routes)
+    lost = _lost_by_rule(family)
+    for escape in family.escapes:
+        sentence = f"{escape}; expected: {expected}"
+        where = extent(family.family, escape.first, escape.last)
+        remedy: Remedy | None = None
+        if escape.decision.route not in hiding_routes:
+            if escape.kind == OVERLAP:
+                remedy = _how_to_end_overlap(escape, family, hiding_devs, lost)
+            else:
+                remedy = _how_to_delete_decider(escape.decision)
+        yield Finding(finding_name(escape), severity, sentence, where, remedy, _facts_of(escape))
+
+
+def _lost_by_rule(family: FamilyReport) -> dict[Rule, list[Unrepairable]]:
+    """By rule: the ranges that no route repairs because the rule comes before table main."""
+    lost: dict[Rule, list[Unrepairable]] = {}
     for unrepairable in family.repair.unrepairable:
         if unrepairable.why.rule is not None:
             lost.setdefault(unrepairable.why.rule, []).append(unrepairable)
     return lost
 
 
-def _describe_escape(
+def _how_to_end_overlap(
     escape: Escape,
     family: FamilyReport,
-    severity: Severity,
-    hiding: Sequence[Route],
-    lost: LostByRules,
-) -> Finding:
-    where = extent(family.family, escape.first, escape.last)
-    expected = spoken(family.expected_devs, last="or")
-    remedy = _remedy_for_escape(escape, family, hiding, lost)
-    sentence = f"{escape}; expected: {expected}"
-    return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
-
-
-def finding_name(escape: Escape) -> Name:
-    """The name of the finding about it; its kind says more, if packets are refused."""
-    if escape.kind in NAMES:
-        return escape.kind
-    return "refused"
-
-
-def _remedy_for_escape(
-    escape: Escape, family: FamilyReport, hiding: Sequence[Route], lost: LostByRules
+    hiding_devs: frozenset[str],
+    lost: Mapping[Rule, Sequence[Unrepairable]],
 ) -> Remedy | None:
-    """How to allow the devices, and what to do about a rule; or what to delete.
-
-    About a route that hides those of pods (`hiding`), the finding "unsafe" says what to do.
-    """
-    if escape.decision.route in hiding:
-        return None
-    if escape.kind != OVERLAP:
-        return _how_to_delete_decider(escape.decision)
-    ways = [*_ways_to_allow(escape.devs, family, hiding), *_ways_around_rule(escape, lost)]
-    if len(ways) > 1:  # the last one is for what is not intended
-        ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
-    return _in_turn(ways)
-
-
-def _ways_to_allow(
-    devs: Sequence[str], family: FamilyReport, hiding: Iterable[Route]
-) -> Iterator[Remedy]:
-    """How to allow these devices, unless packets of this host should not leave by one of them.
+    """How to allow the devices, and what to do about a rule that no route can overrule.
 
     To allow the device of a hiding route would only silence the check: packets to the pods behind
     the hidden routes would still be lost.
     """
-    links = [link for link in family.snapshot.links if link.name in devs]
-    kinds = {link.name: link.kind for link in links if _is_virtual(link)}
-    hiding_devs = devs_of(hiding)
+    ways: list[Remedy] = []
+    if hiding_devs.isdisjoint(escape.devs):
+        to_allow = _how_to_allow(escape.devs, family)
+        if to_allow is not None:
+            ways.append(to_allow)
+    ways += _ways_around_rule(escape, lost)
+    if len(ways) > 1:  # the last one is for what is not intended
+        ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
+    return in_turn(ways)
+
+
+def _how_to_allow(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
+    """How to allow these devices; None if one of them is hardware, or has a name that no
+    configuration can have.
+    """
+    kinds: dict[str, str] = {}
+    for link in family.snapshot.links:
+        if link.name in devs and _is_virtual(link):
+            kinds[link.name] = link.kind
     for dev in devs:
-        if dev not in kinds or dev in hiding_devs or not is_configurable(dev):
-            return
+        if dev not in kinds or not is_configurable(dev):
+            return None
     named = spoken([f"{dev} ({kinds[dev]})" for dev in devs])
     allowed = json.dumps(list(devs))
-    yield Remedy(
+    return Remedy(
         f"if leaving through {named} is intended, add to routeOverlap.allowedDevs: {allowed}"
     )
 
@@ -252,7 +207,9 @@ def _is_virtual(link: Link) -> bool:
     return bool(link.kind) and link.type != ARPHRD_INFINIBAND
 
 
-def _ways_around_rule(escape: Escape, lost: LostByRules) -> Iterator[Remedy]:
+def _ways_around_rule(
+    escape: Escape, lost: Mapping[Rule, Sequence[Unrepairable]]
+) -> Iterator[Remedy]:
     """What to do about a rule that decides before any route that could repair the range; or about
     the route, if it is in table local, because no host can do without that table.
     """
@@ -272,13 +229,31 @@ def _ways_around_rule(escape: Escape, lost: LostByRules) -> Iterator[Remedy]:
 
 
 def _begins_in(escape: Escape, lost: Iterable[Unrepairable]) -> bool:
-    """Whether the escape begins in one of these ranges. It may go on after the range, and the two
-    may be about different packets.
+    """Whether the escape begins in one of these ranges. The rest of it may lie outside, and the
+    range may be lost to packets of pods only, so nothing more than the beginning is compared.
     """
     return any(each.first <= escape.first <= each.last for each in lost)
 
 
-def _facts(escape: Escape) -> dict[str, Any]:
+def _how_to_delete_decider(decision: Decision) -> Remedy | None:
+    """How to delete what refuses packets, or keeps them on this host."""
+    rule = decision.rule
+    route = decision.route
+    if route is not None:
+        return Remedy(f"if the route to {route.prefix} is not intended", deletion_command(route))
+    if rule is not None:
+        return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
+    return None
+
+
+def finding_name(escape: Escape) -> Name:
+    """The name of the finding about it; its kind says more, if packets are refused."""
+    if escape.kind in NAMES:
+        return escape.kind
+    return "refused"
+
+
+def _facts_of(escape: Escape) -> dict[str, Any]:
     """The escape for programs."""
     family = escape.cidr.family
     return {
@@ -288,11 +263,11 @@ def _facts(escape: Escape) -> dict[str, Any]:
         "prefixes": [str(prefix) for prefix in escape.prefixes],
         "kind": escape.kind,
         "devs": list(escape.devs),
-        "via": _way_of(escape),
+        "via": _first_way_out(escape),
     }
 
 
-def _way_of(escape: Escape) -> dict[str, Any]:
+def _first_way_out(escape: Escape) -> dict[str, Any]:
     """The first device by which packets escape, with what leads there."""
     rule = escape.decision.rule
     route = escape.decision.route
@@ -313,7 +288,24 @@ def _way_of(escape: Escape) -> dict[str, Any]:
     return way
 
 
-# What to do about it.
+# What repairs it.
+
+
+def _describe_repair(routes: Sequence[StaticRoute]) -> Iterator[Finding]:
+    """The routes that repair what escapes."""
+    remedy = how_to_configure(routes)
+    if remedy is not None:
+        sentence = f"{counted(len(routes), 'static route')} would repair it"
+        facts = {"routes": [route.to_mapping() for route in routes]}
+        yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
+
+
+def how_to_configure(routes: Sequence[StaticRoute]) -> Remedy | None:
+    """How to configure these routes; None if there are none."""
+    if not routes:
+        return None
+    mappings = [route.to_mapping() for route in routes]
+    return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
 
 
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
@@ -328,27 +320,13 @@ def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     return tuple(commands)
 
 
-def _describe_repair(report: CheckReport) -> Iterator[Finding]:
-    """The routes that repair what escapes."""
-    remedy = how_to_configure(report.routes)
-    if remedy is not None:
-        sentence = f"{counted(len(report.routes), 'static route')} would repair it"
-        facts = {"routes": [route.to_mapping() for route in report.routes]}
-        yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
-
-
-def how_to_configure(routes: Sequence[StaticRoute]) -> Remedy | None:
-    """How to configure these routes; None if there are none."""
-    if not routes:
-        return None
-    mappings = [route.to_mapping() for route in routes]
-    return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
+# What no route repairs.
 
 
 def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
-    for why, ranges in _extents(family.family, family.repair.unrepairable).items():
-        where = _where(ranges)
+    for why, ranges in extents_of(family.family, family.repair.unrepairable).items():
+        where = phrase_of_extents(ranges)
         sentence = f"{_claim(why, where)}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
@@ -377,14 +355,14 @@ def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
 def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
     """How to name one of the devices, and what its repair then costs."""
     costs: dict[str, str] = {}
-    for dev, repair in family.repair.named:
+    for dev, repair in family.repair.alternatives:
         in_words: list[str] = []
         if repair.lacks:
             in_words.append(_loss_in_words(repair))
         in_words += [_cost_in_words(cost, repair) for cost in repair.costs]
         if in_words:
             costs[dev] = f"then {spoken(in_words)}"
-    return _how_to_name_a_device(family.snapshot, family.family, devs, family.cidrs, costs)
+    return how_to_name_a_device(devs, family, costs=costs)
 
 
 def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
@@ -402,15 +380,7 @@ def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
     return Remedy(f"{lasting}; this helps until it is set up again", commands)
 
 
-def _how_to_delete_decider(decision: Decision) -> Remedy | None:
-    """How to delete what refuses packets, or keeps them on this host."""
-    rule = decision.rule
-    route = decision.route
-    if route is not None:
-        return Remedy(f"if the route to {route.prefix} is not intended", deletion_command(route))
-    if rule is not None:
-        return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
-    return None
+# What the repair costs.
 
 
 def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
@@ -437,12 +407,12 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
 
 def _loss_in_words(repair: Repair) -> str:
     everywhere = Prefix(repair.resolved[0].prefix.family, 0, 0)
-    where = _where(_taken_from(everywhere, repair.resolved))
+    where = phrase_of_extents(_taken_from(everywhere, repair.resolved))
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
 def _cost_in_words(cost: Cost, repair: Repair) -> str:
-    where = _where(_taken_from(cost.network, repair.resolved))
+    where = phrase_of_extents(_taken_from(cost.network, repair.resolved))
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
@@ -461,111 +431,12 @@ def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
     return [extent(network.family, first, last) for first, last in ranges]
 
 
-# What is in doubt.
-
-
-def describe_doubts(
-    snapshot: Snapshot,
-    family: int,
-    doubts: Iterable[RangeInDoubt],
-    cidrs: Iterable[Prefix] = (),
-) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt. A command that it proposes is
-    about these CIDRs.
-    """
-    for opinion, ranges in _extents(family, doubts).items():
-        where = _where(ranges)
-        wording = DOUBTS[opinion.name]
-        sentence = wording.sentence.format(where=where, reason=opinion.reason)
-        facts: dict[str, Any] = {}
-        remedy: Remedy | None
-        if opinion.candidates:
-            facts["candidates"] = list(opinion.candidates)
-            remedy = _how_to_name_a_device(snapshot, family, opinion.candidates, cidrs, {})
-        else:
-            words = wording.remedy.words.format(selection=opinion.selection)
-            remedy = wording.remedy._replace(words=words)
-        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
-
-
-def _how_to_name_a_device(
-    snapshot: Snapshot,
-    family: int,
-    devs: Sequence[str],
-    cidrs: Iterable[Prefix],
-    costs: Mapping[str, str],
-) -> Remedy | None:
-    """How to name one of these devices, with what is known of it, and what its repair costs.
-
-    The last way is for the case that none of that is intended: a single device may be the wrong
-    one, and a tunnel of several should perhaps have no default route.
-    """
-    typed = shlex.join(map(str, cidrs)) or "CIDR"
-    naming = f"hostrouting repair {typed} --dev {{}} | hostrouting apply --config -"
-    ways: list[Remedy] = []
-    for dev in devs:
-        words = f"if {dev} is intended"
-        details = "; ".join(filter(None, (_known_of(snapshot, family, dev), costs.get(dev))))
-        if details:
-            words += f" ({details})"
-        if is_configurable(dev):
-            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
-        else:
-            rename = "give it another name: a configuration cannot have this one"
-            ways.append(Remedy(f"{words}, {rename}"))
-    tunnels = [link.name for link in snapshot.links if link.name in devs and is_tunnel(link)]
-    if len(devs) == 1:
-        ways.append(Remedy("if another device is intended", naming.format("NAME")))
-    elif tunnels:
-        words = f"if {spoken(tunnels, last='or')} should not have a default route"
-        ways.append(Remedy(f"{words}, correct the program that sets it"))
-    return _in_turn(ways)
-
-
-def _in_turn(ways: Sequence[Remedy]) -> Remedy | None:
-    """These remedies as one, in which each is another way for the one before; None without any."""
-    remedy: Remedy | None = None
-    for way in reversed(ways):
-        remedy = way._replace(otherwise=remedy)
-    return remedy
-
-
-def _known_of(snapshot: Snapshot, family: int, dev: str) -> str:
-    """What tells this device from another one that may be intended: its kind, its best default
-    route and its first address.
-    """
-    known = [f"kind {link.kind}" for link in snapshot.links if link.name == dev and link.kind]
-    defaults = [route for route in snapshot.default_routes(family) if dev in route.devs]
-    if defaults:
-        best = min(defaults, key=attrgetter("metric"))
-        known.append(f"[{best}]")
-    for address in _addresses(snapshot, family):
-        if address.dev == dev:
-            known.append(f"address {address.ip}")
-            break
-    return ", ".join(known)
-
-
-def _addresses(snapshot: Snapshot, family: int) -> Iterator[Address]:
-    """The addresses of this family that are not link-local."""
-    for address in snapshot.addresses:
-        if address.ip.version == family and address.ip not in LINK_LOCAL:
-            yield address
-
-
-def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
-    """By label: its ranges as text."""
-    return grouped((label, extent(family, first, last)) for label, first, last in ranges)
-
-
-def _where(ranges: Sequence[str]) -> str:
-    """These ranges as a phrase: three are named, and the others counted."""
-    return spoken(ranges, most=3)
+# What is allowed.
 
 
 def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
     allowed = ranges_of((part, part.allowance or None) for part in family.parts)
-    for name, ranges in _extents(family.family, allowed).items():
-        where = _where(ranges)
+    for name, ranges in extents_of(family.family, allowed).items():
+        where = phrase_of_extents(ranges)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

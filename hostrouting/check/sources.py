@@ -1,55 +1,76 @@
-"""The source addresses of this host's packets, and so the address of the node."""
+"""The source addresses of this host's packets, and so the address of the node.
+
+If a socket is not bound to an address, Linux takes the source from the route: its `src`, or an
+address of its device, or one of another device. Where several are possible, all of them are named.
+"""
 
 from __future__ import annotations
 
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from hostrouting.check.judge import Judge
-    from hostrouting.model.prefix import IP, Prefix
-    from hostrouting.model.route import Route
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.route import NextHop, Route
     from hostrouting.model.snapshot import Address
 
 
-def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
-    """The addresses that Linux may write as the source into packets with this decision.
-
-    That of the route; else those of its device in the network of its gateway; else those of its
-    device; else, in IPv4, those of lo, or of an uplink if that is the host's first device with an
-    address; else any of the host.
-
-    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
-    rails-by-source-beside-calico, rail-before-the-uplink-beside-calico.
-    """
-    route = decision.route
-    if route is None or decision.kind != "unicast":
+def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
+    """The addresses that Linux may write as the source into packets that leave by this route."""
+    if route is None or route.type != "unicast":
         return ()
     if route.prefsrc is not None:
         return (route.prefsrc,)
-    gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
-    by_dev = judge.devices.global_addresses_by_dev
-    of_device: list[Address] = []
-    for dev in decision.devs:
-        of_device += by_dev.get(dev, [])
-    of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
-    possible = of_network or of_device
-    if not possible and judge.fib.family == IPV4:
-        possible = _of_first_device(judge)
-    return tuple(address.ip for address in possible or judge.devices.global_addresses)
+    sources: dict[IP, None] = {}
+    for hop in route.next_hops:
+        if hop.dev in route.usable_devs:
+            sources |= dict.fromkeys(_sources_of_hop(judge, hop))
+    return tuple(sources)
+
+
+def _sources_of_hop(judge: Judge, hop: NextHop) -> list[IP]:
+    """The addresses of which Linux chooses one if the route does not name the source.
+
+    Those of the next hop's device in the network of its gateway; else those of its device; else, in
+    IPv4, those of lo, or of an uplink if that is the host's first device with an address. Of these,
+    IPv4 takes the first, and in IPv6 the destination decides (RFC 6724). Else it may be any of the
+    host.
+
+    Field states: node-address-into-a-vpn-beside-a-vip;
+    unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
+    rails-by-source-beside-calico, rail-before-the-uplink-beside-calico;
+    ula-beside-a-public-address, ipv6-default-writes-a-ula.
+    """
+    of_device = judge.devices.global_addresses_by_dev.get(hop.dev or "", [])
+    beside_gateway: list[Address] = []
+    if hop.gateway is not None:
+        beside_gateway = [address for address in of_device if hop.gateway in address.network]
+    possible = beside_gateway or of_device or _of_first_device(judge)
+    if not possible:
+        return [address.ip for address in judge.devices.global_addresses]
+    return _chosen(judge, possible)
+
+
+def _chosen(judge: Judge, addresses: Sequence[Address]) -> list[IP]:
+    """Those of the addresses of a device that Linux may choose."""
+    if judge.fib.family == IPV4:
+        addresses = addresses[:1]
+    return [address.ip for address in addresses]
 
 
 def _of_first_device(judge: Judge) -> list[Address]:
-    """Those of the host's first device with an address, if it is lo or an uplink.
+    """In IPv4, those of the host's first device with an address, if it is lo or an uplink.
 
     Linux takes the devices in the order in which this namespace got them. Another first device is
     not certain: a rail that was in a pod comes last there, and keeps its number.
     """
+    if judge.fib.family != IPV4:
+        return []
     by_dev = judge.devices.global_addresses_by_dev
     links = [link for link in judge.devices.links.values() if link.name in by_dev]
     if not links:
@@ -58,10 +79,6 @@ def _of_first_device(judge: Judge) -> list[Address]:
     if first.loopback or first.name in judge.uplinks.devs:
         return by_dev[first.name]
     return []
-
-
-def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
-    return any(ip in network for ip in ips)
 
 
 def node_ip(judge: Judge) -> IP | None:
@@ -86,31 +103,20 @@ def node_sources(judge: Judge) -> list[tuple[str, IP]]:
             sources = _sources_by_hop(judge, route)
             if sources:
                 return sources
-    ways: list[tuple[str, IP]] = []
+    by_address: list[tuple[str, IP]] = []
     for dev, addresses in judge.devices.global_addresses_by_dev.items():
         if dev in devs:
-            possible = tuple(address.ip for address in addresses)
-            ways += [(dev, source) for source in chosen_sources(judge, possible)]
-    return ways
+            by_address += [(dev, source) for source in _chosen(judge, addresses)]
+    return by_address
 
 
 def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
-    ways: dict[tuple[str, IP], None] = {}
+    """The devices of a route's next hops, each with the sources of packets that leave by it."""
+    by_hop: dict[tuple[str, IP], None] = {}
     for hop in route.next_hops:
         if hop.dev is None or hop.dead:
             continue
-        by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
-        for source in chosen_sources(judge, sources_of(judge, by_this_hop)):
-            ways[hop.dev, source] = None
-    return list(ways)
-
-
-def chosen_sources(judge: Judge, possible: tuple[IP, ...]) -> tuple[IP, ...]:
-    """Those of these addresses that Linux chooses: in IPv4 the first; in IPv6, the destination
-    decides (RFC 6724).
-
-    Field states: ula-beside-a-public-address, ipv6-default-writes-a-ula.
-    """
-    if judge.fib.family == IPV4:
-        return possible[:1]
-    return possible
+        by_this_hop = route._replace(next_hops=(hop,))
+        for source in sources_of(judge, by_this_hop):
+            by_hop[hop.dev, source] = None
+    return list(by_hop)

@@ -57,7 +57,7 @@ def _verdict_lines(check: HostCheck) -> Iterator[str]:
     """The verdict on each family, and what escapes."""
     escapes = check.named(*ESCAPES)
     for family in check.report.families:
-        if family.is_one_escape:
+        if family.escapes_as_a_whole:
             cidr = str(family.cidrs[0])
             [escape] = [finding for finding in escapes if finding.facts["cidr"] == cidr]
             escapes.remove(escape)
@@ -90,8 +90,8 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
     if finding.name in {*ESCAPES, "no-default-route"}:
         return "verdict"
     for family in check.report.families:
-        doubt = family.decisive
-        if doubt is not None and doubt.sentence == finding.sentence:
+        # The verdict is said in the words of the first doubt.
+        if family.verdict == "undecided" and family.doubts[0].sentence == finding.sentence:
             return "verdict"
     return "rest"
 

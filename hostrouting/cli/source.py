@@ -4,6 +4,7 @@ proposed command has them; the exit code with --fail-on.
 """
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +24,16 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 def typed_name(path: str) -> str:
     """The file as it is typed in a shell; standard input has no name."""
-    return "FILE" if path == "-" else shlex.quote(path)
+    return "FILE" if path == "-" else typed_path(path)
+
+
+def typed_path(path: str) -> str:
+    """The path as it is typed in a shell, also one that would be taken for an option, or by tar for
+    a file on another host.
+    """
+    if re.match("-.|[^/]*:", path):
+        path = f"./{path}"
+    return shlex.quote(path)
 
 
 def typed_options(arguments: argparse.Namespace) -> str:

@@ -70,7 +70,7 @@ def _first_line(status: Status) -> str:
 
 
 def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
-    """The command for the state of the host, or this remedy for its cause."""
+    """The command for the state of the host; without one, the remedy for its cause."""
     if status.state == "nothing":
         yield "  to check its routes: hostrouting check CIDR"
     if status.command:
@@ -82,8 +82,9 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
 
 
 def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
-    """What apply would do, for the lines of the page: without the cause, which the headline says,
-    and the routes that the command below it keeps.
+    """What apply would do, for the lines of the page: without the cause, which the headline says.
+    If that is routes that are not configured, the command below it keeps them, so their deletion
+    is left out, too.
     """
     routes = status.plan.routes
     said = [cause]
@@ -118,8 +119,8 @@ def _on_page(finding: Finding, status: Status) -> Finding:
 
 
 def _choices_of_a_dev(status: Status) -> set[Remedy | None]:
-    """The remedies to write a device into the configuration, if the check has a command for each
-    device.
+    """The remedies that only say to name a device in the configuration. Empty unless the page has a
+    command for each device, from the check.
     """
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
@@ -152,7 +153,8 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
-        if state.state == "was refused" and status.foreign_steps:  # whose own lines are not errors
+        # What a script of somebody else prints is not logged as an error.
+        if state.state == "was refused" and status.foreign_steps:
             yield f"    see: {command_of('journalctl -u', state.unit)}"
 
 

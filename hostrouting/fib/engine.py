@@ -433,7 +433,13 @@ class AppliedRule(NamedTuple):
 
 
 class Fib:
-    """The rules and tables of one host for one family."""
+    """The rules and tables of one host for one family.
+
+    Rules and tables are made at once, because every lookup needs them. The rest is made when it is
+    first needed, and kept: the rules for a kind of packets (`rules_for`), the borders (`cells`).
+    What is left for each address is one pass over these rules, and over those that are found by
+    `to` (`outcomes`).
+    """
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Make each table that a rule looks up; the others are left out.
@@ -445,18 +451,18 @@ class Fib:
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
-        rules = [rule for rule in snapshot.rules if rule.family == family]
-        rules.sort(key=lambda rule: rule.priority)
         usual = default_rules(family)
-        self.lacks_main = family == IPV6 and tuple(rules) == usual[:1]
+        of_family = [rule for rule in snapshot.rules if rule.family == family]
+        listed = tuple(sorted(of_family, key=lambda rule: rule.priority))
+        self.lacks_main = family == IPV6 and listed == usual[:1]
         """Whether the rule for table main was deleted, and only that for table local is left.
 
         Until a rule is added, IPv6 looks up both tables without looking at rules. A snapshot does
         not show whether one ever was.
         """
         if self.lacks_main:
-            rules = [*usual]
-        self.rules = tuple(rule for rule in rules if not rule.l3mdev)
+            listed = usual
+        self.rules = tuple(rule for rule in listed if not rule.l3mdev)
         """In the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
         judged.
         """
@@ -465,9 +471,9 @@ class Fib:
         """The routes of all tables that a rule looks up, table by table."""
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and tuple(rules) == usual:
-            self.mixed = list(_mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN]))
-            by_table[TABLE_LOCAL] = [*by_table[TABLE_LOCAL], *self.mixed]
+        if family == IPV4 and listed == usual:
+            self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
+            by_table[TABLE_LOCAL] += self.mixed
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
         self._applied: dict[PacketKind, list[AppliedRule]] = {}
 
@@ -544,19 +550,19 @@ class Fib:
             decision = applied.decision_for(address)
             if decision is None:
                 continue
-            if selection == ALL:
-                if is_sent_captured:
-                    break
-                rest = decision
-                if packet.source is not None or not applied.is_only_for_sent:
-                    break
-                is_sent_captured = True
+            if selection != ALL:
+                exhausted.add(selection)
+                if plain is None and selection.has_plain:
+                    plain = Outcome(applied.rule, decision, selection.unmet)
+                else:
+                    others.append(Outcome(applied.rule, decision, selection.met))
                 continue
-            exhausted.add(selection)
-            if plain is None and selection.has_plain:
-                plain = Outcome(applied.rule, decision, selection.unmet)
-            else:
-                others.append(Outcome(applied.rule, decision, selection.met))
+            if is_sent_captured:  # what arrives is captured now, too
+                break
+            rest = decision
+            if packet.source is not None or not applied.is_only_for_sent:
+                break
+            is_sent_captured = True
         if plain is None:
             return rest, tuple(others)
         others.append(plain._replace(decision=rest))
@@ -585,7 +591,7 @@ class Fib:
 
     @cached_property
     def _numbers_by_from(self) -> ByPrefix[int]:
-        """The same rules, each by the block of sources that it may select."""
+        """The rules that are not found by `to`, each by the block of sources that it may select."""
         every = Prefix(self.family, 0, 0)
         by_from: list[tuple[Prefix, int]] = []
         for number in self._numbers_for(FROM_HOST):

@@ -105,7 +105,7 @@ class Files(Protocol):
 
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path. One name
-    is enough, because a writer holds the lock of the host.
+    is enough, because whoever writes or removes files holds the lock of the host (`Host.locked`).
     """
     return f"{path}.new"
 
@@ -234,7 +234,9 @@ class LocalFiles:
         )
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files. Only root can open the file: whoever can open a file can lock it."""
+        """See Files. Only root can open the file, because whoever can open a file can lock it; the
+        root folder is locked only in an image, which nobody else uses.
+        """
         import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
         place = self._place(path)
@@ -259,12 +261,12 @@ class LocalFiles:
 
     def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:
         place = self._place(path)
-        mode = "(READ|WRITE)" if shared else "WRITE"
+        kinds = "(READ|WRITE)" if shared else "WRITE"
         holders: list[str] = []
         for pid in _pids():
             with suppress(OSError):  # it has ended, or belongs to another user
                 numbers = os.listdir(f"/proc/{pid}/fd")
-                if any(_is_locked(pid, number, place, mode) for number in numbers):
+                if any(_is_locked(pid, number, place, kinds) for number in numbers):
                     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
                         holders.append(f"process {pid} ({name.read().strip()})")
         return tuple(holders)
@@ -351,8 +353,8 @@ def _pids() -> list[str]:
     return []
 
 
-def _is_locked(pid: str, number: str, place: str, mode: str) -> bool:
-    """Whether this open file of a process is the file at `place`, and has a lock of this mode.
+def _is_locked(pid: str, number: str, place: str, kinds: str) -> bool:
+    """Whether this open file of a process is the file at `place`, and has a lock of these kinds.
 
     In /proc/locks is the process that took the lock, and that may have ended: flock(1) takes it for
     its shell. The file itself comes last: one on a network may not answer.
@@ -363,7 +365,7 @@ def _is_locked(pid: str, number: str, place: str, mode: str) -> bool:
         if not os.readlink(opened).endswith(f"/{name}"):
             return False
         with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
-            is_locked = re.search(f"FLOCK +ADVISORY +{mode}", info.read()) is not None
+            is_locked = re.search(f"FLOCK +ADVISORY +{kinds}", info.read()) is not None
         return is_locked and os.path.samefile(opened, place)
     return False
 
@@ -388,15 +390,17 @@ def _replaced(place: str) -> Iterator[None]:
 
 
 def _make_folder(place: str) -> None:
-    """Make the folder and its parents. Only the owner may write there, and all users may read,
-    whatever the umask.
+    """Make the folder and its parents, also on the disk. Only the owner may write there, and all
+    users may read, whatever the umask.
     """
     if os.path.isdir(place):
         return
-    _make_folder(os.path.dirname(place))
+    parent = os.path.dirname(place)
+    _make_folder(parent)
     with suppress(FileExistsError):
         os.mkdir(place)
         os.chmod(place, 0o755)  # noqa: S103  like other system folders
+        _flush_folder(parent)
 
 
 def _clear(place: str) -> bool:
@@ -439,6 +443,6 @@ def _edge(verb: str, place: str) -> Iterator[None]:
         reason = error.strerror
         if error.filename not in {None, place}:  # the temporary file, or a folder
             reason = f"{error.filename}: {reason}"
-        remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
+        remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"
         raise HostError(sentence, what="file", target=place, errno=error.errno) from error

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables
 
-_RESOLV_CONFS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
-"""The first of these files that exists is read: in its own file, systemd-resolved lists the servers
-that it asks.
-"""
+_RESOLV_CONF = "/etc/resolv.conf"
+_OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
+"""The servers that systemd-resolved asks."""
+_STUBS = frozenset(map(as_ip, ("127.0.0.53", "127.0.0.54")))
+"""The addresses by which programs ask systemd-resolved."""
 _LOCK_WAIT = 150.0  # seconds: a pass of the guard may hold the lock, or a unit that starts
 
 
@@ -111,25 +112,27 @@ class Host:
 
     @property
     def name_servers(self) -> tuple[IP, ...]:
-        """The name servers that this host asks; none if no file lists them, or the file cannot be
-        read.
+        """The name servers that this host asks, also by systemd-resolved; none if no file lists
+        them, or the file cannot be read.
         """
+        servers = self._servers_in(_RESOLV_CONF)
+        if _STUBS.isdisjoint(servers):
+            return servers
+        return self._servers_in(_OF_RESOLVED) or servers
+
+    def _servers_in(self, path: str) -> tuple[IP, ...]:
+        """The name servers in this file."""
+        text = ""
+        with suppress(HostError):
+            text = self.files.read(path) or ""
         servers: list[IP] = []
-        for line in self._resolv_conf().splitlines():
+        for line in text.splitlines():
             if not line.startswith("nameserver"):
                 continue
             with suppress(ValueError, IndexError):
                 address, _, _ = line.split()[1].partition("%")
                 servers.append(as_ip(address))
         return tuple(servers)
-
-    def _resolv_conf(self) -> str:
-        with suppress(HostError):
-            for path in _RESOLV_CONFS:
-                text = self.files.read(path)
-                if text is not None:
-                    return text
-        return ""
 
     @property
     def may_have_ours(self) -> bool:

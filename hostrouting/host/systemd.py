@@ -101,19 +101,20 @@ class SystemdManager:
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        # A start that is given up ends in a stop, which must not stop a unit that ran before.
         [shown] = self.show(("ActiveState",), unit)
-        if shown["ActiveState"] in {"active", "reloading"}:
+        before = shown["ActiveState"]
+        if before in {"active", "reloading"}:
             return
-        if shown["ActiveState"] == "failed":  # its StartLimitBurst= may be reached
+        if before == "failed":  # its StartLimitBurst= may be reached
             self._run("reset-failed", unit)
         try:
             started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
-            # the job.
-            with suppress(HostError):
-                self.stop(unit)
+            # the job. If it was at it before, the start is somebody else's, such as the boot's.
+            if before != "activating":
+                with suppress(HostError):
+                    self.stop(unit)
             raise
         if started.code:
             raise self._failure(unit, started)

@@ -71,10 +71,12 @@ class HostCheck(NamedTuple):
         return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self, ignored: Collection[str] = ()) -> int:
-        """The exit code of the verdict, as if there were no findings with these names."""
+        """The exit code of the verdict, as if there were no findings with these names. Without a
+        default route, what escapes cannot be decided.
+        """
         if any(finding.name not in ignored for finding in self.named(*ESCAPES)):
             return PROBLEM
-        undecided = [*self.named("no-default-route"), *self.doubts]
+        undecided = [*self.named("no-default-route"), *self.report.doubts]
         if any(finding.name not in ignored for finding in undecided):
             return CANNOT_DECIDE
         return FINE
@@ -94,8 +96,9 @@ def check_host(
 ) -> HostCheck:
     """Check this host, or the one in a saved snapshot.
 
-    `to_repair` is the configuration to which a repair adds its routes, if that is another one;
-    `repair` has it with these options.
+    `to_repair` is the configuration to which a repair adds its routes, if that is another one: the
+    installed one, where the check is about CIDRs that were typed. `repair` has it with these
+    options, which begin with a space, as they are typed.
     """
     if saved is not None:
         report = check_snapshot(take_snapshot(host, saved), config)
@@ -104,10 +107,10 @@ def check_host(
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     if to_repair is None:
         to_repair = config
-    known = report.snapshot
+    whole = report.snapshot
     if to_repair != config and host.may_have_ours:
-        known = take_snapshot(host)  # the check has not read what else is expected
-    managed = managed_here(host, to_repair, known)
+        whole = take_snapshot(host)  # the check has not read what else is expected
+    managed = managed_here(host, to_repair, whole)
     pipeline = _repair_command(repair_options, managed)
     findings = [*_findings_of(report, config, pipeline)]
     if config.static_routes.enabled or report.routes:
@@ -119,8 +122,8 @@ def check_host(
     prefixes = [route.prefix for route in report.resolved]
     repaired = report.snapshot.with_routes(report.resolved)
     findings += find_session_at_risk(host, prefixes, report.snapshot, after=repaired)
-    typed = with_typed_options(findings, repair_options, managed)
-    return HostCheck(report, config.route_overlap.mode, typed, pipeline, managed)
+    shown = with_typed_options(findings, repair_options, managed)
+    return HostCheck(report, config.route_overlap.mode, shown, pipeline, managed)
 
 
 def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:

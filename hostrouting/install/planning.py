@@ -1,6 +1,5 @@
-"""What a run would do on a host, and whether it must fail before its first change.
-
-`plan` is the value that comes out. Nothing is changed here.
+"""What a run would do on a host (`plan_run`), and whether it must fail before its first change
+(`require_possible`). Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def plan_run(
     """What a run with these parts would change, and what stands against that; for a dry run also
     the check of the host as it would be, if a part makes it at the end of the run.
 
-    If removal is not allowed, the protection that would be lost, and the routes that must not be
-    deleted, are errors. If a config.json cannot be read then, its error is raised: nobody knows
-    what it protects.
+    If removal is not allowed, the protection that would be lost is an error, and so are, in STRICT,
+    the routes that must not be deleted. If a config.json cannot be read then, its error is raised:
+    nobody knows what it protects.
     """
     read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
     plan = _find_changes(host, wanted, parts, read_snapshot)
@@ -100,7 +99,8 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     # A removal that was killed may have left scripts: without a drop-in, they protect nothing.
     if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
-        # `read_enforced` leaves the guard out where no other script can be read.
+        # `read_enforced` leaves the guard out where no other script can be read. Where it does not,
+        # this is the same loss again.
         has_guard = host.files.look(HostLayout.guard_path) is not None
         if has_guard and not wanted.config.guard.enabled:
             losses.append(GUARD_GOES)
@@ -109,7 +109,8 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
 
 def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
     """Errors about the routes that the run must not delete: addresses escape without them, or may
-    escape.
+    escape. A route that the installed configuration has is not one of these while another route
+    waits: its loss is an error of its own (`find_losses`).
     """
     if plan.routes.waiting:
         yield from _find_undecided_routes(wanted, plan)
@@ -153,18 +154,17 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
 
     A conflict does not raise here on a new host, if the installed configuration has it already, or
     in an undo: the run fails at its end, and the gate holds units back until the conflict is
-    solved. The same goes for a route that cannot come, in an undo. An address that would escape
-    never raises here: the run judges that at its end.
+    solved. The same goes for a route that cannot come, in an undo. What the check would find
+    afterwards is not among the errors of a plan: the run judges that at its end.
     """
-    raised_later = {"removal", "route-conflict"}
-    if wanted.was_installed:
-        raised_later.add("route-waits")
     lacking: list[Finding] = []
     needed: list[Finding] = []
     for finding in plan.errors:
         if finding.name == "route-not-configured":
             needed.append(finding)
-        elif finding.name not in raised_later:
+        elif finding.name == "route-waits" and wanted.is_undo:
+            continue
+        elif finding.name not in {"removal", "route-conflict"}:  # they follow below
             lacking.append(finding)
     if lacking:
         raise RequirementError(findings=lacking)
@@ -175,7 +175,7 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
         raise RequirementError(findings=needed)
     conflicts = plan.routes.conflicts
     has_new_conflict = any(step.route.key not in wanted.former_keys for step in conflicts)
-    if has_new_conflict and not (wanted.is_on_new_host or wanted.was_installed):
+    if has_new_conflict and not (wanted.is_on_new_host or wanted.is_undo):
         plan.routes.require_possible()  # names the others, too: they have to be solved as well
     if host.backend is not None and plan.changes_kernel:
         host.rights().require_network()

@@ -56,8 +56,8 @@ class Before:
         """The routes that were there before the run, and that it deletes, in that order: undo adds
         them again.
 
-        A route that a rollback has added again counts, too: undo goes back to `config` first, and
-        deletes what that does not have.
+        A route that a rollback has added again counts, too: before undo adds these routes, it
+        installs `config`, which deletes every route that is not configured.
         """
         first_verbs: dict[Route, str] = {}
         for change in self.changes:
@@ -91,7 +91,7 @@ class TaskRun(Generic[R]):
         effects += effects_of(guard)
         try:
             result = self.task.do_parts(self, effects)
-        except BaseException as error:  # also Cancelled, beside which a failure has to be raised
+        except BaseException as error:  # also Cancelled: the guard's failure must not be lost
             if isinstance(guard, phases.TaskFailed):
                 raise_both(guard, error, self.ctx)
             raise
@@ -152,7 +152,8 @@ class TaskRun(Generic[R]):
         return effects_of(phases.execute(install, never_left_out(self.ctx)))
 
     def _change_files(self, step: phases.Context) -> Effects | phases.Skip:
-        # To write nothing needs no lock: each part looks at the kernel again when it has the lock.
+        # Without a change of files, this step needs no lock. For the routes, each part takes the
+        # lock itself, and looks at the kernel again.
         if not self.plan.changes_files:
             self._warn_and_keep()
             return phases.Skip("the files are as they should be")
@@ -171,8 +172,8 @@ class TaskRun(Generic[R]):
             self._keep_for_undo(deletions)
 
     def _start_guard(self) -> object:
-        """Start the guard if the plan says so, as a step of the run. A failure is returned, for
-        `do` to raise at its end.
+        """Start the guard if the plan says so, as a step of the run. Returns the result, None if
+        there is nothing to start, or a TaskFailed, which `do` raises at its end.
 
         A guard that was stopped for its new files is started even if the run was cancelled since.
         """
@@ -200,19 +201,19 @@ class TaskRun(Generic[R]):
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        # What an image lacks, it may get later; on a host, that is an error.
+        # What an image lacks, and may get later: on a host, these findings are errors.
         is_for_later = finding.severity == "warning" and finding.name in {"requirement", "file"}
         if is_for_later or finding.name == "unit-not-gated":
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
-            # Without the field, so that the command prints it now, and not only after the run: by
-            # then, this session may have ended.
+            # The command prints a warning with the field `finding` only after the run, on its
+            # page. By then, this session may have ended.
             ctx.log.warning("%s", finding)
 
 
 def _consequence(host: Host, step: str) -> str:
     """That the gate holds units back until this step succeeds; empty if it does not."""
-    with suppress(HostRoutingError):  # of a file or systemd, which says nothing about the part
+    with suppress(HostRoutingError):  # of a file or of systemd: the error of the part matters more
         if HostLayout.step_path(step) in optional_step_paths(host.files):
             return ""
         held = judge_gates(host, gated_on_disk(host.files)).held

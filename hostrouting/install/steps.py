@@ -42,10 +42,9 @@ def raise_failure(failure: phases.TaskFailed, result: object, ctx: phases.Contex
 
 
 def raise_both(failure: phases.TaskFailed, error: BaseException, ctx: phases.Context) -> None:
-    """Raise the failure of such a step together with the error of the tasks.
-
-    If the tasks have raised an error of hostrouting, such as RouteConflict, the caller gets that
-    error alone. Then the report has the failure of the step.
+    """Raise the failure of such a step together with the error of the tasks: `raise_together` makes
+    one TaskFailed of the failures of both. It raises an error of hostrouting alone, such as
+    RouteConflict: then the report has the failure of the step.
     """
     if isinstance(error, HostRoutingError) and ctx.step is not None:
         ctx.step.failures = (*failure.failures, *ctx.step.failures)

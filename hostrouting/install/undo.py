@@ -93,7 +93,7 @@ class Undo:
         if config.has_step and not had_step:
             # The undone run has taken away the only step, and with it the guard.
             config = config._replace(guard=self.task.config.guard)
-        return attrs.evolve(wanted, config=config, was_installed=True)
+        return attrs.evolve(wanted, config=config, is_undo=True)
 
     def _may_replace(self, installed: HostRoutingConfig | None) -> bool:
         """Whether the undo may replace what is installed, which None says cannot be read."""

@@ -28,8 +28,10 @@ class Wanted:
     """The whole configuration."""
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
-    was_installed: bool = False
-    """Whether this is an undo: the configuration was installed already, with all that is wrong."""
+    is_undo: bool = False
+    """Whether a run is taken back: this configuration was installed before, with all that is wrong
+    with it.
+    """
 
     @property
     def is_on_new_host(self) -> bool:

@@ -136,9 +136,9 @@ class RouteBackend(Protocol):
           says so.
         - `reached` leaves out the tables that no rule (of `family`) looks up, except Linux's own
           (`reached_tables`).
-        - `near` leaves out unicast routes by a gateway that overlap none of these prefixes, are
-          longer than /1 and are not of hostrouting (protocol 213). Of routes that differ only in
-          their first address, it keeps the first.
+        - `near` leaves out routes by a gateway that overlap none of these prefixes, are longer than
+          /1 and are not of hostrouting (protocol 213). Of routes that differ only in their first
+          address, it keeps the first.
 
         If anything of the wanted families changed while it was read, it is read again, up to three
         times in all. After that the last reading is returned, and its `restless` is true. Needs no

@@ -70,7 +70,7 @@ class Near:
     def borders_for(self, route: Route) -> Sequence[int]:
         """The borders for routes that differ from this one only in their first address."""
         family, _, length = route.prefix
-        can_be_far = length > 1 and route.type == "unicast" and route.has_gateway
+        can_be_far = length > 1 and route.has_gateway
         if self._blocks is None or not can_be_far or route.protocol == OURS:
             return _EVERYWHERE
         if (family, length) not in self._borders:

@@ -223,16 +223,17 @@ class _Transaction:
         if the first is not there. So where such another route was there before, the table says
         whether to delete.
         """
-        risky = {*filter(self._has_sibling, self._unanswered)}
+        risky = set(filter(self._has_sibling, self._unanswered))
         if not risky:
-            return [*self._unanswered]
+            return list(self._unanswered)
         now = self._read()
         undoable: list[RouteRequest] = []
         for request in self._unanswered:
-            steps = steps_for_key([request.route], now[request.route.key])
-            is_missing = any(step.action == "add" for step in steps)
-            if request not in risky or not is_missing:
-                undoable.append(request)
+            if request in risky:
+                steps = steps_for_key([request.route], now[request.route.key])
+                if any(step.action == "add" for step in steps):
+                    continue  # it was not added
+            undoable.append(request)
         return undoable
 
     def _has_sibling(self, request: RouteRequest) -> bool:

@@ -68,17 +68,18 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
             continue
         static = wanted[key]
-        uplink = uplinks[key.prefix.family]
-        if static in replies:
-            plans.append(_plan_route(static, present, uplink, on_link=True).of_replies())
-        else:
-            plans.append(_plan_route(static, present, uplink))
+        is_reply = static in replies
+        route_plan = _plan_route(static, present, uplinks[key.prefix.family], on_link=is_reply)
+        if is_reply:
+            route_plan = route_plan.of_replies()
+        plans.append(route_plan)
+
     plan = RoutePlan.joined(plans)
-    if plan.conflicts:
-        taken = _taken_prefixes(wanted, snapshot)
-        steps = [_with_free_halves(step, taken) for step in plan.steps]
-        return plan._replace(steps=tuple(steps))
-    return plan
+    if not plan.conflicts:
+        return plan
+    taken = _taken_prefixes(wanted, snapshot)
+    steps = [_with_free_halves(step, taken) for step in plan.steps]
+    return plan._replace(steps=tuple(steps))
 
 
 def _taken_prefixes(wanted: Iterable[RouteKey], snapshot: Snapshot) -> set[Prefix]:
@@ -175,22 +176,23 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         if conflict is not None:
             return [conflict]
 
-    first_with: dict[Route, Route] = {}
+    existing: dict[Route, Route] = {}
     """By what is in effect, the first entry that is there: whose it is makes no difference."""
     for entry in entries:
-        first_with.setdefault(_in_effect(entry), entry)
-    steps: list[Step] = []
-    for effect, entry in needed.items():
-        existing = first_with.get(effect)
-        if existing is None:
-            steps.append(Step("add", entry, "missing"))
-        elif existing.protocol == OURS:
-            steps.append(Step("keep", existing, "exists"))
-        else:
-            owner = protocol_name(existing.protocol)
-            steps.append(Step("keep", existing, f"exists (proto {owner}), and is not changed"))
+        existing.setdefault(_in_effect(entry), entry)
+    steps = [_step_to_have(entry, existing.get(effect)) for effect, entry in needed.items()]
     steps += [Step("delete", entry, "not configured") for entry in stale]
     return steps
+
+
+def _step_to_have(needed: Route, existing: Route | None) -> Step:
+    """The step for an entry of the wanted route, if this one is there with the same effect."""
+    if existing is None:
+        return Step("add", needed, "missing")
+    if existing.protocol == OURS:
+        return Step("keep", existing, "exists")
+    owner = protocol_name(existing.protocol)
+    return Step("keep", existing, f"exists (proto {owner}), and is not changed")
 
 
 def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
@@ -247,18 +249,18 @@ def _conflict(
     wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]
 ) -> Step | None:
     """The conflict, if Linux would use a route of another program that is not as wanted."""
-    whole = as_listed(wanted)[0]
-    routes = [bare(route) for route in _in_order_of_use(present)]
+    route = as_listed(wanted)[0]
+    in_order = [bare(other) for other in _in_order_of_use(present)]
     deleted = set(stale)
-    remaining = [route for route in routes if not deleted.issuperset(as_stored(route))]
+    remaining = [other for other in in_order if not deleted.issuperset(as_stored(other))]
     if not remaining:
         return None
     used = remaining[0]
-    if used.protocol == OURS or _in_effect(used) == _in_effect(whole):
+    if used.protocol == OURS or _in_effect(used) == _in_effect(route):
         return None
-    rivals = tuple(route for route in routes if route.protocol != OURS)
+    rivals = tuple(other for other in in_order if other.protocol != OURS)
     reason = SENTENCES["held"].format(held="], [".join(map(str, rivals)))
-    return Step("conflict", whole, reason, rivals)
+    return Step("conflict", route, reason, rivals)
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:

@@ -238,19 +238,20 @@ class RoutePlan(NamedTuple):
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and waiting routes change nothing."""
         deleted = {step.route for step in self.changes if step.action == "delete"}
-        changed: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
+        entries_after: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
+        """For each key that changes."""
         routes: list[Route] = []
         for route in snapshot.routes:
-            if route.key not in changed:
+            if route.key not in entries_after:
                 routes.append(route)
                 continue
             for entry in as_stored(route):
                 if bare(entry) not in deleted:
-                    changed[route.key].append(entry)
+                    entries_after[route.key].append(entry)
         for step in self.changes:
             if step.action == "add":
-                changed[step.route.key].append(step.route)
-        for entries in changed.values():
+                entries_after[step.route.key].append(step.route)
+        for entries in entries_after.values():
             routes += as_listed(entries)
         return snapshot._replace(routes=tuple(routes))
 

@@ -121,16 +121,16 @@ def are_taps_without_a_card(
     return not any(is_card(links.get(dev), links) for dev in with_address)
 
 
-def doubtful_by_equal_routes(defaults: Sequence[Route], counting: frozenset[str]) -> frozenset[str]:
+def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
     """The devices in doubt because equal default routes lead through different ones: which of them
     Linux uses is an accident, the first that was added.
 
-    The first of these default routes is the one that Linux uses, and only these devices count. Of
-    several routers that advertise themselves, Linux makes one route, each on its own device.
+    The first of these default routes is the one that Linux uses. Of several routers that advertise
+    themselves, Linux makes one route, each on its own device.
     """
     used = defaults[0]
-    devs = counting & set(used.devs)
-    rivals = counting & devs_of(route for route in defaults if _rank(route) == _rank(used))
+    devs = frozenset(used.devs)
+    rivals = devs_of(route for route in defaults if _rank(route) == _rank(used))
     are_several_routers = used.protocol == PROTOCOL_RA and len(devs) > 1
     if rivals != devs or are_several_routers:
         return rivals
@@ -177,18 +177,17 @@ class Uplink:
 
         `expected` are the devices that the configuration names as expected.
         """
-        of_family = [route for route in snapshot.routes if route.prefix.family == family]
-        others = [route for route in of_family if route.protocol != OURS]
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
         self._links = {link.name: link for link in snapshot.links}
         self._expected = frozenset(expected)
-        self._defaults = sorted(_usable_defaults(others), key=_rank)
+        of_family = [route for route in snapshot.routes if route.prefix.family == family]
+        self._not_ours = [route for route in of_family if route.protocol != OURS]
+        self._defaults = sorted(_usable_defaults(self._not_ours), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
-        self._not_ours = others
-        self._without_gateway = [route for route in others if not route.has_gateway]
+        self._without_gateway = [route for route in self._not_ours if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
         self._next_hops: dict[tuple[str | None, IP | None, bool], _HopsOrNeed] = {}
@@ -338,9 +337,7 @@ class Uplink:
             return None
         used = self._defaults_of_main[0]
         by_tunnel = self._devs_in_doubt_with(used.devs)
-        by_equal_routes = doubtful_by_equal_routes(
-            self._defaults_of_main, devs_of(self._defaults_of_main)
-        )
+        by_equal_routes = doubtful_by_equal_routes(self._defaults_of_main)
         if by_tunnel:
             return self._choice("tunnel", used, by_tunnel | by_equal_routes)
         if by_equal_routes:

@@ -43,7 +43,9 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report."""
+        """What the check found, as in the JSON document; empty without a report. In STRICT, nothing
+        is wrong where there is a result: what was would have raised.
+        """
         if self.report is None:
             return ()
         return check_findings(self.report, mode="WARN")
@@ -116,7 +118,10 @@ class CheckRouteOverlap(SectionTask):
                     name_servers=self.host.name_servers,
                 )
         except BaseException:
-            remove_markers(self.host)  # they would be about another state
+            # They would be about another state. This does not wait for the lock, which can take
+            # long: at worst, a marker is gone that another run has just written, and no unit waits
+            # for one.
+            remove_markers(self.host)
             raise
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
         findings = check_findings(report, mode=settings.mode, wait=wait)
@@ -126,7 +131,7 @@ class CheckRouteOverlap(SectionTask):
                 self._mark(report, findings)
         except HostError as error:
             ctx.log.warning("%s", error)
-        self._tell(ctx, report, findings, settings.mode)
+        self._tell(ctx, report, findings, settings.mode)  # which raises in STRICT: the marker first
         return CheckResult(report=report)
 
     def _mark(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:

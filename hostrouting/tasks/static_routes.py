@@ -51,7 +51,7 @@ class ConfigureStaticRoutes(SectionTask):
             try:
                 applied = self._await_and_apply(ctx, backend, wanted)
             except (RouteConflict, NotReady):
-                if not wanted.was_installed:
+                if not wanted.is_undo:
                     raise
                 deleted = self._delete_unconfigured(ctx, backend, wanted)
                 with having_changed(deleted.changes):

@@ -23,13 +23,13 @@ Each test gets a new backend. It must describe the host of `contract_host`:
 If a backend does not support something, override the test and skip it.
 """
 
-# The last argument of `_equal` is a sentence, so what comes before it reads well without a name.
+# In `_equal(is_there, False, "the promise")`, False needs no name: the sentence explains it.
 # ruff: noqa: FBT003
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch
@@ -41,6 +41,7 @@ from hostrouting.testing.kernel import FakeKernel
 from phases import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 ADDRESSES = (
@@ -111,6 +112,11 @@ _ATTEMPTS = 99
 """How often a test asks before the host has to be quiet: a new host may still change, and a watch
 may report one change in several parts.
 """
+_TWO_HOPS = (
+    NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
+    NextHop("ib0", gateway=as_ip("172.16.0.1")),
+)
+"""The next hops of a route of ours by two devices."""
 _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
@@ -172,18 +178,18 @@ def _three_routes() -> tuple[Route, Route, Route]:
     return _six(protocol=_THEIRS), ours, ours._replace(next_hops=(NextHop("eth0"),))
 
 
-def _do(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
+def _refusal_of(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
     """The kind of the refusal; None if the change was made."""
     [outcome] = backend.change([RouteRequest(verb, route)])
     return None if outcome.error is None else outcome.error.kind
 
 
 def _accepts(backend: RouteBackend, verb: Verb, route: Route, promise: str) -> None:
-    _equal(_do(backend, verb, route), None, promise)
+    _equal(_refusal_of(backend, verb, route), None, promise)
 
 
 def _refuses(backend: RouteBackend, verb: Verb, route: Route, kind: str, promise: str) -> None:
-    _equal(_do(backend, verb, route), kind, promise)
+    _equal(_refusal_of(backend, verb, route), kind, promise)
 
 
 def _add(backend: RouteBackend, *routes: Route) -> None:
@@ -220,7 +226,7 @@ class BackendContract:
     patience = 60.0
     """Seconds for what another thread does: what has not come by then never comes."""
 
-    def make(self) -> AbstractContextManager[Any]:
+    def make(self) -> AbstractContextManager[RouteBackend]:
         """Create a backend for the host that this module describes, and close it at the end of the
         `with` block.
         """
@@ -253,19 +259,18 @@ class BackendContract:
         """A snapshot has each address, and the routes that the kernel adds for it."""
         with self.make() as backend:
             snapshot = backend.snapshot()
+        indexes = {link.name: link.index for link in snapshot.links}
         addresses: set[tuple[str, str, int]] = set()
-        devices: dict[int, list[str]] = {4: [], 6: []}
+        numbers: dict[int, list[int]] = {4: [], 6: []}
         for address in snapshot.addresses:
             addresses.add((address.dev, f"{address.ip}/{address.length}", address.scope))
-            devices[address.ip.version].append(address.dev)
+            numbers[address.ip.version].append(indexes.get(address.dev, 0))
         _equal(
             _ADDRESSES - addresses, set(), "a snapshot has each address with its device and scope"
         )
-        indexes = {link.name: link.index for link in snapshot.links}
         promise = "the addresses of a family are in the order of the numbers of devices"
-        for devs in devices.values():
-            numbers = [indexes.get(dev, 0) for dev in devs]
-            _equal(numbers, sorted(numbers), promise)
+        for of_family in numbers.values():
+            _equal(of_family, sorted(of_family), promise)
         routes: set[tuple[str, int, str]] = set()
         for route in snapshot.routes:
             if route.devs == ("eth0",):
@@ -349,12 +354,8 @@ class BackendContract:
         """A route that was added is in the next snapshot: all attributes, and next hops in order
         with their weights.
         """
-        next_hops = (
-            NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
-            NextHop("ib0", gateway=as_ip("172.16.0.1")),
-        )
         routes = [
-            Route(Prefix.parse("192.0.3.0/24"), next_hops, protocol=OURS),
+            Route(Prefix.parse("192.0.3.0/24"), _TWO_HOPS, protocol=OURS),
             _ours("192.0.2.0/24", metric=7)._replace(
                 table=100, mtu=1400, advmss=1360, prefsrc=as_ip("10.0.0.4")
             ),
@@ -370,7 +371,9 @@ class BackendContract:
             _equal(set(_installed(backend)), set(routes), "a route is read back as it was added")
 
     def test_an_ipv6_next_hop_keeps_its_weight(self) -> None:
-        """Also if it was added alone, and another one joined it later."""
+        """An IPv6 next hop keeps its weight, also if it was added alone, and another one joined it
+        later.
+        """
         first = NextHop("eth0", gateway=as_ip("2001:db8:9::1"), weight=3, onlink=True)
         second = NextHop("eth0", gateway=as_ip("2001:db8:9::2"), weight=7, onlink=True)
         joined = _six()._replace(next_hops=(first, second))
@@ -467,16 +470,12 @@ class BackendContract:
         """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there
         is none.
         """
-        hops = (
-            NextHop("eth0", gateway=as_ip("10.0.0.1")),
-            NextHop("ib0", gateway=as_ip("172.16.0.1")),
-        )
         with self.make() as backend:
             _add(
                 backend,
                 _ours("192.0.2.0/24"),
                 _six(),
-                Route(Prefix.parse("203.0.113.0/24"), hops, protocol=OURS),
+                Route(Prefix.parse("203.0.113.0/24"), _TWO_HOPS, protocol=OURS),
             )
             for route in _installed(backend):
                 promise = f"`delete` deletes what a snapshot shows: {route}"
@@ -496,8 +495,8 @@ class BackendContract:
             _equal(_installed(backend), [], promise)
 
     def test_delete_by_one_next_hop(self) -> None:
-        """`delete` of an IPv4 route with one next hop leaves the one before it, which has that next
-        hop and others.
+        """`delete` of an IPv4 route with one next hop leaves a route that comes before it, and has
+        that next hop and another one.
         """
         single = _ours("192.0.2.0/24")
         several = single._replace(
@@ -589,8 +588,7 @@ class BackendContract:
         """Each destination has an answer: the route that decides, with all next hops, or how the
         lookup ends.
         """
-        next_hops = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
-        route = Route(Prefix.parse("192.0.2.0/24"), next_hops, protocol=OURS)
+        route = Route(Prefix.parse("192.0.2.0/24"), _TWO_HOPS, protocol=OURS)
         with self.make() as backend:
             _add(backend, route, Route.to("198.51.100.0/24", type="unreachable", protocol=OURS))
             kinds = {
@@ -680,7 +678,7 @@ class BackendContract:
         with self.make() as backend:
             backend.close()
             backend.close()
-            calls = {
+            calls: dict[str, Callable[[], object]] = {
                 "snapshot": backend.snapshot,
                 "lookup": lambda: backend.lookup([as_ip("192.0.2.1")]),
                 "change": lambda: backend.change([]),

@@ -13,8 +13,10 @@ The rest is left out, as follows; a test that relies on it is not warned:
   on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
   Linux has IPv6, which is disabled on no device, and no router advertises anything;
-- types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor
-  used; a scope is used where Linux looks for a gateway or a device that is up, and is not checked;
+- the kind, type and master of a device are stored, and not checked;
+- types, tos, sources (`from`), preferences, weights and an mtu of a route are stored, and neither
+  checked nor used; its scope decides whether a gateway can be reached by it, and whether its device
+  has to be up, and is not checked;
 - a route never expires, and a route that refuses packets has no next hop;
 - a gateway is looked up in the tables local and main and in the table of its route, whatever the
   rules say. For an IPv6 gateway without a device, Linux may choose another device, or none;
@@ -39,6 +41,7 @@ from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import (
     Answer,
+    LookupEnd,
     Outcome,
     RouteBackend,
     RouteRequest,
@@ -75,6 +78,8 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "lo"
 _NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
+_REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
+"""The answer where a rule refuses. For "unreachable", it is the same as where no route is found."""
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -97,7 +102,8 @@ class FakeKernel(RouteBackend):
         self._without_carrier: set[str] = set()
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
-        """The entries by table and prefix, sorted by metric; in IPv6, each entry has one next hop.
+        """The entries by table and prefix, sorted by metric; in IPv6, an entry has at most one next
+        hop.
         """
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
@@ -146,18 +152,18 @@ class FakeKernel(RouteBackend):
         """Add a device, given by name or as a Link; an index of 0 stands for the next free one."""
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         with self._changing(f"add link {link.name}"):
-            if link.name in self._links:
+            taken = {other.index for other in self._links.values()}
+            if link.name in self._links or link.index in taken:
                 raise KernelError(errno.EEXIST, "the device exists already")
-            last_index = max((other.index for other in self._links.values()), default=0)
-            index = link.index or last_index + 1
+            index = link.index or max(taken, default=0) + 1
             self._links[link.name] = link._replace(index=index, up=False)
         if link.up:
             self.set_up(link.name)
         return self._links[link.name]
 
     def delete_link(self, name: str) -> None:
-        """Delete a device, with its addresses and routes; rules that name it stay, and select
-        nothing.
+        """Delete a device, with its addresses and routes. Its ports have no master then, and rules
+        that name it stay, and select nothing.
         """
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
@@ -166,6 +172,9 @@ class FakeKernel(RouteBackend):
             self._addresses = [address for address in self._addresses if address.dev != name]
             lost = ips - {address.ip for address in self._addresses}
             del self._links[name]
+            for port in self._links.values():
+                if port.master == name:
+                    self._links[port.name] = port._replace(master=None)
             self._without_carrier.discard(name)
             for place, routes in self._routes.items():
                 left = [route for route in routes if not _goes_with(route, name, lost)]
@@ -230,8 +239,7 @@ class FakeKernel(RouteBackend):
 
     def __str__(self) -> str:
         now = self._now()
-        lines = [str(rule) for rule in now.rules] + [str(route) for route in now.routes]
-        return "".join(f"{line}\n" for line in lines)
+        return "".join(f"{line}\n" for line in (*now.rules, *now.routes))
 
     # The state
 
@@ -239,9 +247,7 @@ class FakeKernel(RouteBackend):
         """The host as it is; made again after each change."""
         if self._snapshot is None:
             links = sorted(self._links.values(), key=lambda link: link.index)
-            addresses: list[Address] = []
-            for link in links:
-                addresses += self._addresses_on(link.name)
+            addresses = sorted(self._addresses, key=lambda address: self._links[address.dev].index)
             self._snapshot = Snapshot(
                 links=tuple(links),
                 addresses=tuple(addresses),
@@ -289,7 +295,7 @@ class FakeKernel(RouteBackend):
         except KernelError as error:
             return refusal(request, error.number, error.words)
         finally:
-            self._report()
+            self._note_change()
         return None
 
     @contextmanager
@@ -300,10 +306,13 @@ class FakeKernel(RouteBackend):
         except KernelError as error:
             raise BackendError(f"cannot {what}", errno=error.number, kernel=error.words) from error
         finally:
-            self._report()
+            self._note_change()
 
-    def _report(self) -> None:
-        """Forget what was derived from the state before, and report a change to each watch."""
+    def _note_change(self) -> None:
+        """Forget what was derived from the state before, and report a change to each watch.
+
+        Also after a refusal: a request that is refused may have deleted some of its next hops.
+        """
         self._snapshot = None
         self._fibs.clear()
         for watch in self._watches:
@@ -346,7 +355,6 @@ class FakeKernel(RouteBackend):
 
         KernelError where Linux refuses it.
         """
-        family = route.prefix.family
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
             requested = route.next_hops or (NextHop(),)
@@ -355,7 +363,7 @@ class FakeKernel(RouteBackend):
             problem = f"preferred source {route.prefsrc} is not an address of this host"
             raise KernelError(errno.EINVAL, problem)
         accepted = route._replace(next_hops=tuple(next_hops))
-        if family == IPV4:
+        if route.prefix.family == IPV4:
             return accepted
         return accepted._replace(
             protocol=route.protocol or PROTOCOL_BOOT,
@@ -366,6 +374,7 @@ class FakeKernel(RouteBackend):
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
         """A next hop of the route as Linux stores it: with a device, and up."""
         dev = self._device_of(hop, route)
+        # An IPv4 route of scope host leads to this host itself.
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
         if needs_up and dev is not None and not self._links[dev].up:
             raise KernelError(errno.ENETDOWN, f"{dev} is down")
@@ -409,15 +418,14 @@ class FakeKernel(RouteBackend):
     def _route_to_gateway(self, gateway: IP, dev: str | None, own_table: int) -> Route | None:
         """The route by which Linux reaches the gateway, through this device if one is given.
 
-        Linux looks into the route's own table first, then into local and main. In IPv4, it looks up
-        these two together, so main has no turn of its own.
+        Linux looks into the route's own table first, then into local and main.
         """
         own = _best_of(self._routes_covering(gateway, dev, own_table))
         if gateway.version == IPV4:
-            decides = own_table != TABLE_MAIN
+            is_final = own_table != TABLE_MAIN  # main is always looked up together with local
         else:
-            decides = own is not None and not own.has_gateway
-        if own is not None and decides:
+            is_final = own is not None and not own.has_gateway
+        if own is not None and is_final:
             return own
         return _best_of(self._routes_covering(gateway, dev, TABLE_LOCAL, TABLE_MAIN))
 
@@ -442,19 +450,21 @@ class FakeKernel(RouteBackend):
         entries = as_stored(route)
         routes = self._routes.get((route.table, route.prefix), [])
         rivals = [present for present in routes if present.metric == route.metric]
-        problem = ""
-        if rivals and must_be_first:
-            problem = "another route"
+        rival = ""
         if any(_has(rivals, entry) for entry in entries):
-            problem = "this route"
-        if problem:
-            problem += f" has the same destination and metric: [{rivals[0]}]"
+            rival = "this route"
+        elif rivals and must_be_first:
+            rival = "another route"
+        if rival:
+            problem = f"{rival} has the same destination and metric: [{rivals[0]}]"
             raise KernelError(errno.EEXIST, problem)
         for entry in entries:
             self._append(entry)
 
     def _append(self, route: Route) -> None:
-        """Add an entry behind those with its metric, unless it is there."""
+        """Add an entry behind those with its metric, unless it is there: two addresses can bring
+        the same one.
+        """
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not _has(routes, route):
             before = [present for present in routes if present.metric <= route.metric]
@@ -463,14 +473,14 @@ class FakeKernel(RouteBackend):
     def _delete(self, route: Route) -> None:
         """Delete each entry of the route that is there; KernelError if one is not."""
         routes = self._routes.get((route.table, route.prefix), [])
-        missing: list[Route] = []
+        is_missing = False
         for entry in as_stored(route):
             meant = [present for present in routes if _is_meant(present, entry)]
             if meant:
                 routes.remove(meant[0])
             else:
-                missing.append(entry)
-        if missing:
+                is_missing = True
+        if is_missing:
             raise KernelError(errno.ESRCH, "this route does not exist")
 
 
@@ -556,7 +566,8 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
     """The routes that Linux adds for an IPv4 address: to itself, to its network, and to the
     broadcast address.
     """
-    own, network = Prefix.of(address.ip), address.network
+    own = Prefix.of(address.ip)
+    network = address.network
     local = Route(
         own,
         (NextHop(address.dev),),
@@ -650,9 +661,4 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)
-    if kind == "blackhole":
-        return Answer("blackhole", None)
-    if kind == "prohibit":
-        return Answer("prohibit", None)
-    # Linux gives the same error for a rule's "unreachable" and for no route.
-    return Answer("no-route", None)
+    return Answer(_REFUSED_BY_RULE.get(kind, "no-route"), None)

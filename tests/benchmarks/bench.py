@@ -248,44 +248,50 @@ def boot_row(bench: Bench) -> Iterator[Row]:
     networks = tuple(ip_network(f"172.16.{16 * number}.0/20") for number in range(10))
     static_routes = StaticRoutesConfig(True, tuple(map(StaticRoute, networks)))
     config = HostRoutingConfig(static_routes, RouteOverlapConfig(networks))
+    routes = BootScript(bench, "static-routes.sh", render_static_routes_script(config))
+    check = BootScript(bench, "check-route-overlap.sh", render_check_script(config))
 
-    def script(name: str, text: str) -> Method:
-        path = bench.folder / name
-        path.write_text(text)
-
-        def timed() -> float:
-            microseconds = run("env", "LC_ALL=C", "/bin/bash", "-c", TIMED, name, str(path))
-            return int(microseconds) / 1e6
-
-        return timed
-
-    def programs_of(name: str, text: str) -> list[str]:
-        """The programs that one run of this script starts."""
-        noted = bench.folder / f"programs-of-{name}"
-        tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
-        noting = script(name, put_before(text, bench.folder, tools))
-        noting()
-        return noted.read_text().split()
-
-    def measured(work: str, name: str, text: str, before: Method) -> Row:
-        before()
-        lines = [f"{program} {IDLE[program]} >/dev/null" for program in programs_of(name, text)]
-        idle = "\n".join(["#!/bin/bash", *lines, ""])
-        other = "its programs alone"
-        methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
-        times = bench.times(methods, rounds=20, before=before)
-        return beside(work, times, name, other, 3)
-
-    routes, check = render_static_routes_script(config), render_check_script(config)
-    flush = partial(run, "ip", "route", "flush", "proto", "213")
     run("mount", "-t", "tmpfs", "none", "/run")  # for locks and markers
-    yield measured("boot: 10 routes from nothing", "static-routes.sh", routes, flush)
-    install_routes = script("static-routes.sh", routes)
-    install_routes()
+    flush = partial(run, "ip", "route", "flush", "proto", "213")
+    yield routes.beside_its_programs("boot: 10 routes from nothing", before=flush)
+    routes.run()
     forget = partial(run, "sh", "-c", f"rm -f {HostLayout.state_directory}/*")
-    yield measured("boot: check of 10 CIDRs", "check-route-overlap.sh", check, forget)
+    yield check.beside_its_programs("boot: check of 10 CIDRs", before=forget)
     run("umount", "/run")
     flush()
+
+
+class BootScript(NamedTuple):
+    """A script that is run, and timed by bash."""
+
+    bench: Bench
+    name: str
+    text: str
+
+    def run(self) -> float:
+        """Run the script; the seconds that it took."""
+        path = self.bench.folder / self.name
+        path.write_text(self.text)
+        microseconds = run("env", "LC_ALL=C", "/bin/bash", "-c", TIMED, self.name, str(path))
+        return int(microseconds) / 1e6
+
+    def programs(self) -> list[str]:
+        """The programs that one run starts."""
+        noted = self.bench.folder / f"programs-of-{self.name}"
+        tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
+        noting = self._replace(text=put_before(self.text, self.bench.folder, tools))
+        noting.run()
+        return noted.read_text().split()
+
+    def beside_its_programs(self, work: str, *, before: Method) -> Row:
+        """The script beside its programs alone, each with nothing to do."""
+        before()
+        lines = [f"{program} {IDLE[program]} >/dev/null" for program in self.programs()]
+        idle = "\n".join(["#!/bin/bash", *lines, ""])
+        alone = BootScript(self.bench, f"alone-{self.name}", idle)
+        other = "its programs alone"
+        times = self.bench.times({self.name: self.run, other: alone.run}, rounds=20, before=before)
+        return beside(work, times, self.name, other, 3)
 
 
 def h200_row(bench: Bench) -> Iterator[Row]:

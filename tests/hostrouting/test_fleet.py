@@ -22,7 +22,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, TABLE_LOCAL, Route
+from hostrouting.model.route import OURS, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
@@ -111,6 +111,19 @@ def test_all_but_one_address(tmp_path: Path) -> None:
     kernel.ip_route("add", Route.to("172.16.9.9/32", dev="eth0", gateway="10.0.0.1"))
     [group] = groups_of(save(tmp_path, {"vm": kernel.snapshot()}))
     assert group.problem == f"part of {CIDR} leaves through ibN"
+
+
+def test_several_devices(tmp_path: Path) -> None:
+    """Nodes whose next hops stand in another order have the same problem."""
+    nodes: dict[str, Snapshot | str] = {}
+    for name, devs in {"a": ("wg7", "ib0"), "b": ("ib0", "wg7")}.items():
+        kernel = plain_vm()
+        for dev in devs:
+            kernel.add_link(dev)
+        kernel.ip_route("add", Route(Prefix.parse(CIDR), tuple(map(NextHop, devs))))
+        nodes[name] = kernel.snapshot()
+    [group] = groups_of(save(tmp_path, nodes))
+    assert group.problem == f"{CIDR} leaves through ibN and wgN"
 
 
 def by_source(address: str) -> Snapshot:
@@ -230,6 +243,15 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
         assert plan.json["check"]["verdict"] == "ok"
     [worst, *_] = groups_of(nodes, HostRoutingConfig.from_mapping(repaired))
     assert worst.repair == ()
+
+
+def test_groups_of_one_size() -> None:
+    """They are in the order of their problems, whatever the order of the nodes."""
+    by_gre = fleet.NodeResult("1.json", "overlap", "through gre1", CONFIG.static_routes.routes)
+    by_wg = fleet.NodeResult("2.json", "overlap", "through wg1")
+    for results in ([by_gre, by_wg], [by_wg, by_gre]):
+        groups = fleet.group_nodes(results)
+        assert [group.problem for group in groups] == ["through gre1", "through wg1"]
 
 
 class TestTheCommand:
@@ -397,10 +419,11 @@ def test_a_killed_worker(tmp_path: Path) -> None:
         Deadly(1, mp_context=get_context("spawn")) as executor,
         pytest.raises(
             HostError, match="16 of 32 snapshots were judged, and then a worker was killed"
-        ),
+        ) as caught,
     ):
         results += fleet.check_snapshots([tmp_path], CONFIG, executor)
     assert len(results) == 16
+    assert caught.value.output.startswith("BrokenProcessPool: ")
 
 
 def test_paths_without_snapshots(tmp_path: Path) -> None:

@@ -70,17 +70,30 @@ def test_a_thread_that_ends_lets_time_pass() -> None:
 
 
 def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not count: time passes without it."""
-    clock = FakeClock()
+    """It does not count: time passes without it, and not before the others wait."""
+    clock, waits = FakeClock(), threading.Event()
+    seen: list[float] = []
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
+
+    def has_begun_to_wait() -> bool:
+        waits.set()
+        return False
+
+    def look() -> None:
+        assert waits.wait(100)
+        clock.wake()  # returns after the wait has begun
+        seen.append(clock.now())
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError):
             clock.start(print, name="t")
-    clock.wait(lambda: False, 5)
+    thread = clock.start(look, name="other")
+    clock.wait(has_begun_to_wait, 5)
+    thread.join()
+    assert seen == [0]
     assert clock.now() == 5
 
 

@@ -7,6 +7,7 @@ nftables.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -99,28 +100,36 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     """A host with this kernel, or that of an H200 node, and the list of effects on it."""
     mishaps = Mishaps()
     host = FakeHost(kernel=kernel or h200(), files=_Files(), manager=_Manager())
-
-    def watch(owner: Any, verb: str, event: Callable[..., str]) -> None:
-        """Record each call of this method as the event, unless that is empty."""
-        method = getattr(owner, verb)
-
-        def watched(*given: Any, **named: Any) -> Any:
-            name = event(*given)
-            if name:
-                mishaps.before(name)
-            return method(*given, **named)
-
-        setattr(owner, verb, watched)
-
-    watch(host.files, "write", lambda path, _text: f"write {path}")
-    watch(host.files, "link", lambda path, _target: f"link {path}")
-    watch(host.files, "remove", lambda path: f"remove {path}" if host.files.look(path) else "")
-    watch(host.files, "try_lock", lambda path: f"lock {path}")
-    watch(host.manager, "reload", lambda: "reload")
-    watch(host.manager, "start", lambda unit: f"start {unit}")
-    watch(host.manager, "stop", lambda unit: f"stop {unit}")
+    files, manager = host.files, host.manager
+    watch = partial(_watch, mishaps)
+    watch(files, "write", lambda path, _text: f"write {path}")
+    watch(files, "link", lambda path, _target: f"link {path}")
+    watch(files, "remove", lambda path: f"remove {path}" if files.look(path) else "")
+    watch(files, "try_lock", lambda path: f"lock {path}")
+    watch(manager, "reload", lambda: "reload")
+    watch(manager, "start", lambda unit: f"start {unit}")
+    watch(manager, "stop", lambda unit: f"stop {unit}")
     watch(host.nftables, "load", lambda _text: "nft load")
-    change = host.kernel.change
+    _watch_routes(mishaps, host.kernel)
+    return host, mishaps
+
+
+def _watch(mishaps: Mishaps, owner: Any, verb: str, event: Callable[..., str]) -> None:
+    """Record each call of this method as the event, unless that is empty."""
+    method = getattr(owner, verb)
+
+    def watched(*given: Any, **named: Any) -> Any:
+        name = event(*given)
+        if name:
+            mishaps.before(name)
+        return method(*given, **named)
+
+    setattr(owner, verb, watched)
+
+
+def _watch_routes(mishaps: Mishaps, kernel: FakeKernel) -> None:
+    """Record the change of each route, also of several that are passed at once."""
+    change = kernel.change
 
     def change_each(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes: list[Outcome] = []
@@ -129,5 +138,4 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
             outcomes += change([request])
         return tuple(outcomes)
 
-    host.kernel.change = change_each  # type: ignore[method-assign]  # on this host alone
-    return host, mishaps
+    kernel.change = change_each  # type: ignore[method-assign]  # of this kernel alone

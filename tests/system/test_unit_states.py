@@ -205,6 +205,30 @@ def a_start_without_the_gate(system: System) -> None:
         assert shown.checked == 0, verb
 
 
+def a_start_without_the_gate_that_systemd_does_not_show(system: System) -> None:
+    """Where a command comes before the main process, systemd does not show whether the gate did.
+    Such a start is not called checked.
+    """
+    override(system, "ExecCondition=\nExecStartPre=/bin/sleep 0.1\n")
+    assert gate.start(system) == 0
+    override(system, "ExecStartPre=/bin/sleep 0.1\n")
+    for verb in RELOADS:
+        system.must("systemctl", verb)
+        shown = state(system)
+        assert shown.state == "runs", verb
+        assert shown.checked == 0, verb
+
+
+def a_start_through_the_gate_before_another_command(system: System) -> None:
+    """It has the time of the start until systemd reads its files again."""
+    override(system, "ExecStartPre=/bin/sleep 0.1\n")
+    before = time.time()
+    assert gate.start(system) == 0
+    assert before <= state(system).checked <= time.time()
+    system.must("systemctl", "daemon-reload")
+    assert state(system).checked == 0
+
+
 def a_start_through_the_gate(system: System) -> None:
     """It has the time of the start, also when systemd has read its files again, or itself."""
     before = time.time()
@@ -255,6 +279,8 @@ STORIES = (
     a_masked_unit_is_not_started,
     reasons_that_the_journal_takes_late,
     a_start_without_the_gate,
+    a_start_without_the_gate_that_systemd_does_not_show,
+    a_start_through_the_gate_before_another_command,
     a_start_through_the_gate,
     when_the_gate_has_refused,
     when_the_gate_has_refused_a_restart,

@@ -87,7 +87,7 @@ say() { # LEVEL LINE
   printf '<%s>static-routes: %s\n' "$1" "$2" >&2 || : # a lost log changes nothing
 }
 
-# The variables are those of main and attempt.
+# Reads the variables of main, and what attempt has set.
 say_why() {
   local i line end="; gave up after $waited s" shown=9
   if [[ $stopped ]]; then
@@ -225,6 +225,7 @@ read_plan() {
       optional) optional+=("$text") ;;
       missing) reasons+=("$text") ;;
       refused)
+        # This has the number of the reason that comes next.
         advice[${#reasons[@]}]=${rest//$'\t'/$'\n'}$'\n'
         reasons+=("$text")
         is_hopeless=1
@@ -317,8 +318,8 @@ run_each() { # LEVEL TEXT COMMAND...
   done
 }
 
-# Runs these commands until one fails; a signal does not cut that short. Only for $(), which has a
-# process of its own: the trap would stay in any other, and a signal must not end that one either.
+# Runs these commands until one fails; a signal ends neither `ip` nor this function. Call it in $()
+# only: that is a process of its own, and the trap ends with it.
 batch() { # COMMAND...
   trap '' TERM INT HUP
   printf '%s\n' "$@" | ip -batch - 2>&1
@@ -567,7 +568,8 @@ function read_route(text,   r, words, word, at, i, item, h) {
   if (route[r, "type"] == "unicast ") route[r, "type"] = ""
   route[r, "family"] = family_of(word[at], text)
   route[r, "prefix"] = whole(word[at], route[r, "family"])
-  route[r, "metric"] = h = 0
+  route[r, "metric"] = 0
+  h = 0
   route[r, "words"] = "" # see read_wanted
   for (i = at + 1; i <= words; i++) {
     item = word[i]
@@ -584,7 +586,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
     else if (item == "proto") route[r, "protocol"] = word[++i]
     else if (item == "metric") route[r, "metric"] = word[++i]
     else if (item == "pref" && word[i + 1] == "medium") i++
-    else if (item == "error") i++
+    else if (item == "error") i++ # the errno of a route that refuses
     # `ip` prints this lock, and does not read it: it always locks that time.
     else if (item == "lock" && word[i - 1] == "rto_min") continue
     else if (item !~ /^(nexthop|linkdown|pervasive|(rt_)?(offload|trap)|rt_offload_failed)$/)
@@ -899,7 +901,7 @@ function find_doubt(family,   used, devs, equals) {
     doubtful[family] = equals
     choice[family] = in_words("equal")
   }
-  if (is_vpn(family, devs)) { # which is said where both are true
+  if (is_vpn(family, devs)) { # if both are true, this is said
     doubtful[family] = devs_out(default_beside_tunnels(family), equals)
     choice[family] = in_words("tunnel")
   }
@@ -954,8 +956,8 @@ function is_near(gateway, dev, family,   best) {
   return best && !has_gateway(on_link_line[best])
 }
 
-# Whether Linux refuses this IPv6 gateway with `onlink`, because a route, but not a default route,
-# leads to it by another device.
+# Whether Linux refuses this gateway with `onlink`: one of IPv6 to which a route, but not a default
+# route, leads by another device.
 function is_elsewhere(gateway, dev,   best, word) {
   best = best_line(gateway, "", 6)
   if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
@@ -993,8 +995,8 @@ function begins_differently(gateway, prefix) {
   return substr(gateway, 1, index(gateway, ":")) != substr(prefix, 1, index(prefix, ":"))
 }
 
-# The higher, the earlier Linux uses a route: by the length of its prefix, its metric, and in IPv6
-# the preference of its router.
+# The higher, the earlier Linux uses a route: by the length of its prefix, its metric (32 bits), and
+# in IPv6 the preference of its router (one of three).
 function precedence(prefix, metric, words) {
   sub(/.*\//, "", prefix)
   return (prefix * 4294967296 - metric) * 3 + preference(words)

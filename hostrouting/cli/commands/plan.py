@@ -8,7 +8,6 @@ a default route or a device is missing or has to be named. With --snapshot, only
 """
 
 import argparse
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from hostrouting.cli.source import (
     find_config,
     gating,
     typed_file,
+    typed_path,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -113,7 +113,7 @@ def _typed_path(arguments: argparse.Namespace) -> str:
     """The file of this configuration, as it is typed for apply; - behind the same pipe."""
     if arguments.config is None:
         return HostLayout.config_path
-    return shlex.quote(arguments.config)
+    return typed_path(arguments.config)
 
 
 def _openings(

@@ -49,17 +49,16 @@ def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> 
     if arguments.tar == "-":
         if arguments.json:
             raise bad_input("--json", "standard output is the archive", "leave one of them out")
-        if sys.stdout is None:  # other answers have an exit code; this one would be lost
+        if sys.stdout is None:  # another answer still has its exit code; an archive would be lost
             raise bad_input("standard output", "is closed", "name a file: --tar FILE")
         return Answer(FINE, document, (), archive=archive)
+    typed = typed_name(arguments.tar)
     try:
         with open(arguments.tar, "wb") as file:
             file.write(archive)
     except OSError as error:
-        raise HostError(
-            f"cannot write {arguments.tar}: {error.strerror}", what="file", target=arguments.tar
-        ) from error
-    typed = typed_name(arguments.tar)
+        message = f"cannot write {typed}: {error.strerror}"
+        raise HostError(message, what="file", target=arguments.tar) from error
     line = f"DONE: {counted(len(files), 'file')}; on the host, as root: tar -xpf {typed} -C /"
     return Answer(FINE, document, [line, *(f"  wrote {file.path}" for file in files)])
 
@@ -68,7 +67,7 @@ def _write_image(arguments: argparse.Namespace, config: HostRoutingConfig, host:
     _require_image(arguments, host)
     root = os.path.abspath(arguments.root)
     task = Configure(config, host=Host.offline(root, rights=host.rights))
-    findings = task.plan().findings
+    findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
     done = f"the files are in {root}, and take effect when the image boots"
     lines = [*outcome.lines(done, f"the image in {root} matches the configuration")]

@@ -184,8 +184,10 @@ def _address(
 
 # Rules.
 
-_RULE = struct.Struct("=5B2xBI")
-"""struct fib_rule_hdr: family, lengths of dst and src, tos, table, action, flags."""
+_RULE = struct.Struct("=4B3xBI")
+"""struct fib_rule_hdr: family, lengths of dst and src, tos, action, flags. The table, which is
+left out, has only 8 bits there; Linux always lists it in an attribute, too.
+"""
 
 _FIB_RULE_INVERT = 0x2
 _ACTIONS: dict[int, RuleAction] = {
@@ -251,13 +253,13 @@ def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
 
 def _rule(message: bytes) -> Rule:
     fields, attributes = parts_of(message, _RULE)
-    af, dst_len, src_len, tos, short_table, action_number, flags = fields
+    af, dst_len, src_len, tos, action_number, flags = fields
     family = FAMILY_OF[af]
     action = _ACTIONS.get(action_number, _OTHER_ACTION)
 
     table = 0
     if action == "to_table":
-        table = number_in(attributes, _FRA_TABLE) or short_table
+        table = number_of(attributes[_FRA_TABLE])
     target = None
     if action == "goto":
         target = number_in(attributes, _FRA_GOTO)

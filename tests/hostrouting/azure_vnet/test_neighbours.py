@@ -33,7 +33,7 @@ VIEW = LinkLayerView(
     macs={"lo": "00:00:00:00:00:00", "azure0": NODE, "pod0": "0a:00:00:00:00:02", "other": OTHER},
     peers={"pod0": POD},
     neighbours=(FIRST, LEARNED),
-    learned=(("0a:00:00:00:00:99", "pod0"),),
+    learned=(("0a:00:00:00:00:88", "pod0"), ("0a:00:00:00:00:99", "pod0")),
 )
 """A bridge of which a pod's veth is a port, and two neighbours."""
 NO_NEIGHBOURS = [f"neigh flush all{nud}" for nud in ("", " nud permanent", " nud noarp")]
@@ -58,7 +58,8 @@ def hosts() -> Iterator[tuple[Namespace, Namespace]]:
                 "tuntap add dev tun0 mode tun",  # it has no MAC address
             ]
         )
-        node.run("bridge", "fdb", "add", VIEW.learned[0][0], "dev", "pod0", "master", "static")
+        for mac, dev in reversed(VIEW.learned):
+            node.run("bridge", "fdb", "add", mac, "dev", dev, "master", "static")
         yield node, pod
 
 
@@ -81,7 +82,9 @@ def node(hosts: tuple[Namespace, Namespace]) -> Iterator[Namespace]:
 def layer(request: pytest.FixtureRequest) -> LinkLayer:
     """The link layer of the node, and the same in memory."""
     if request.param is FakeLinkLayer:
-        return FakeLinkLayer(VIEW)
+        layer = FakeLinkLayer(VIEW)
+        layer.learned.reverse()
+        return layer
     request.getfixturevalue("node")
     return KernelLinkLayer()
 

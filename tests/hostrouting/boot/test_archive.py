@@ -120,3 +120,27 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     said = say("render", "--config", str(file), "--tar", str(tmp_path / "none" / "x.tar"))
     assert said.code == 1
     assert f"cannot write {tmp_path}/none/x.tar: No such file or directory" in said.err
+
+
+def test_the_file_of_an_empty_variable(tmp_path: Path) -> None:
+    """The error shows that the name is empty."""
+    file = tmp_path / "config.json"
+    file.write_text("{}")
+    said = say("render", "--config", str(file), "--tar", "")
+    assert said.err.startswith("hostrouting: cannot write '': ")
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("name", ["07:50.tar", "node:1/files.tar", "node/07:50.tar", "-x.tar"])
+def test_the_command_finds_the_archive(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without "./", tar would take what is before a colon for another host."""
+    monkeypatch.chdir(tmp_path)
+    archive = tmp_path / name
+    archive.parent.mkdir(exist_ok=True)
+    file = tmp_path / "config.json"
+    file.write_text("{}")
+    said = say("render", "--config", str(file), f"--tar={name}")
+    command = said.lines[0].rpartition(": ")[2].replace("tar -xpf", "tar -tf").removesuffix(" -C /")
+    subprocess.run(command, shell=True, check=True)  # noqa: S602  as an operator types it

@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.boot.check_settings import NO_KIND, _word, check_sentences, check_settings
 from hostrouting.boot.scripts import asset, render_check_script, render_static_routes_script
-from hostrouting.check.sentences import DOUBTS
+from hostrouting.check.doubts import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import REFUSING, ROUTE_TYPES

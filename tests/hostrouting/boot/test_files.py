@@ -379,7 +379,7 @@ def test_an_asset_without_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
         filled("guard.sh", [], {})
     monkeypatch.setattr(scripts, "asset", lambda _: "required=()  wanted=()\n")
     with pytest.raises(ValueError, match="not enough values"):
-        scripts.render_gate_script(["a"], [])
+        scripts.render_gate_script(required=["a"], wanted=[])
 
 
 def test_errors_in_the_language_of_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,6 +282,22 @@ class TestFiles:
         os.lchown(tmp_path / link[1:], 65534, 65534)
         assert find_faults(image, GUARDED) == before
 
+    @pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
+    def test_a_drop_in_of_an_image(self, tmp_path: Path, *, is_new: bool) -> None:
+        """Nobody can ask systemd there, so what will cancel the gate at boot is read."""
+        image = Host.offline(tmp_path)
+        if not is_new:
+            phases.execute(Configure(WITH_KUBELET, host=image), phases.Context(observers=[]))
+        path = f"{UNITS}/{KUBELET}.d/zz-x.conf"
+        image.files.write(path, "[Service]\nExecCondition=\n")
+        cancels = f'starts unchecked: the line "ExecCondition=" in {path} cancels the gate'
+        if is_new:
+            [fault] = find_ineffective_gates(image, [KUBELET])
+            assert fault.sentence == f"as soon as systemd reads its files, {KUBELET} {cancels}"
+        else:
+            faults = find_faults(image, WITH_KUBELET)
+            assert f"{KUBELET} {cancels}" in [fault.sentence for fault in faults]
+
     def test_what_is_neither_file_nor_folder(self, tmp_path: Path) -> None:
         """A fifo is named, and never read."""
         image = Host.offline(tmp_path)
@@ -436,12 +452,17 @@ class TestFiles:
         ],
     )
     def test_an_opening_that_is_ignored(self, host: FakeHost, text: str, mode: int) -> None:
-        """It opens nothing, and that is said."""
+        """It opens nothing, and that is said: it goes, or is made right."""
         path = LAYOUT.opening_path
         host.files.texts[path] = text
         host.files.modes[path] = mode
         rule = "it must be a file that only root can write to, with a reason in it"
         assert faults(host) == [("file", "warning", f"{path} is ignored: {rule}")]
+        [ignored] = named(host, "file")
+        assert ignored.to_mapping()["commands"] == [
+            f"rm {path}",
+            f"echo REASON >{path} && chmod 644 {path}",
+        ]
 
     @pytest.mark.parametrize(
         ("path", "faults_of_open_gate"),
@@ -658,6 +679,13 @@ class TestSystemd:
         of_all, of_one = find_faults(host, WANTED)
         assert of_all.sentence.startswith(f"{MACHINES} starts ")
         assert of_one.sentence.startswith(f"{KUBE2} has ")
+
+    def test_a_setting_that_no_drop_in_has(self, host: FakeHost) -> None:
+        """It is in the unit's own file, so a drop-in with other settings is not named."""
+        dropped(host, KUBE1, "[Service]\nRestart=always\n", "10-kubeadm.conf")
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        [fault] = find_faults(host, WANTED)
+        assert fault.remedy == Remedy("see", f"systemctl cat {KUBE1}", needs_root=False)
 
     def test_one_cause_of_two_instances(self, host: FakeHost) -> None:
         """Each is named."""

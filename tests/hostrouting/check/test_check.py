@@ -16,7 +16,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IP, Prefix
+from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -25,6 +25,7 @@ from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, config, context
+from tests.support.topologies import ETH1, address, checked, vm_with
 
 CIDR6 = "fd16::/48"
 
@@ -110,6 +111,26 @@ def test_the_verdict_is_that_of_the_worse_family(default: str, verdicts: list[st
     assert [family.family for family in report.families] == [4, 6]
     assert [family.verdict for family in report.families] == verdicts
     assert report.verdict == "no-default-route"
+
+
+@pytest.mark.parametrize(("devs", "is_said"), [((), True), (("eth1",), False)])
+def test_a_second_default_route(devs: tuple[str, ...], *, is_said: bool) -> None:
+    """Which card Linux prefers is said only while the configuration names none."""
+    worse = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200)
+    host = vm_with(worse, links=(ETH1,), addresses=(address("10.1.0.4/24", "eth1"),))
+    [family] = checked(host, CIDR, expected_devs=devs).families
+    assert ("default-routes" in {flaw.name for flaw in family.flaws}) == is_said
+
+
+def test_several_cards_beside_several_uplinks() -> None:
+    """Devices are named in the order of their names, whatever that of the routes."""
+    hops = (NextHop("eth1", as_ip("10.0.0.1")), NextHop("eth0", as_ip("10.0.0.1")))
+    routes = [Route(Prefix.parse("0.0.0.0/0"), hops, metric=50)]
+    routes += [Route.to("0.0.0.0/0", dev=dev, metric=200) for dev in ("eth3", "eth2")]
+    links = tuple(Link(name=f"eth{number}", index=10 + number) for number in (1, 2, 3))
+    [family] = checked(vm_with(*routes, links=links), CIDR).families
+    [flaw] = [flaw for flaw in family.flaws if flaw.name == "default-routes"]
+    assert flaw.sentence.endswith("the default route of eth0 and eth1 to that of eth2 and eth3")
 
 
 def test_a_third_default_route_beside_two_equal_ones() -> None:

@@ -148,6 +148,14 @@ class TestTheDefaultRoute:
         host = node(Route.to("0.0.0.0/0", dev="eth1", table=100), rules=rules, links=(ETH1,))
         assert checked(host, "10.0.0.0/24").verdict == "undecided"
 
+    def test_a_goto_for_one_network(self) -> None:
+        """No packets to other networks miss the default route, so it is not in doubt."""
+        rules = (rule(dst="10.9.0.0/24", priority=50, table=0, action="goto", target=32766),)
+        worse = Route.to("0.0.0.0/0", dev="eth1", metric=4000)
+        report = checked(node(worse, rules=rules, links=(ETH1,)))
+        assert report.verdict == "ok"
+        assert report.families[0].expected_devs == ("eth0",)
+
     def test_one_default_route_beside_two_halves_and_a_goto(self) -> None:
         """The default route that plain packets may miss is the only one, and not in doubt."""
         halves = [Route.to(half, dev="wg1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
@@ -213,6 +221,12 @@ class TestTunnels:
         report = checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"])
         assert report.verdict == "overlap"
 
+    def test_two_named_tunnels_hide_the_card(self) -> None:
+        """Its own network is right, as with one tunnel."""
+        wg2 = Link(name="wg2", index=20, kind="wireguard", type=65534)
+        host = node(BY_WG1, links=(WG1, wg2))
+        assert checked(host, "10.0.0.128/25", expected_devs=["wg1", "wg2"]).verdict == "ok"
+
     def test_a_tap_beside_a_cnis_device_with_an_address(self) -> None:
         """The device of a CNI is not a card beside which the tap would be a VPN's."""
         tap = Link(name="tap0", index=20, kind="tun")
@@ -221,6 +235,20 @@ class TestTunnels:
         host = with_only_default(host, "tap0")
         own = (address("10.0.2.100/24", "tap0"), address("10.0.5.1/32", "cilium_host"))
         assert checked(host._replace(addresses=own)).verdict == "ok"
+
+    @pytest.mark.parametrize(("others", "verdict"), [((), "ok"), ((WG1,), "undecided")])
+    def test_a_tap_beside_a_tunnel_with_a_worse_default_route(
+        self, others: tuple[Link, ...], verdict: str
+    ) -> None:
+        """A tap is right only if no other device has a default route."""
+        tap = Link(name="tap0", index=20, kind="tun")
+        by_tap = Route.to("0.0.0.0/0", dev="tap0", metric=50)
+        worse = [Route.to("0.0.0.0/0", dev=link.name, metric=4000) for link in others]
+        host = node(by_tap, *worse, links=(tap, WG1))
+        routes = [route for route in host.routes if route.prefix.length or route.devs != ("eth0",)]
+        own = (address("10.0.2.100/24", "tap0"),)
+        without_card = host._replace(routes=tuple(routes), addresses=own)
+        assert checked(without_card).verdict == verdict
 
     def test_an_allowed_device_may_still_be_the_wrong_uplink(self) -> None:
         """`allowedDevs` names devices beside the uplink; which one the uplink is, `expectedDevs`
@@ -382,6 +410,12 @@ class TestLosses:
         host = node(Route(Prefix.parse(CIDR), hops, protocol=protocol))
         assert checked(host).verdict == verdict
 
+    def test_a_next_hop_by_another_device_without_a_gateway(self) -> None:
+        """Only the next hops by the uplink itself need one."""
+        hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("wg1"))
+        host = node(Route(Prefix.parse(CIDR), hops, protocol=3), links=(WG1,))
+        assert checked(host, allowed_devs=["wg1"]).verdict == "ok"
+
     @pytest.mark.parametrize(("owner", "verdict"), [("ib0", "undecided"), ("eth0", "ok")])
     def test_without_a_gateway_in_a_network(self, owner: str, verdict: str) -> None:
         """Neighbours are those in a network of the device itself, and not in one of another."""
@@ -486,6 +520,14 @@ class TestRefusedRanges:
         pod = Route(Prefix.of(refused.prefix.ip), (NextHop("cali1"),))
         assert checked(node(refused, BY_IPV6, pod, links=(CALI1,)), block).verdict == verdict
 
+    def test_a_doubt_about_a_refused_block_names_no_pods(self) -> None:
+        """Only a doubt about the default route is also about the pods of this node."""
+        refused = Route.to("172.16.0.0/20", type="prohibit", protocol=4)
+        pods = [Route.to("172.16.0.7/32", dev="cali1"), Route.to("172.16.0.0/16", dev="cni0")]
+        host = node(refused, *pods, links=(CALI1, CNI0))
+        [doubt] = checked(host, "172.16.0.0/20").families[0].doubts
+        assert "pods of this node" not in doubt.sentence
+
     @pytest.mark.parametrize(
         ("block", "verdict"),
         [
@@ -568,6 +610,15 @@ class TestRefusedRanges:
         refused = Route.to("172.16.5.0/24", type="blackhole", protocol=4)
         inside = Route(Prefix.parse("172.16.5.9/32"), tuple(hops))
         host = node(refused, inside, links=(CALI1,))
+        assert checked(host, "172.16.5.128/25").verdict == verdict
+
+    @pytest.mark.parametrize(
+        ("inside", "verdict"), [("172.16.5.8/32", "undecided"), ("172.16.5.8/31", "overlap")]
+    )
+    def test_only_a_single_address_is_a_pod(self, inside: str, verdict: str) -> None:
+        """A wider route inside a refused range, by the device of a pod, shows nothing."""
+        refused = Route.to("172.16.5.0/24", type="blackhole", protocol=4)
+        host = node(refused, Route.to(inside, dev="cali1"), links=(CALI1,))
         assert checked(host, "172.16.5.128/25").verdict == verdict
 
     def test_the_uplink_leads_to_no_pod(self) -> None:

@@ -145,6 +145,18 @@ def test_connections_that_escape_in_several_parts() -> None:
     assert escape.prefixes == (escape.cidr,)
 
 
+def test_connections_that_are_no_worse_off() -> None:
+    """They escape by another device than plain packets: it is the plain ones that are named."""
+    host = vm_with(
+        Route.to("172.16.0.0/16", dev="ib0"),
+        Route.to("172.16.0.0/16", dev="ib1", table=100),
+        rules=(rule("10.0.0.4"),),
+        links=(IB0, IB0._replace(name="ib1", index=20)),
+    )
+    [escape] = checked_ranges(host).escapes
+    assert escape.devs == ("ib0",)
+
+
 @pytest.mark.parametrize("intended", ["from 10.0.0.4", "to 172.16.0.0/16"])
 def test_connections_by_an_intended_rule(intended: str) -> None:
     """They are, whichever of the two lookups takes the rule."""

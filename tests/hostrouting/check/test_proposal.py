@@ -395,6 +395,19 @@ def test_a_typed_route_by_an_allowed_device_is_taken_over() -> None:
     assert static.dev == "eth1"
 
 
+def test_a_typed_route_of_ipv6_names_no_metric() -> None:
+    """What Linux takes for its own default, a configuration leaves out."""
+    kernel = h200(dual_stack=True)
+    halves = ["fd16::/49", "fd16:0:0:8000::/49"]
+    for half in halves:
+        kernel.ip_route("add", Route.to(half, dev="eth0", gateway="fe80::1"))
+    expected = HostRoutingConfig(route_overlap=expect("fd16::/48"))
+
+    proposed = propose_configuration(expected, kernel.snapshot())
+
+    assert [str(static) for static in proposed.taken_over] == halves
+
+
 @pytest.mark.parametrize("gateway", ["10.0.0.9", "10.0.0.5"])
 def test_a_route_by_another_gateway_was_not_typed_instead_of_ours(gateway: str) -> None:
     """Flannel leads to other nodes by their addresses, without a protocol. A route of ours in such

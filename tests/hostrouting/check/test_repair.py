@@ -18,6 +18,7 @@ from hostrouting.config.settings import RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
     BY_IPV6,
@@ -235,6 +236,14 @@ class TestWayOut:
         [route] = report.routes
         assert route.to_mapping() == {"destination": CIDR, "dev": "eth1"}
 
+    def test_the_first_of_several_devices_is_named(self) -> None:
+        """By its name, whatever the order of the configuration and of the routes."""
+        by_eth1 = Route.to("0.0.0.0/0", dev="eth1", metric=50)
+        by_vpn = Route.to("0.0.0.0/0", dev="wg1")
+        host = node(by_vpn, by_eth1, Route.to(CIDR, dev="ib0"), links=(ETH1, IB0, WG1))
+        report = checked(host, expected_devs=["eth1", "eth0"])
+        assert {route.dev for route in report.routes} == {"eth0"}
+
     @pytest.mark.parametrize(
         ("source", "mtu", "lacks"),
         [
@@ -264,6 +273,56 @@ class TestWayOut:
         host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
         [family] = checked(host).families
         assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("wg1", CIDR)]
+
+    @pytest.mark.parametrize(
+        ("marked", "routes"),
+        [
+            pytest.param((), [CIDR], id="none"),
+            pytest.param(
+                (rule(priority=150, table=77, fwmark=1, fwmask=1),),
+                ["172.16.0.0/17"],
+                id="led elsewhere",
+            ),
+        ],
+    )
+    def test_marked_packets_to_a_range_where_plain_ones_are_right(
+        self, marked: tuple[Rule, ...], routes: list[str]
+    ) -> None:
+        """A route there would change nothing for plain packets, and lead marked ones another
+        way.
+        """
+        escapes = rule(dst="172.16.0.0/17", priority=120)
+        rules = (main_with(0), escapes, *marked, rule(priority=200, table=200))
+        by_mark = Route.to("0.0.0.0/0", dev="eth1", table=77)
+        right = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
+        report = checked(node(ELSEWHERE, by_mark, right, rules=rules), expected_devs=["eth0"])
+        assert destinations(report) == routes
+
+    def test_a_network_of_the_device_of_the_repair(self) -> None:
+        """Its packets leave by the same device as before: only ib0 loses some."""
+        hops = (NextHop("eth0"), NextHop("ib0"))
+        networks = (address("172.16.0.2/16", "eth0"), address("172.16.0.3/16", "ib0"))
+        host = node(Route(Prefix.parse("172.16.5.0/24"), hops), addresses=networks)
+        [family] = checked(host).families
+        assert [(cost.dev, str(cost.network)) for cost in family.repair.costs] == [("ib0", CIDR)]
+
+    @pytest.mark.parametrize("taken", ["172.16.5.0", "172.16.5.255"])
+    def test_one_address_of_a_network(self, taken: str) -> None:
+        """The network loses it, be it the first or the last."""
+        escapes = Route.to(f"{taken}/32", dev="ib0", metric=100)
+        [family] = checked(node(escapes, addresses=(address("172.16.5.9/24", "ib0"),))).families
+        assert [str(cost.network) for cost in family.repair.costs] == ["172.16.5.0/24"]
+
+    def test_a_network_in_the_half_that_has_no_route(self) -> None:
+        """Of what escapes by ib0, only the half without the gateway is taken from it."""
+        default = Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024)
+        to_gateway = Route.to("2001:db8::/32", dev="eth0", metric=256, protocol=2)
+        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
+        networks = (address("2001:db8:1::4/48", "ib0"), address("2001:db8:8001::4/48", "ib0"))
+        [family] = checked(
+            node(default, to_gateway, escapes, addresses=networks), "2001:db8::/32"
+        ).families
+        assert [str(cost.network) for cost in family.repair.costs] == ["2001:db8:8001::/48"]
 
 
 class TestProof:

@@ -5,14 +5,14 @@ import pickle
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.results import CheckReport, sizes_of
+from hostrouting.check.results import CheckReport, shares_of
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import ecmp_node, plain_vm
 from tests.support.sections import expect
-from tests.support.topologies import ELSEWHERE, IB0, address, checked, rule, vm_with
+from tests.support.topologies import ELSEWHERE, ETH1, IB0, address, checked, rule, vm_with
 
 
 def test_a_report_from_another_process() -> None:
@@ -127,6 +127,14 @@ def test_two_uplinks_have_no_node_ip() -> None:
     assert note in check_findings(report)
 
 
+def test_uplinks_in_doubt_have_no_node_ip() -> None:
+    """Of two default routes with one metric, either may be the intended one."""
+    by_eth1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100)
+    report = checked(vm_with(by_eth1, links=(ETH1,), addresses=(address("10.1.0.4/24", "eth1"),)))
+    assert report.verdict == "undecided"
+    assert report.node_ips == {}
+
+
 def test_one_of_two_uplinks_is_named() -> None:
     """The address of that one is the node IP, although the default route has both."""
     report = checked(ecmp_node().snapshot(), expected_devs=["eth0"])
@@ -157,7 +165,7 @@ def test_how_much_escapes_whatever_the_order() -> None:
     first = Route.to("172.16.0.0/17", dev="ib0")
     second = Route.to("172.16.128.0/17", dev="ib1")
     escapes = checked(vm_with(first, second)).escapes
-    assert sizes_of(escapes) == sizes_of(escapes[::-1]) == [("all", "172.16.0.0/16")]
+    assert shares_of(escapes) == shares_of(escapes[::-1]) == [("all", "172.16.0.0/16")]
 
 
 def test_families_without_a_default_route() -> None:

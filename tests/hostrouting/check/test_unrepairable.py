@@ -31,6 +31,7 @@ from tests.support.topologies import (
 CIDR = "172.16.0.0/16"
 node = partial(vm_with, links=(IB0, ETH1))
 """A plain VM with these things."""
+TO_NAME = "a repair needs its device to be named in routeOverlap.expectedDevs"
 
 
 def every_other_24(count: int) -> list[Route]:
@@ -60,6 +61,15 @@ class TestRules:
         report = checked(host._replace(rules=(*others, main_with(32))))
         assert reasons(report) == ["earlier-rule"]
         assert causes(report) == ["no rule is known to use routes of table main"]
+
+    def test_a_rule_that_suppresses_all_but_single_addresses(self) -> None:
+        """A route to one address is used all the same."""
+        escapes = Route.to("172.16.5.1/32", dev="ib0", metric=100)
+        default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253)
+        host = node(escapes, default)
+        others = [rule for rule in host.rules if rule.table != TABLE_MAIN]
+        report = checked(host._replace(rules=(*others[:1], main_with(31), *others[1:])))
+        assert destinations(report) == ["172.16.5.1/32"]
 
     def test_a_rule_that_suppresses_devices(self) -> None:
         """Which devices are in the group is not known, so a route may help or not."""
@@ -95,6 +105,15 @@ class TestRules:
         assert reasons(report) == ["not-proven"]
         proposed = "routes are proposed only for plain packets"
         assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
+
+    def test_a_route_to_one_address_for_packets_of_pods(self) -> None:
+        """It is as long as their rule asks for, and so repairs both."""
+        to_main = rule("10.244.1.0/24", priority=50, table=TABLE_MAIN, suppress_prefixlength=31)
+        host = node(Route.to("172.16.5.1/32", dev="ib0", metric=100), rules=(to_main,))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"])
+        assert len(report.escapes) == 2
+        assert destinations(report) == ["172.16.5.1/32"]
+        assert reasons(report) == []
 
     def test_packets_of_pods_to_a_range_that_begins_with_an_own_address(self) -> None:
         """The own address belongs to the range,
@@ -241,8 +260,17 @@ class TestGateways:
         report = checked(host)
         assert destinations(report) == []
         assert reasons(report) == ["no-gateway"]
+        assert causes(report) == [f"{TO_NAME}: eth0 or wg1"]
         named = checked(host, expected_devs=["eth0", "eth9"])
         assert [route.dev for route in named.routes] == ["eth0", "eth0"]
+
+    def test_a_card_of_which_nothing_is_known(self) -> None:
+        """Where a VPN has replaced the default route, no route tells which card is meant."""
+        host = node(Route.to(CIDR, dev="ib0"), links=(IB0, WG1))
+        of_vpn = Route.to("0.0.0.0/0", dev="wg1")
+        routes = [route for route in host.routes if route.prefix.length > 0]
+        report = checked(host._replace(routes=(*routes, of_vpn)))
+        assert causes(report) == [f"{TO_NAME}: wg1 or the network card that is meant"]
 
     @pytest.mark.parametrize(
         ("connected", "halves", "refused"),
@@ -272,6 +300,26 @@ class TestGateways:
                 )
         assert destinations(report) == halves
         assert lacking == refused
+
+    @pytest.mark.parametrize(
+        ("gateway", "repaired", "left"),
+        [
+            pytest.param("2001:db8::1", "2001:db8:8000::", "2001:db8::", id="the second half"),
+            pytest.param("2001:db8:ffff::1", "2001:db8::", "2001:db8:8000::", id="the first half"),
+        ],
+    )
+    def test_what_the_repair_of_one_half_costs(
+        self, gateway: str, repaired: str, left: str
+    ) -> None:
+        """A network of ib0 in the other half loses nothing."""
+        default = Route.to("::/0", dev="eth0", gateway=gateway, metric=1024)
+        to_gateway = Route.to("2001:db8::/32", dev="eth0", metric=256, protocol=2)
+        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
+        own = (address(f"{repaired}9/64", "ib0"), address(f"{left}9/64", "ib0"))
+        report = checked(node(default, to_gateway, escapes, addresses=own), "2001:db8::/32")
+        assert destinations(report) == [f"{repaired}/33"]
+        [cost] = report.families[0].repair.costs
+        assert str(cost.network) == f"{repaired}/64"
 
     def test_an_ipv4_gateway_that_linux_refuses(self) -> None:
         """Linux looks for a gateway only by routes whose scope is link or host."""
@@ -319,6 +367,17 @@ class TestHiding:
         assert causes(report) == [
             f"[{hiding}] hides [{of_pod}], which these packets would take without it"
         ]
+
+    def test_each_route_that_hides_it_has_to_go(self) -> None:
+        """In the order in which they decide: to delete the first alone would bring up the next."""
+        of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
+        first = Route.to("172.16.5.1/32", dev="ib0", protocol=2)
+        second = Route.to("172.16.5.1/32", dev="eth1", metric=50, protocol=2)
+        report = checked(node(of_pod, second, first, links=(IB0, ETH1, CALI1)))
+        [unsafe] = report.families[0].repair.unrepairable
+        assert unsafe.why.to_delete == (first, second)
+        [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
+        assert str(remedy).startswith("give eth1 and ib0 another network")
 
 
 class TestReserved:

@@ -225,10 +225,12 @@ def test_explain_names_no_dead_next_hop() -> None:
 def test_explain_is_about_one_address() -> None:
     """What else there is to tell about the host, `check` says."""
     kernel = plain_vm()
-    kernel.add_link("eth1")
-    kernel.add_address("eth1", "10.1.0.4/24")
-    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200))
-    sentence = "Linux prefers the default route of eth0 to that of eth1"
+    for number in (4, 2, 3, 1):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        default = Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=f"10.{number}.0.1", metric=200)
+        kernel.ip_route("append", default)
+    sentence = "Linux prefers the default route of eth0 to that of eth1, eth2, eth3 and eth4"
     assert sentence in say("check", "10.96.0.0/12", kernel=kernel).out
     assert sentence not in say("explain", "10.96.0.1", kernel=kernel).out
 

@@ -420,10 +420,12 @@ class TestTerminal:
         """Each line is a message there, whatever has become of the terminal."""
         ours, terminal = ends
         os.close(ours)
-        messages: list[tuple[int, str]] = []
+        messages: list[tuple[object, ...]] = []
+        monkeypatch.setattr(syslog, "openlog", lambda name: messages.append((name,)))
         monkeypatch.setattr(syslog, "syslog", lambda *message: messages.append(message))
         terminal.log(["FAILED: no", "TAKEN BACK: all"])
         assert messages == [
+            ("hostrouting",),
             (syslog.LOG_WARNING, "FAILED: no"),
             (syslog.LOG_WARNING, "TAKEN BACK: all"),
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.check import sentences
+from hostrouting.check import doubts
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -66,7 +66,7 @@ def test_each_candidate_says_what_is_known_of_it_and_what_its_repair_costs() -> 
 
 def test_a_candidate_of_which_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what its repair costs is said."""
-    monkeypatch.setattr(sentences, "_known_of", lambda *_: "")
+    monkeypatch.setattr(doubts, "_known_of", lambda *_: "")
     lines = say("status", host=beside_a_vpn(lost=True)).lines
     moves = f"this node's IP traffic to {CIDR} moves from ib0 to"
     assert [line for line in lines if f"  if eth0 is intended (then {moves} eth0), as root" in line]

@@ -61,6 +61,7 @@ def test_help(name: str) -> None:
     assert said.code == 0
     assert said.out.isascii()
     assert max(map(len, said.lines)) <= 80
+    assert said.out == say(name, "-h").out
 
     first, rest = COMMANDS[name][0], COMMANDS[name][1:]
     assert f"{first.upper()}{rest}" in said.out.replace("\n", " ")
@@ -303,6 +304,25 @@ def test_the_root_of_this_host_is_an_image_only_without_systemd(
     assert bool([*image.iterdir()]) is not is_running
 
 
+@pytest.mark.parametrize(
+    ("command", "document"),
+    [
+        ("plan", incident()),
+        ("plan", {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}),
+        ("check", incident()),
+    ],
+)
+def test_a_file_that_looks_like_an_option(
+    command: str, document: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that a page proposes can be typed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-c.json").write_text(json.dumps(document))
+    page = say(command, "--config=-c.json", kernel=h200()).out
+    assert " --config ./-c.json" in page
+    assert " --config -c.json" not in page
+
+
 def test_an_image_that_cannot_be_written(tmp_path: Path) -> None:
     """The page ends with the reason, and does not say what there is to tell about such an image."""
     config = tmp_path / "config.json"
@@ -499,8 +519,8 @@ class Unwritable(io.StringIO):
         super().__init__()
         self._error = OSError(number, os.strerror(number))
 
-    def write(self, _: str) -> int:
-        """Fail as Linux does."""
+    def flush(self) -> None:
+        """Fail as Linux does: until then, what was written is in a buffer."""
         raise self._error
 
 

@@ -11,8 +11,10 @@ from hypothesis.errors import NoSuchExample
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import ConfigError, Fault
+from hostrouting.model.prefix import IP
 from hostrouting.reading import path_of
-from hostrouting.testing.strategies import configs, networks
+from hostrouting.testing.strategies import configs, gateways, networks
+from tests.support.sections import static
 
 NETWORKS = networks().map(str) | st.sampled_from(
     ["::/0", "fe80::1", " 10.0.0.0/8", "10.0.0.0/08", "10.0.0.1/8", "10/8"]
@@ -120,12 +122,11 @@ def _drawn(seen: dict[tuple[type, str], set[str]]) -> set[tuple[type, str]]:
     return {field for field, values in seen.items() if len(values) > 1}
 
 
-@given(configs(), configs())
-def test_what_differs_is_written_otherwise(
-    one: HostRoutingConfig, other: HostRoutingConfig
-) -> None:
-    """Two configurations are equal exactly if their JSON is, and if their texts are."""
-    assert (one == other) is (one.to_mapping() == other.to_mapping()) is (repr(one) == repr(other))
+@given(gateways(4), gateways(6))
+def test_a_drawn_gateway_is_valid(of_ipv4: IP, of_ipv6: IP) -> None:
+    """The strategy promises that, for authors of other tests."""
+    assert static("10.0.0.0/8", of_ipv4).gateway == of_ipv4
+    assert static("fd00::/8", of_ipv6, "eth0").gateway == of_ipv6
 
 
 # "all faults at once, each with its path"

@@ -392,18 +392,20 @@ def test_a_file_of_roots_for_another_user(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_mode(tmp_path: Path, umask: int) -> None:
-    """The mode is the one that was asked for, and folders are their owner's alone to write,
-    whatever the umask.
+    """The mode is the one that was asked for, or that of a text; folders are their owner's alone to
+    write, whatever the umask.
     """
-    path = tmp_path / "one" / "two" / "script"
+    script = tmp_path / "one" / "two" / "script"
+    text = tmp_path / "one" / "two" / "text"
     before = os.umask(umask)
     try:
-        HERE.write(str(path), "#!/bin/sh\n", mode=0o755)
+        HERE.write(str(script), "#!/bin/sh\n", mode=0o755)
+        HERE.write(str(text), "a text\n")
     finally:
         os.umask(before)
-    assert {
-        stat.S_IMODE(entry.stat().st_mode) for entry in (path, path.parent, path.parent.parent)
-    } == {0o755}
+    assert stat.S_IMODE(text.stat().st_mode) == 0o644
+    for path in (script, script.parent, script.parent.parent):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755, path
 
 
 def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,13 +454,17 @@ def test_what_a_killed_run_left(tmp_path: Path) -> None:
 
 
 def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After write, link and remove return, file and folder entry are on the disk."""
+    """After write, link and remove return, the file, its entry, and those of new folders are on the
+    disk.
+    """
     flushed: list[bool] = []
     monkeypatch.setattr(
         os, "fsync", lambda descriptor: flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
     )
     path, link = str(tmp_path / "file"), str(tmp_path / "link")
+    in_new_folders = str(tmp_path / "new" / "newer" / "file")
     steps: list[tuple[Callable[[], object], list[bool]]] = [
+        (lambda: HERE.write(in_new_folders, "x"), [True, True, False, True]),
         (lambda: HERE.write(path, "x"), [False, True]),
         (lambda: HERE.link(link, path), [True]),
         (lambda: HERE.remove(path), [True]),

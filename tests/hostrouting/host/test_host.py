@@ -76,6 +76,7 @@ def test_who_has_locked_the_host(tmp_path: Path, waits_for: str) -> None:
         f"this host is still locked after 150 s, by process {pid} (sleep); "
         "wait until it is free, or stop what hangs"
     )
+    assert caught.value.kind == "busy"
 
 
 def test_the_lock_of_an_image(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ RESOLVED, PLAIN = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
             ["10.0.0.2", "fe80::1"],
         ),
         ({PLAIN: "nameserver 127.0.0.53\n", RESOLVED: "nameserver\t9.9.9.9 \n"}, ["9.9.9.9"]),
+        ({PLAIN: "nameserver 127.0.0.53\n"}, ["127.0.0.53"]),
+        ({PLAIN: "nameserver 1.1.1.1\n", RESOLVED: "nameserver 9.9.9.9\n"}, ["1.1.1.1"]),
         ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\n"}, []),
     ],
 )
 def test_files_with_name_servers(texts: dict[str, str], servers: list[str]) -> None:
-    """The servers that systemd-resolved asks count before its own address; what is no address is
-    skipped.
+    """Where programs ask systemd-resolved, the servers that it asks count. Elsewhere, its file may
+    be left from before. What is no address is skipped.
     """
     host = FakeHost()
     host.files.texts.update(texts)

@@ -103,6 +103,14 @@ def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], rea
     assert run.commands[-1] == STOP
 
 
+def test_a_start_that_was_not_ours_is_not_given_up() -> None:
+    """A unit that the boot is starting goes on, whoever stops waiting for it."""
+    run = Systemctl(show="ActiveState=activating\n", start=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        SystemdManager(run=run).start(UNIT, timeout=10)
+    assert STOP not in run.commands
+
+
 @pytest.mark.parametrize("state", ["active", "reloading"])
 def test_a_start_of_what_runs(state: str) -> None:
     """A unit that runs is left alone: not restarted, and not stopped by an answer that is late."""

@@ -38,7 +38,7 @@ def test_nobody_waits() -> None:
 
 def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Each time that something else is missing, the log says what; the time of the failure is the
-    deadline.
+    deadline, which is said in tenths of a second.
     """
     kernel, ctx = FakeKernel(), context()
     for name in ("eth0", "eth9"):  # the second changes nothing about what is missing
@@ -47,12 +47,12 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         caplog.at_level("INFO"),
         pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"),
     ):
-        await_result(ctx, kernel, links_of(kernel, "eth0", "eth1"), wait=12.5)
+        await_result(ctx, kernel, links_of(kernel, "eth0", "eth1"), wait=12.54)
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
         "the device eth0",
         "the device eth1",
     ]
-    assert ctx.clock.now() == pytest.approx(12.5)
+    assert ctx.clock.now() == pytest.approx(12.54)
 
 
 def test_a_change_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:

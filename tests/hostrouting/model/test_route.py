@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route, as_listed, as_stored
+from hostrouting.model.route import REFUSING, NextHop, Route, RouteType, as_listed, as_stored, bare
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),
@@ -49,6 +49,15 @@ def test_route(text: str, route: Route) -> None:
     assert str(route) == text
 
 
+@pytest.mark.parametrize("state", ["up", "dead", "linkdown"])
+def test_a_route_without_the_state_of_its_next_hop(state: str) -> None:
+    """It is the same route, whatever has become of the device."""
+    route = Route.to("10.9.0.0/16", dev="eth0")
+    [hop] = route.next_hops
+    listed = hop._replace(dead=state == "dead", linkdown=state == "linkdown")
+    assert bare(route._replace(next_hops=(listed,))) == route
+
+
 def test_entries() -> None:
     """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing
     between them.
@@ -71,3 +80,10 @@ def test_entries() -> None:
     )
     joined = via._replace(next_hops=(*via.next_hops, *other.next_hops))
     assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)
+
+
+@pytest.mark.parametrize("kind", sorted(REFUSING))
+def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
+    """`ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that."""
+    route = Route.to("fd16::/48", dev="lo", type=kind)
+    assert route.usable_devs == ()

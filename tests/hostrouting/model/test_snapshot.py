@@ -139,6 +139,10 @@ FAULTY_MEMBERS = [
         "addresses[0].length: 64 is more than the 32 bits of the address",
     ),
     (
+        {"addresses": [{"ip": "fd00::1", "length": 64, "dev": "lo", "peer": "10.0.0.1"}]},
+        "addresses[0].length: 64 is more than the 32 bits of the address",
+    ),
+    (
         {"addresses": [{"ip": "127.0.0.1", "length": 129, "dev": "lo"}]},
         "addresses[0].length: 129 is not an integer from 0 to 128",
     ),

@@ -307,6 +307,11 @@ def test_several_rivals() -> None:
         pytest.param(
             Route.to(SIX_PLACE, dev="lo", protocol=2, type="unreachable"), False, id="Cilium's"
         ),
+        pytest.param(
+            Route(Prefix.parse(SIX_PLACE), (NextHop("ib0"), NextHop("ib1")), protocol=2),
+            False,
+            id="several next hops",
+        ),
     ],
 )
 def test_a_rival_that_linux_has_added(theirs: Route, *, is_of_an_address: bool) -> None:
@@ -316,7 +321,7 @@ def test_a_rival_that_linux_has_added(theirs: Route, *, is_of_an_address: bool) 
     [conflict] = plan_static_routes(configured(wish), host).conflicts
     warning = "Linux has this route from an address of ib0: "
     assert str(conflict.remedy).startswith(warning) is is_of_an_address
-    assert "an address of lo" not in str(conflict.remedy)
+    assert ("from an address" in str(conflict.remedy)) is is_of_an_address
 
 
 ROUTER = NextHop("eth0", gateway=as_ip("10.0.0.1"))
@@ -446,6 +451,7 @@ ADVERTISED = SIX_BY_A._replace(protocol=PROTOCOL_RA, expired=False)
         pytest.param(
             [OTHERS_SIX._replace(expired=True), SIX_BY_A], "keep", id="an expired one before ours"
         ),
+        pytest.param([HIGH._replace(expired=True), SIX_BY_A], "keep", id="expired and preferred"),
     ],
 )
 def test_which_route_of_a_key_linux_uses(there: list[Route], action: str) -> None:

@@ -568,6 +568,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "another route is overwritten": (Overwrites, "`add` is refused if the destination and metric"),
     "another route is deleted": (DeletesByPrefix, "takes no other route"),
     "any protocol is deleted": (deletes(protocol=0), "takes no other route"),
+    "any program's next hop is deleted": (deletes(protocol=0), "the protocol differs"),
     "any metric is deleted": (deletes(metric=0), "takes no other route"),
     "any preferred source is deleted": (deletes(prefsrc=None), "takes no other route"),
     "any next hops are deleted": (deletes(next_hops=()), "takes no other route"),

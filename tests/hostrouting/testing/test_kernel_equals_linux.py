@@ -28,7 +28,7 @@ from hostrouting.model.route import (
     RouteType,
 )
 from hostrouting.model.rule import Rule, RuleAction
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import vpn_node
 from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import rule_command
@@ -533,6 +533,31 @@ def test_what_random_events_rarely_show(events: list[tuple[str, tuple[Any, ...]]
                 getattr(kernel, verb)(*arguments)
         wanted = _comparable(fake.snapshot())
         wait_for("the same state", lambda: _comparable(real.backend.snapshot()) == wanted)
+
+
+def test_the_port_of_a_bridge_that_is_deleted() -> None:
+    """It stays, and is no port any more."""
+    fake = FakeKernel()
+    fake.add_link(Link(name="br0", index=0, kind="bridge"))
+    fake.add_link(Link(name="eth0", index=0, master="br0"))
+    fake.delete_link("br0")
+    with linux() as real:
+        real.ip.link("add", ifname="br0", kind="bridge")
+        real.add_link("eth0")
+        real.ip.link("set", index=real.index("eth0"), master=real.index("br0"))
+        real.delete_link("br0")
+        for kernel in (real.backend, fake):
+            [port] = [link for link in kernel.snapshot().links if link.name == "eth0"]
+            assert port.master is None
+
+
+def test_a_number_that_another_device_has() -> None:
+    """The device is refused, with the same errno."""
+    with pytest.raises(BackendError) as refused:
+        FakeKernel().add_link(Link(name="br0", index=1))
+    with linux() as real, pytest.raises(NetlinkError) as refused_by_linux:
+        real.ip.link("add", ifname="br0", kind="bridge", index=1)
+    assert refused.value.errno == refused_by_linux.value.code
 
 
 def test_a_vpn_node_is_as_wg_quick_configures_it() -> None:

@@ -15,11 +15,22 @@ import pytest
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.fib.engine import Fib
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, cni_node, h200, plain_vm, vpn_node
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeKernel,
+    FakeManager,
+    cni_node,
+    ecmp_node,
+    h200,
+    plain_vm,
+    vpn_node,
+)
 from phases.testing import FakeClock
 from tests.support.programs import completed
 from tests.support.tasks import config, run
@@ -48,6 +59,37 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     assert image.files.texts == texts
     assert set(image.files.links) == set(real) - set(texts)
     assert str(image.kernel) == str(FakeHost.local().kernel)
+
+
+BY_ETH0 = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
+BY_BOTH = (
+    "default proto static nexthop via 10.0.0.1 dev eth0 weight 1 "
+    "nexthop via 10.1.0.1 dev eth1 weight 1"
+)
+BY_CNI0 = "10.244.0.0/24 dev cni0 proto kernel scope link src 10.244.0.1"
+
+
+@pytest.mark.parametrize(
+    ("make", "address", "route"),
+    [
+        pytest.param(plain_vm, "192.0.2.1", BY_ETH0, id="plain VM"),
+        pytest.param(h200, "192.0.2.1", BY_ETH0, id="H200"),
+        pytest.param(ecmp_node, "192.0.2.1", BY_BOTH, id="two uplinks"),
+        pytest.param(cni_node, "10.244.0.9", BY_CNI0, id="its pods"),
+        pytest.param(
+            cni_node,
+            "10.244.2.9",
+            "10.244.2.0/24 via 10.0.0.6 dev eth0 proto unspec",
+            id="pods of another node",
+        ),
+        pytest.param(
+            vpn_node, "192.0.2.1", "default dev wg0 table 51820 proto boot scope link", id="VPN"
+        ),
+    ],
+)
+def test_the_ready_made_hosts(make: Callable[[], FakeKernel], address: str, route: str) -> None:
+    """Each leads packets as its description says."""
+    assert str(Fib(make().snapshot(), 4).lookup(address).route) == route
 
 
 @pytest.mark.parametrize("kernel", [h200, None])
@@ -101,6 +143,12 @@ def test_nodes_forward() -> None:
     """As nodes of Kubernetes do: otherwise nothing would be expected of the packets of pods."""
     for node in (plain_vm, h200, vpn_node, cni_node):
         assert node().snapshot().ipv6_forwarding
+
+
+def test_pods_are_ports_of_their_bridge() -> None:
+    """So the bridge leads to guests only, and is not a network card."""
+    links = cni_node().snapshot().links
+    assert [link.name for link in links if link.master == "cni0"] == ["veth0", "veth1"]
 
 
 def test_a_link_in_the_place_of_a_file() -> None:

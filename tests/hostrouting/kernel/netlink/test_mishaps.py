@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
@@ -294,6 +294,18 @@ def test_a_list_that_is_refused(backend: NetlinkBackend) -> None:
             list_routes(netlink, 4, [TABLE_MAIN], RouteReader({}))
 
 
+def test_lists_in_another_order(backend: NetlinkBackend) -> None:
+    """Devices and addresses are in the order of the numbers of devices all the same."""
+    netlink = backend._netlink
+    usual = calm_snapshot(backend)
+    dump = netlink.dump
+    with mock.patch.object(netlink, "dump", lambda *about: [*dump(*about)][::-1]):
+        backwards = backend.snapshot()
+    assert backwards.links == usual.links
+    assert len({address.dev for address in usual.addresses}) > 1
+    assert [each.dev for each in backwards.addresses] == [each.dev for each in usual.addresses]
+
+
 def test_a_socket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is closed, and the error says what is missing."""
     opened: list[socket.socket] = []
@@ -335,6 +347,7 @@ def test_a_kernel_without_the_settings_of_ipv6(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(st.binary(max_size=80), st.integers(0, 20))
+@example(bytes(8), 0)  # the length 0, which never leads on
 def test_any_bytes_as_attributes(data: bytes, at: int) -> None:
     """Reading ends, whatever the bytes are, and no value is longer than they are."""
     for value in attributes_of(data, at).values():

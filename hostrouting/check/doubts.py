@@ -1,0 +1,131 @@
+"""What is in doubt, in words, and how an operator names the device that is intended.
+
+A check describes its doubts as soon as it has them, because they decide its verdict. Most doubts
+are about a default route. To name the intended device ends these, and an operator needs to know for
+that which devices it may be, and what is known of each.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
+
+from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
+from hostrouting.check.way_out import is_configurable
+from hostrouting.finding import Finding, Name, Remedy, in_turn
+from hostrouting.model.link_kinds import is_tunnel
+from hostrouting.text import spoken
+
+NAME_DEVICES = Remedy(
+    "in routeOverlap.expectedDevs, name the intended devices",
+    "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
+)
+
+
+class Wording(NamedTuple):
+    """What is said about a doubt, with {holes}."""
+
+    sentence: str
+    remedy: Remedy
+
+
+DOUBTS = {
+    "default-routes": Wording(
+        "it is unclear whether packets to {where} should leave through {reason}", NAME_DEVICES
+    ),
+    "two-cnis": Wording(
+        "packets to {where} leave through a device that a CNI may have left behind: {reason}",
+        Remedy("remove the leftovers of the CNI that is not used"),
+    ),
+    "doubtful-route": Wording(
+        "packets to {where} may be lost: {reason}",
+        Remedy("if this is not intended, correct the route, or delete it"),
+    ),
+    "other-packets": Wording(
+        "some packets to {where} are routed differently, by {reason}",
+        Remedy(
+            "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
+            '"{selection}"'
+        ),
+    ),
+    "not-judged": Wording(
+        "hostrouting does not judge {reason}",
+        Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),
+    ),
+    "kernel-differs": Wording(
+        "{where}: the kernel answers {reason}",
+        Remedy(
+            "run it again; if it stays so, look for programs that redirect packets, such as BPF"
+        ),
+    ),
+}
+"""By the name of a doubt."""
+
+
+def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Iterator[Finding]:
+    """A finding for all ranges about which there is the same doubt. The report need not have it."""
+    for opinion, extents in extents_of(report.family, doubts).items():
+        where = phrase_of_extents(extents)
+        wording = DOUBTS[opinion.name]
+        sentence = wording.sentence.format(where=where, reason=opinion.reason)
+        facts: dict[str, Any] = {}
+        remedy: Remedy | None
+        if opinion.candidates:
+            facts["candidates"] = list(opinion.candidates)
+            remedy = how_to_name_a_device(opinion.candidates, report, costs={})
+        else:
+            words = wording.remedy.words.format(selection=opinion.selection)
+            remedy = wording.remedy._replace(words=words)
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
+
+
+def how_to_name_a_device(
+    devs: Sequence[str], report: FamilyReport, *, costs: Mapping[str, str]
+) -> Remedy | None:
+    """How to name each of these devices, of which one is intended; with what is known of it and,
+    from `costs`, what its repair costs.
+
+    The last way is for the case that none of the others is right: if there is one device, another
+    may be intended; if one of several is a tunnel, it may have a default route by mistake.
+    """
+    cidrs = shlex.join(map(str, report.cidrs)) or "CIDR"
+    naming = f"hostrouting repair {cidrs} --dev {{}} | hostrouting apply --config -"
+    ways: list[Remedy] = []
+    for dev in devs:
+        words = f"if {dev} is intended"
+        details = [text for text in (_known_of(dev, report), costs.get(dev)) if text]
+        if details:
+            words += f" ({'; '.join(details)})"
+        if is_configurable(dev):
+            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+        else:
+            rename = "give it another name: a configuration cannot have this one"
+            ways.append(Remedy(f"{words}, {rename}"))
+    links = report.snapshot.links
+    tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
+    if len(devs) == 1:
+        ways.append(Remedy("if another device is intended", naming.format("NAME")))
+    elif tunnels:
+        words = f"if {spoken(tunnels, last='or')} should not have a default route"
+        ways.append(Remedy(f"{words}, correct the program that sets it"))
+    return in_turn(ways)
+
+
+def _known_of(dev: str, report: FamilyReport) -> str:
+    """What tells this device from another one that may be intended: its kind, its best default
+    route and its first address.
+    """
+    links = report.snapshot.links
+    known = [f"kind {link.kind}" for link in links if link.name == dev and link.kind]
+    all_defaults = report.snapshot.default_routes(report.family)
+    defaults = [route for route in all_defaults if dev in route.devs]
+    if defaults:
+        best = min(defaults, key=attrgetter("metric"))
+        known.append(f"[{best}]")
+    for address in report.addresses:
+        if address.dev == dev:
+            known.append(f"address {address.ip}")
+            break
+    return ", ".join(known)
