@@ -118,12 +118,14 @@ def test_the_file_of_another_release() -> None:
     assert say("check", host=host).err.count("is not a device pattern") == 5
 
 
-@pytest.mark.parametrize("text", ["{", '{"hostRouting": {"routeOverlap": {"mode": 1}}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"hostRouting": {"routeOverlap": {"mode": 1}}}'])
 def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
     """Nothing is said about the release: it is somebody's edit."""
     host = node(config(*REPAIR))
     host.files.texts[LAYOUT.config_path] = text
-    assert "were written by" not in say("status", host=host).out
+    status = say("status", host=host)
+    assert status.lines[0].startswith("BROKEN: ")
+    assert "were written by" not in status.out
 
 
 SET_ROUTES_AGAIN = f"as root: systemctl restart {LAYOUT.routes_unit}"
