@@ -108,7 +108,7 @@ _IFLA_LINK_NETNSID = 37
 _IFLA_TARGET_NETNSID = 46
 
 _READINGS = 5
-_ABSENT = {errno.ENOENT, errno.ENODEV, errno.ESRCH}
+_ABSENT = {errno.ENOENT, errno.ENODEV}
 
 
 class KernelLinkLayer:

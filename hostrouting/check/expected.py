@@ -93,8 +93,8 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
     """The default routes that Linux uses for plain packets, in the order of the lookup."""
     every = Prefix(fib.family, 0, 0)
     for applied in fib.rules_for(every.first):
-        # A rule with a `to` is not about all packets, even if its table has a default route. One
-        # without it selects plain packets to every address, or to none.
+        # A rule with a `to`, or a `not to`, is not about all packets, even if its table has a
+        # default route. One without it selects plain packets to every address, or to none.
         if applied.table is None or applied.rule.dst is not None:
             continue
         if not applied.selects_plain(every.first):

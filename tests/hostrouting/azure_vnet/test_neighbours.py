@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
 from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
-from hostrouting.kernel.netlink.socket import NetlinkSocket
+from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket
 from hostrouting.testing import FakeLinkLayer
 from tests.support.children import in_child
 from tests.support.examples import scaled
@@ -24,7 +24,7 @@ from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
 FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
@@ -277,6 +277,19 @@ class TestOnLinux:
         monkeypatch.setattr(NetlinkSocket, "dump", interrupted)
         absent = attrs.evolve(FIRST, ip="10.1.0.6")
         assert KernelLinkLayer().delete_neighbour(absent) is False
+
+    def test_an_entry_that_goes_meanwhile(
+        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It counts as deleted, whoever has done that."""
+        batch = NetlinkSocket.batch
+
+        def too_late(self: NetlinkSocket, messages: Sequence[bytes]) -> dict[int, KernelError]:
+            node.ip("neigh", "del", str(FIRST.ip), "dev", "azure0")
+            return batch(self, messages)
+
+        monkeypatch.setattr(NetlinkSocket, "batch", too_late)
+        assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_an_entry_that_changes_while_it_is_listed(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch

@@ -519,8 +519,8 @@ class Unwritable(io.StringIO):
         super().__init__()
         self._error = OSError(number, os.strerror(number))
 
-    def write(self, _: str) -> int:
-        """Fail as Linux does."""
+    def flush(self) -> None:
+        """Fail as Linux does: until then, what was written is in a buffer."""
         raise self._error
 
 

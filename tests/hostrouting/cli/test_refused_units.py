@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hostrouting.boot.unit_names import with_type
 from hostrouting.boot.unit_states import UnitState
 from hostrouting.cli.status_page import status_lines
 from hostrouting.finding import Finding
@@ -230,6 +231,29 @@ def test_a_unit_that_runs_and_was_checked(main_process: str) -> None:
     assert unit["checked"] > 0
 
 
+@pytest.mark.parametrize(
+    ("active", "sub", "state"),
+    [
+        ("activating", "condition", "is in the gate"),
+        ("activating", "start-pre", "is starting"),
+        ("activating", "start", "is starting"),
+        ("activating", "start-post", "is starting"),
+        ("active", "running", "runs"),
+        ("reloading", "reload", "runs"),
+        ("failed", "failed", "failed"),
+        ("inactive", "dead", "does not run"),
+    ],
+)
+def test_the_state_of_a_unit(active: str, sub: str, state: str) -> None:
+    """In one of our words. While it is starting, too, its start has been checked or not."""
+    host = node(config(*REPAIR))
+    began(host, start="50", main_process="40")
+    manager_of(host).properties[KUBELET] |= {"ActiveState": active, "SubState": sub}
+    unit = state_of_kubelet(host)
+    assert unit["state"] == state
+    assert unit["unchecked"] is (state in {"runs", "is starting"})
+
+
 # A unit that has no state here.
 
 WITHOUT_STATE = {
@@ -262,6 +286,28 @@ def test_a_unit_may_be_typed_without_its_suffix(name: str) -> None:
     said = say("status", name, host=host)
     assert said == say("status", f"{name}.service", host=host)
     assert f"systemctl start {name}.service" in said.out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "service",
+        "socket",
+        "device",
+        "mount",
+        "automount",
+        "swap",
+        "target",
+        "path",
+        "timer",
+        "slice",
+        "scope",
+    ],
+)
+def test_the_types_of_units(name: str) -> None:
+    """Each that systemd.unit(5) has is a type, and no part of a name."""
+    assert with_type(f"a.{name}") == f"a.{name}"
+    assert with_type(f"a.{name}s") == f"a.{name}s.service"
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ class TestModes:
         assert result.log_fields()["verdict"] == "overlap"
         counted = result.log_fields()["findings"]
         assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 3
+        assert {"schema", "mode"}.isdisjoint(result.to_mapping())  # they are not its own
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
