@@ -29,7 +29,7 @@ from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, check_host, find_typed, take_snapshot
+from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
@@ -305,7 +305,7 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
     """The status with the routes of ours that were typed; an image has no routes."""
     if host.backend is None:
         return status
-    return attrs.evolve(status, faults=tuple(find_typed(take_snapshot(host))))
+    return attrs.evolve(status, faults=tuple(find_unkept_routes(take_snapshot(host))))
 
 
 def _with_scripts(host: Host, status: Status) -> Status:

@@ -38,7 +38,7 @@ class Managed(NamedTuple):
     """Whether the installed configuration can be read, at least by root. If not, that of a repair
     takes its place.
     """
-    has_repair: bool = False
+    is_repaired_by_apply: bool = False
     """Whether the installed configuration is that of the repair."""
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and is not in the configuration of the repair."""
@@ -88,7 +88,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(
         is_readable=True,
-        has_repair=proposal.config == installed,
+        is_repaired_by_apply=proposal.config == installed,
         losses=tuple(find_losses(installed, proposal.config)),
         unconfigured=proposal.unconfigured,
         is_guard_masked=is_guard_masked,

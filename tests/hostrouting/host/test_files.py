@@ -616,6 +616,18 @@ def test_who_has_a_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.linux
+def test_who_has_the_lock_of_the_root_folder(tmp_path: Path) -> None:
+    """The lock of an image is found like that of a file."""
+    files = LocalFiles(str(tmp_path))
+    release = files.try_lock("/")
+    assert release
+    [holder] = files.lock_holders("/")
+    assert holder.startswith(f"process {os.getpid()} (")
+    release()
+    assert files.lock_holders("/") == ()
+
+
+@pytest.mark.linux
 def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of that name that nobody has locked is not asked for: a file on a network, for which
     a dead server would be awaited.

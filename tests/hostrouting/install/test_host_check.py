@@ -109,10 +109,10 @@ def test_what_else_is_expected() -> None:
         kernel.ip_route("add", far)
     escaping = check_host(typed, host, to_repair=installed)
     assert fine.managed is not None
-    assert fine.managed.has_repair
+    assert fine.managed.is_repaired_by_apply
     assert escaping.report.verdict == "ok"
     assert escaping.managed is not None
-    assert not escaping.managed.has_repair
+    assert not escaping.managed.is_repaired_by_apply
 
 
 SETS_ROUTES = config("10.77.0.0/16", cidrs=(CIDR,))

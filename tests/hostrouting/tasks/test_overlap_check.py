@@ -206,6 +206,17 @@ class TestMarkersThatFail:
                 )
             assert f" {path}: Read-only file system" in caplog.text
 
+    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.detected_path])
+    def test_no_marker_is_better_than_a_wrong_one(self, path: str) -> None:
+        """An earlier marker goes if that of this check cannot be written, or the lock not taken."""
+        host = FakeHost(kernel=h200())
+        checked(host, "10.0.0.0/8")
+        assert [*markers(host)] == ["ok"]
+        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
+        host.files.broken[path] = "Read-only file system"
+        assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
+        assert markers(host) == {}
+
     def test_a_folder_that_is_read_only(self) -> None:
         """A marker that cannot be removed does not keep the rest from being removed."""
         host = configured(config(cidrs=("10.0.0.0/8",)))
