@@ -116,7 +116,7 @@ template that systemd has not loaded.
 
 @attrs.frozen
 class Status:
-    """What the host has answered."""
+    """What the host has answered. A field without an answer has its default."""
 
     state: State = "nothing"
     unit: str | None = None
@@ -231,8 +231,8 @@ class Status:
         if self.check is not None:
             codes.append(self.check.code())
             findings += self.check.named("route-not-configured")
-        is_wrong = any(finding.severity != "note" for finding in findings)
-        if is_wrong or self.to_start or not self.plan.is_empty:
+        has_problem = any(finding.severity != "note" for finding in findings)
+        if has_problem or self.to_start or not self.plan.is_empty:
             codes.append(PROBLEM)
         return worst_code(*codes)
 
@@ -259,7 +259,11 @@ class Status:
 
 
 def find_status(host: Host, unit: str | None = None) -> Status:
-    """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed.
+
+    A question may use the answers to those before it, or what the status has without them: all use
+    the configuration, the guard the plan, and the answer about one unit the states of units.
+    """
     # Without an answer to the first question, config.json is broken.
     status = _ask(host, Status("broken", unit=unit), _with_config)
     if status.state == "nothing":
@@ -393,12 +397,11 @@ def _with_guard(host: Host, status: Status) -> Status:
         return attrs.evolve(status, guard="is not enabled")
     names = ("ActiveState", "SubState", "LoadState", "ExecMainStartTimestamp")
     [properties] = manager.show(names, HostLayout.guard_unit)
-    guard = _guard_of(properties)
-    errors: tuple[str, ...] = ()
-    lacks_routes = guard == "runs" and bool(status.plan.routes.changes)
-    if lacks_routes or guard in {"is being restarted", "has failed"}:
-        errors = manager.errors_of(HostLayout.guard_unit, properties["ExecMainStartTimestamp"])
-    return attrs.evolve(status, guard=guard, guard_errors=errors)
+    status = attrs.evolve(status, guard=_guard_of(properties))
+    if not status.unset_routes and status.guard not in {"is being restarted", "has failed"}:
+        return status
+    errors = manager.errors_of(HostLayout.guard_unit, properties["ExecMainStartTimestamp"])
+    return attrs.evolve(status, guard_errors=errors)
 
 
 def _guard_of(properties: Mapping[str, str]) -> Guard:

@@ -125,8 +125,9 @@ class Undo:
 def _typed_routes(former: HostRoutingConfig, runs: Sequence[Before]) -> tuple[Route, ...]:
     """The routes to add again. One that is configured comes back with its configuration.
 
-    Those without a gateway come first, because one of them may reach the gateway of another. Routes
-    with one key count as one; of those of a run, the one that was deleted last comes first.
+    Those without a gateway come first, because one of them may reach the gateway of another. Of the
+    routes of a run, the one that was deleted last comes first. Routes with one key keep their
+    order: if one of them has no gateway, all of them come first.
     """
     typed: list[Route] = []
     for before in runs:

@@ -142,6 +142,18 @@ def test_what_deletes_typed_routes(installed: HostRoutingConfig, occasions: str)
     assert finding.sentence.startswith(f"the next {occasions} deletes routes")
 
 
+def test_strict_without_cidrs() -> None:
+    """Nothing is checked then, so apply deletes what only the typed CIDR needs."""
+    installed = config("10.77.0.0/16")
+    host = FakeHost(kernel=h200())
+    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+    type_routes(host, *REPAIR)
+    typed = config("10.77.0.0/16", cidrs=(CIDR,))
+    [finding] = check_host(typed, host).named("route-not-configured")
+    occasions = "start of a gated unit, apply or boot"
+    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
+
+
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check needs no systemd; nobody says then that the guard is masked."""
 
