@@ -97,7 +97,7 @@ def run_program(
 # Tools of the administrator.
 
 _LOAD_MODULE = "the kernel has no such tables: load their module, such as ebtable_nat"
-_REFUSALS = (
+_MEANING_OF_OUTPUT = (
     (
         "Operation not permitted|Permission denied|must be root",
         "not-permitted",
@@ -190,7 +190,7 @@ def _how(ended: Ended) -> str:
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:
-    for pattern, kind, remedy in _REFUSALS:
+    for pattern, kind, remedy in _MEANING_OF_OUTPUT:
         if re.search(pattern, printed):
             return kind, remedy
     return "refused", ""

@@ -10,7 +10,7 @@ its reader:
   `str` first, and then passes through functions that take the value and return it or another one;
 - `X | None` and `IPv4Address | IPv6Address` are read as the first of the two;
 - a `Literal` is one of these words, in any case;
-- a `tuple[X, ...]` is a list;
+- a `tuple[X, ...]` is a list, and a `tuple[X, X]` one of that length;
 - any other class is a NamedTuple, which is an object; its annotations say how its values are read.
 
 This is worked out once for each class. Null counts as absent, and so does an empty text where the
@@ -184,7 +184,9 @@ def path_of(key: object, below: str = "") -> str:
 
 
 def _list_of(kind: Any, *others: Any) -> Reader:
-    """A list of any length for `tuple[X, ...]`, else of as many items as there are types."""
+    """A list of any length for `tuple[X, ...]`; for `tuple[X, X]`, one of as many items as there
+    are types, which are all the same.
+    """
     read_item = reader_of(kind)
     length = None if others == (...,) else 1 + len(others)
 
