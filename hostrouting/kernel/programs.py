@@ -138,9 +138,11 @@ def run_tool(
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
 
     Nothing is retried. `purpose` completes "the tool could not …", and `fine` lists the exit codes
-    that are not a failure. The kinds of error are missing, timeout (the change may or may not have
-    been made), not-permitted, not-loaded (the kernel does not have what the tool works on),
-    no-answer (systemd does not run) and refused. `output` is what the tool printed.
+    that are not a failure. Without `environment`, the tool has that of `tool_environment`.
+
+    The kinds of error are missing, timeout (the change may or may not have been made),
+    not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
+    does not run) and refused. `output` is what the tool printed.
     """
     tool = words[0]
     if not environment:

@@ -145,12 +145,12 @@ def _annotated(kind: Any, *rules: Any) -> Reader:
 class _FaultyError(ValueError):
     """The faults of an object or a list."""
 
-    def __init__(self, faults: list[Fault], left: Any = None) -> None:
-        super().__init__(faults, left)
+    def __init__(self, faults: list[Fault], instead: Any = None) -> None:
+        super().__init__(faults, instead)
         self.faults = faults
-        self.left = left
-        """What `faults_between` has in its place: for a list, the list with None for each faulty
-        item.
+        self.instead = instead
+        """What `faults_between` has instead of the value: for a list, the list with None for each
+        faulty item.
         """
 
 
@@ -160,7 +160,7 @@ def read_member(reader: Reader, key: object, value: object, faults: list[Fault])
         return reader(value)
     except _FaultyError as error:
         faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-        return error.left
+        return error.instead
     except ValueError as error:
         if value is REPEATED:
             faults.append(Fault(path_of(key), *_GIVEN_TWICE))
