@@ -13,9 +13,14 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults, foreign_steps, note_of_writer
+from hostrouting.boot.health import (
+    find_faults,
+    find_faults_without_config,
+    foreign_steps,
+    note_of_writer,
+)
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
-from hostrouting.boot.unit_gates import AGAIN, judge_gates
+from hostrouting.boot.unit_gates import AGAIN
 from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
@@ -366,7 +371,7 @@ def _state_of(plan: Plan) -> State:
 
 def _with_faults(host: Host, status: Status) -> Status:
     if status.config is None:
-        faults = judge_gates(host, _units_to_gate(host, status)).findings
+        faults = find_faults_without_config(host, _units_to_gate(host, status))
         writer = writer_of(host.files)
         if writer not in {"", WRITER}:  # perhaps its config.json is no longer understood
             faults = (*faults, note_of_writer(writer))

@@ -51,6 +51,8 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+    has_more = state in {"has failed", "is being restarted"}
+    assert (f"    see: journalctl -u {GUARD}" in status.lines) is has_more
 
 
 def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:

@@ -12,7 +12,9 @@ from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
@@ -60,12 +62,23 @@ class TestModes:
             LAYOUT.detected_path
         }
 
+    def test_what_no_route_repairs(self, caplog: pytest.LogCaptureFixture) -> None:
+        """That is in the error, too, and in no log."""
+        kernel = h200()
+        refused = Prefix.parse("172.16.3.0/24")
+        kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
+        host = FakeHost(kernel=kernel)
+        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
+        assert "; UNSAFE: " in str(error)
+        assert "UNSAFE" not in caplog.text
+
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
         result = checked(FakeHost(kernel=h200()), CIDR)
         assert result.log_fields()["verdict"] == "overlap"
         counted = result.log_fields()["findings"]
         assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 3
+        assert {"schema", "mode"}.isdisjoint(result.to_mapping())  # they are not its own
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
