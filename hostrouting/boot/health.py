@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
-from hostrouting.boot.unit_gates import AGAIN, judge_gates
+from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import is_masked, masked
@@ -70,7 +70,7 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
 def note_of_writer(writer: str) -> Finding:
     """The note that another release wrote our files."""
     sentence = f"the files were written by {writer}, but this is {WRITER}"
-    return Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
+    return Finding("file", "note", sentence, HostLayout.config_path, APPLY)
 
 
 def _why_unusable(files: Files, file: File) -> Finding | None:
@@ -104,7 +104,7 @@ def _edit_of_file(files: Files, file: File, *, is_current: bool) -> Finding | No
     if entry is None:
         return None
     if entry.kind == "link" and not file.target:
-        remedy = AGAIN._replace(words="remove the link; then")  # which `apply` does not replace
+        remedy = APPLY._replace(words="remove the link; then")  # which `apply` does not replace
         return _fault(path, "is a link, and not a file", remedy)
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
@@ -122,7 +122,7 @@ def _as_the_gate_says(files: Files, edit: Finding) -> Finding:
     return edit._replace(name="gate-shut", sentence=refusal.sentence)
 
 
-def _fault(path: str, predicate: str, remedy: Remedy = AGAIN) -> Finding:
+def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
     return Finding("file", "error", f"{path} {predicate}", path, remedy)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.unit_gates import AGAIN, RELOAD
+from hostrouting.boot.unit_gates import APPLY, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
@@ -111,7 +111,7 @@ def _on_page(finding: Finding, status: Status) -> Finding:
     """The finding as the page has it: without a remedy that another line of the page is about."""
     if finding.remedy is None:
         return finding
-    if finding.remedy in {AGAIN, RELOAD} and status.command == AGAIN.command:
+    if finding.remedy in {APPLY, RELOAD} and status.command == APPLY.command:
         return finding._replace(remedy=None)
     if finding.remedy in _choices_of_a_dev(status):
         return finding._replace(remedy=Remedy("the commands below name the device"))
