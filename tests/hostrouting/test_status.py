@@ -65,6 +65,19 @@ def test_each_state_and_what_to_type(state: State) -> None:
     assert may_apply or all(finding.remedy != APPLY for finding in status.findings)
 
 
+def test_a_step_that_was_left() -> None:
+    """A step of ours that is not configured, which gate.sh takes for another program's, is named by
+    what apply would remove.
+    """
+    host = applied()()
+    path = LAYOUT.step_path(LAYOUT.probe_step)
+    host.files.texts[path] = "exit 1\n"
+    status = find_status(host)
+    assert status.state == "different"
+    assert status.plan.files.removes == (path,)
+    assert status.command == APPLY.command
+
+
 @pytest.mark.parametrize(
     ("host", "code"),
     [
