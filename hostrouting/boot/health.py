@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
+from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
 from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -178,7 +178,7 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     among them: the plan removes it, so `status` says that the host differs.
     """
     folder = HostLayout.gate_directory
-    ours = {f"{step}.sh" for step in UNIT_OF}
+    ours = {f"{step}.sh" for step in UNIT_OF_STEP}
     steps = fnmatch.filter(files.names(folder), "[!.]*.sh")  # as *.sh in bash
     return tuple(f"{folder}/{step}" for step in steps if step not in ours)
 
