@@ -257,7 +257,7 @@ continues; only Ctrl-C ends it. An observer must not wait for another step.
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """One or more tasks failed.
 
-    `failures` are their steps, in the order in which they failed, each with its `path` and its
+    `failures` are their steps, at least one, in the order in which they failed, each with its `path` and its
     `error`. `error` is the first error, and also `__cause__`, so that a printed traceback begins
     where it was raised.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.sentences import how_to_configure
+from hostrouting.check.sentences import how_to_configure, not_configured
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import pieces
@@ -102,7 +102,7 @@ def find_unconfigured(
     if needed:
         claim = f"{deleter} routes that are not in the configuration"
         remedy = how_to_configure(after.routes)
-        yield _not_configured(claim, needed, lost, remedy, after.routes)
+        yield _needed(claim, needed, lost, remedy, after.routes)
 
 
 def find_by_hand(
@@ -122,10 +122,10 @@ def find_by_hand(
         claim = "routes were added by hand that hostrouting does not set at boot"
         # Without all of them: the next boot also lacks those that stand in for the needed ones.
         lost = _escaping_without(by_hand, config, now)
-        yield _not_configured(claim, needed, lost, Remedy("to keep them", pipeline))
+        yield _needed(claim, needed, lost, Remedy("to keep them", pipeline))
 
 
-def _not_configured(
+def _needed(
     claim: str,
     needed: Sequence[str],
     lost: Iterable[_Range],
@@ -136,11 +136,8 @@ def _not_configured(
     wrong with them. The routes of the repair would do the same.
     """
     ranges = [extent(*each) for each in lost]
-    target = spoken(needed)
-    sentence = f"{claim} ({target}); without them, {spoken(ranges)} would escape"
-    routes = [route.to_mapping() for route in repair]
-    facts = {"unconfigured": needed, "ranges": ranges, "routes": routes}
-    return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
+    sentence = f"{claim} ({spoken(needed)}); without them, {spoken(ranges)} would escape"
+    return not_configured(sentence, needed, remedy, ranges=ranges, repair=repair)
 
 
 def _routes_by_hand(configured: Iterable[StaticRoute], now: CheckReport) -> list[Route]:

@@ -281,6 +281,15 @@ class TestTheCommand:
         seen = [line for line in said.lines if line.startswith("  see: ")]
         assert seen == [f"{see}/{name}.json" for name in ("refusing", "bare", "marked")]
 
+    def test_a_folder_that_looks_like_an_option(
+        self, nodes: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The proposed line can be typed."""
+        save(nodes / "-n", {"bare": FakeKernel().snapshot()})
+        monkeypatch.chdir(nodes)
+        proposal = say("check", "--snapshots=-n", CIDR).lines[-1]
+        assert proposal == f"  see: hostrouting check {CIDR} --snapshot ./-n/bare.json"
+
     def test_the_document(self, nodes: Path) -> None:
         """It has the same groups."""
         document = say("check", "--snapshots", str(nodes), CIDR, "--json")
@@ -419,10 +428,11 @@ def test_a_killed_worker(tmp_path: Path) -> None:
         Deadly(1, mp_context=get_context("spawn")) as executor,
         pytest.raises(
             HostError, match="16 of 32 snapshots were judged, and then a worker was killed"
-        ),
+        ) as caught,
     ):
         results += fleet.check_snapshots([tmp_path], CONFIG, executor)
     assert len(results) == 16
+    assert caught.value.output.startswith("BrokenProcessPool: ")
 
 
 def test_paths_without_snapshots(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refu
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
-from tests.support.topologies import BY_IPV6, IB0, address, checked, vm_with
+from tests.support.topologies import BY_IPV6, IB0, address, checked, main_with, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
@@ -222,9 +222,9 @@ def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, 
     assert "metric 300" not in str(doubt.remedy)
 
 
-def costs(host: Snapshot, *cidrs: str) -> list[str]:
+def costs(host: Snapshot, *cidrs: str, **section: object) -> list[str]:
     """The sentences about what the repair costs."""
-    return [cost.sentence for cost in named("repair-cost", host, *cidrs)]
+    return [cost.sentence for cost in named("repair-cost", host, *cidrs, **section)]
 
 
 UNREACHED = "it no longer reaches containers or virtual machines behind br9"
@@ -238,6 +238,17 @@ def test_a_repair_that_takes_from_a_vpn(to: str) -> None:
     """
     host = vm_with(Route.to(to, dev="wg0"), links=(WG0,))
     assert costs(host) == [MOVES]
+
+
+def test_a_repair_that_takes_from_a_vpn_beside_others() -> None:
+    """It is named also behind addresses without a route, and as the second next hop of a route."""
+    both = (NextHop("eth1", gateway=as_ip("10.1.0.1"), onlink=True), NextHop("wg0"))
+    half = Prefix.parse("172.16.128.0/17")
+    host = vm_with(Route(half, both), links=(ETH1, WG0))
+    rules = [each for each in host.rules if each.table != TABLE_MAIN]
+    suppressing = host._replace(rules=(*rules, main_with(0)))
+    found = costs(suppressing, expected_devs=["eth0"])
+    assert found == [MOVES.replace(CIDR, str(half))]
 
 
 def test_a_repair_that_takes_neighbours() -> None:

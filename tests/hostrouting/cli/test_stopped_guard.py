@@ -51,6 +51,8 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+    has_more = state in {"has failed", "is being restarted"}
+    assert (f"    see: journalctl -u {GUARD}" in status.lines) is has_more
 
 
 def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:
@@ -212,12 +214,20 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
 
 
 def test_what_a_guard_that_runs_has_logged() -> None:
-    """That says why it has not set the routes; where none is missing, it is old."""
+    """That says why it has not set the routes; where none is missing that it should have set, it is
+    old.
+    """
     host = node(config(*REPAIR, guard=GUARDED))
     started = {"ActiveState": "active", "ExecMainStartTimestamp": "Thu 03:02 UTC"}
     manager_of(host).properties[GUARD] = started
     manager_of(host).errors[GUARD] = ("cannot lock the routes",)
     assert "cannot lock" not in say("status", host=host).out
+    installed = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = json.dumps(config(*REPAIR, "10.9.0.0/16", guard=GUARDED))
+    status = say("status", host=host)
+    assert RUNS in status.out
+    assert "cannot lock" not in status.out
+    host.files.texts[LAYOUT.config_path] = installed
     lose_routes(host)
     status = say("status", host=host)
     assert "    cannot lock the routes" in status.lines
