@@ -90,7 +90,7 @@ class Scope:
 
     def cancel(self, reason: str, number: int | None = None) -> None:
         """Stop now, unless the scope has stopped already; with the number of the signal, if that is
-        the reason.
+        the reason. If two threads cancel at the same moment, either reason may be kept.
         """
         now = self.clock.now()
         if now < self.stop.moment:
@@ -140,6 +140,7 @@ class Context:
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
+        """Those around the task, the innermost first."""
         self.step: Step | None = None
         self.root: Step | None = None
         self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
@@ -164,7 +165,9 @@ class Context:
 
     @property
     def _scope(self) -> Scope:
-        """The scope around the task that stops first; if several stop at once, the innermost."""
+        """The scope around the task that stops first; if several stop at once, the innermost, which
+        `min` meets first.
+        """
         return min(self.scopes, key=lambda scope: scope.stop.moment)
 
     @property
@@ -226,9 +229,10 @@ class Context:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, and is never called after the block has ended.
-        What it raises is logged and changes nothing. The end of the block raises Cancelled if the
-        task is cancelled, because this may be the only reason why the block has ended.
+        The callback runs in a thread of its own, for which the end of the block waits, so it is
+        never called after that. What it raises is logged and changes nothing. The end of the block
+        raises Cancelled if the task is cancelled, because this may be the only reason why the block
+        has ended.
         """
         must_be(Callable, callback, "on_cancel: callback", "a function")
         has_ended = threading.Event()
@@ -256,9 +260,9 @@ class Context:
         yields.
         """
         must_be_number(seconds, "a time limit")
-        limited = "/".join(self.path) or "the run"
+        name = "/".join(self.path) or "the run"
         scope = Scope(self.clock)
-        scope.stop = Stop(self.clock.now() + seconds, f"the {seconds:g} s of {limited} are over")
+        scope.stop = Stop(self.clock.now() + seconds, f"the {seconds:g} s of {name} are over")
         try:
             yield self.derive(scopes=(scope, *self.scopes))
         except Cancelled as cancelled:

@@ -196,6 +196,7 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
         return error.failures
     # It can be the error of a step inside this one: a group passes SystemExit on as it is, and a
     # task can raise the `error` of a step that failed. It began in the innermost of these steps.
+    # The step itself is among them, and has no error yet.
     children_first = reversed(list(step.walk()))
     for inner in children_first:
         if inner.error is error:

@@ -127,8 +127,15 @@ class LiveTree:
         self._console = console
         self._logger = logger_of(logger)
         self._root: Step | None = None
+        # Where standard output is not a terminal, it is not replaced: what a task prints would
+        # appear beside the tree, and not in the file or pipe.
+        prints_on_terminal = sys.stdout is not None and sys.stdout.isatty()
         self._live = Live(
-            console=console, get_renderable=self._render, auto_refresh=False, transient=True
+            console=console,
+            get_renderable=self._render,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=prints_on_terminal,
         )
         self._moved: list[logging.StreamHandler[Any]] = []
 

@@ -197,7 +197,8 @@ def _report(task: AnyTask, ctx: Context, verb: Verb) -> Step:
 def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> None:
     """Do the work in a thread, and cancel the run for each signal that comes meanwhile.
 
-    A repeated signal only logs again what the run is waiting for.
+    A repeated signal only logs again what the run is waiting for. One that comes when the tasks
+    have ended is in the report, and changes nothing.
     """
     events: SimpleQueue[int] = SimpleQueue()
 
@@ -206,16 +207,24 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
         events.put(number)
 
     def work_to_the_end() -> None:
-        work()
-        events.put(_END)
+        try:
+            work()
+        finally:
+            events.put(_END)
 
+    # Not the clock's: FakeClock counts this thread in place of the main thread, which does not wait
+    # by the clock.
     thread = threading.Thread(
         target=contextvars.copy_context().run,  # it has the caller's context variables
         args=(work_to_the_end,),
         name="phases",
     )
     with _handling_signals(on_signal):
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system starts no more threads
+            record_error(root, error)
+            return
         number = _next(events)
         while number != _END:
             ctx.cancel(number)

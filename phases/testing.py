@@ -66,9 +66,10 @@ class FakeClock(Clock):
     """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest
     end of a wait.
 
-    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. The
-    clock counts the thread that created it and the threads that groups start; if your test starts a
-    thread that runs tasks, start it with `clock.start(…)`.
+    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. If
+    every thread waits without an end, nothing wakes them, and the test hangs. The clock counts the
+    thread that created it and the threads that groups start; if your test starts a thread that runs
+    tasks, start it with `clock.start(…)`.
     """
 
     def __init__(self) -> None:

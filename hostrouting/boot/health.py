@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import fnmatch
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
 from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.host.fileset import is_masked, masked
+from hostrouting.host.fileset import File, is_masked, masked
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
+    from hostrouting.boot.unit_gates import UnitGates
     from hostrouting.host.files import Files
-    from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
 _OTHER_OWNER_OR_MODE = "has another owner or mode"
@@ -31,13 +33,34 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What is wrong with the gate of this configuration, which is the installed one. Nothing is
     changed.
     """
-    units = gated_units(config)
+    gates = judge_gates(host, gated_units(config))
+    own = _own_files(host.files, config, holds_units=bool(gates.held))
+    return _with_others(host.files, gated_units(config), gates, own)
+
+
+def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
+    """What is wrong with the gate of these units where nobody knows what our files should be."""
     gates = judge_gates(host, units)
-    findings = [_shutting(finding) for finding in open_folders(host.files)]
-    findings += _own_files(host.files, config, holds_units=bool(gates.held))
+    own: list[Finding] = []
+    with suppress(HostError):  # this user may not look into our folders
+        gate = _why_unusable(host.files, File(HostLayout.gate_path))
+        if gate is not None:
+            own.append(_shutting(gate))
+        return _with_others(host.files, units, gates, own)
+    return gates.findings
+
+
+def _with_others(
+    files: Files, units: Sequence[str], gates: UnitGates, own: Iterable[Finding]
+) -> tuple[Finding, ...]:
+    """What is wrong with our own files and the gates of these units, and what others have changed
+    beside our files.
+    """
+    findings = [_shutting(finding) for finding in open_folders(files)]
+    findings += own
     if units:
         # What it says of a start is about the next one that asks the gate, even if none does now.
-        findings += [_foreign_step(host.files, path) for path in foreign_steps(host.files)]
+        findings += [_foreign_step(files, path) for path in foreign_steps(files)]
     if not gates.held:  # no start asks the gate, so what is "gate-shut" above is only a "file"
         findings = [finding._replace(name="file") for finding in findings]
     return worst_first((*findings, *gates.findings))

@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
 
         return write(arguments.run(arguments, host or Host.local()), as_json=arguments.json)
     except KeyboardInterrupt:
-        print("hostrouting: interrupted", file=sys.stderr)  # noqa: T201  `output` may not be loaded yet
+        from hostrouting.cli.output import say  # noqa: PLC0415  it may not be loaded yet
+
+        say("interrupted")
         return 130  # 128 plus the number of SIGINT, as in a shell
     except Exception as error:  # noqa: BLE001  no error may have the exit code of a verdict
         from hostrouting.cli.output import write_error  # noqa: PLC0415  as above

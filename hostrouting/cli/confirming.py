@@ -31,10 +31,12 @@ class Terminal(Protocol):
     """The terminal of the operator."""
 
     def say(self, text: str) -> None:
-        """Show a line."""
+        """Show a line, and forget what was typed before."""
 
     def has_enter(self) -> bool:
-        """Whether Enter was pressed since then. Raises EOFError if the terminal is closed."""
+        """Whether Enter was pressed since that line. Raises EOFError if the terminal is closed, or
+        Ctrl-D was pressed.
+        """
 
     def log(self, lines: Iterable[str]) -> None:
         """Write these lines into the journal, for an operator whose terminal is gone. If there is
@@ -58,13 +60,13 @@ class AwaitConfirmation:
         words = f"The change is made. Press Enter within {self._seconds:g} s to keep it."
         try:
             self._terminal.say(f"{words} Otherwise, all of it is taken back.")
-            while not self._terminal.has_enter():
+            while not self._terminal.has_enter():  # first, so that Enter in the last moment counts
                 if ctx.clock.now() >= until:
                     sentence = f"nobody pressed Enter within {self._seconds:g} s"
                     raise HostRoutingError(sentence, kind="not-confirmed")
                 ctx.sleep(_LOOKS)
         except EOFError as error:
-            sentence = "the terminal was closed before Enter was pressed"
+            sentence = "the terminal was closed, or Ctrl-D was pressed, before Enter"
             raise HostRoutingError(sentence, kind="not-confirmed") from error
 
 
@@ -79,7 +81,8 @@ class ControllingTerminal:
         """See Terminal."""
         try:
             termios.tcflush(self._number, termios.TCIFLUSH)  # what was typed before is no answer
-            os.write(self._number, f"{text}\n".encode())
+            # Below the live tree, which ends without a line feed.
+            os.write(self._number, f"\n{text}\n".encode())
         except (OSError, termios.error) as error:
             raise EOFError from error
 
@@ -104,7 +107,7 @@ class ControllingTerminal:
 
     def _is_in_background(self) -> bool:
         """Whether what is typed is for another job of the shell: to read it would suspend this
-        one.
+        one, by SIGTTIN.
         """
         with suppress(OSError):  # it is closed, which the read says
             return os.tcgetpgrp(self._number) != os.getpgrp()

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from shlex import quote
 from signal import SIG_IGN, SIGINT, signal
 
 from hostrouting.cli.output import Answer
+from hostrouting.cli.source import typed_path
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, group_nodes
@@ -41,7 +41,7 @@ def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> 
 
 
 def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
-    """How many nodes have which verdict, and then each problem."""
+    """How many nodes have which verdict, and then each problem; the groups come the worst first."""
     counts = Counter[str]()
     for group in groups:
         counts[group.verdict] += len(group.nodes)
@@ -67,4 +67,5 @@ def _problem_lines(group: NodeGroup, options: str) -> Iterator[str]:
             yield f"{line},"
         yield last
     elif group.verdict != NO_VERDICT:
-        yield f"  see: hostrouting check{options} --snapshot {quote(group.results[0].path)}"
+        saved = typed_path(group.results[0].path)
+        yield f"  see: hostrouting check{options} --snapshot {saved}"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding, Remedy
 
 _SHOWN = 20  # lines of one kind; the JSON contains all
-_GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed, or the terminal was
 
 
 class Answer(NamedTuple):
@@ -74,8 +73,9 @@ def write(answer: Answer, *, as_json: bool) -> int:
         else:
             _write_lines(answer)
     except OSError as error:
+        is_gone = _is_gone(error, sys.stdout)
         _discard(sys.stdout)
-        if error.errno not in _GONE:
+        if not is_gone:
             say(f"the answer could not be written: {error.strerror}")
             code = code or PROBLEM
     _forget_lost_remarks()
@@ -172,6 +172,16 @@ def _in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
 def printable(line: str) -> str:
     """The line, in which bytes that are not text and control characters are escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
+def _is_gone(error: OSError, stream: TextIO) -> bool:
+    """Whether the reader has gone away: the pipe was closed, or the terminal was. From a file, EIO
+    is a failure of its disk.
+    """
+    if error.errno == errno.EIO:
+        with suppress(OSError):  # as in `_discard`
+            return not os.path.isfile(stream.fileno())
+    return error.errno in {errno.EPIPE, errno.EIO}
 
 
 def _discard(stream: TextIO) -> None:

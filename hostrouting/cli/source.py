@@ -161,7 +161,7 @@ def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> Non
     """
     names = [link.name for link in snapshot.links if link.name != "lo"]
     if arguments.dev and not {*arguments.dev} & {*names}:
-        rule = f"is not a device of this host; it has {spoken(names)}"
+        rule = f"is not a device of this host; it has {spoken(names) or 'only lo'}"
         raise bad_input("--dev", rule, "", show(arguments.dev[0]))
 
 

@@ -120,10 +120,12 @@ class Snapshot(NamedTuple):
         return [route for route in self.routes if route.prefix == everywhere]
 
     def to_json(self) -> str:
-        """The snapshot as JSON for `from_json`; fields with their default value are left out."""
+        """The snapshot as JSON for `from_json`, in ASCII, so that no stream has to escape a name;
+        fields with their default value are left out.
+        """
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
-        return json.dumps({"schema": SCHEMA, **json_value(self)}, ensure_ascii=False)
+        return json.dumps({"schema": SCHEMA, **json_value(self)})
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Snapshot":

@@ -281,6 +281,15 @@ class TestTheCommand:
         seen = [line for line in said.lines if line.startswith("  see: ")]
         assert seen == [f"{see}/{name}.json" for name in ("refusing", "bare", "marked")]
 
+    def test_a_folder_that_looks_like_an_option(
+        self, nodes: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The proposed line can be typed."""
+        save(nodes / "-n", {"bare": FakeKernel().snapshot()})
+        monkeypatch.chdir(nodes)
+        proposal = say("check", "--snapshots=-n", CIDR).lines[-1]
+        assert proposal == f"  see: hostrouting check {CIDR} --snapshot ./-n/bare.json"
+
     def test_the_document(self, nodes: Path) -> None:
         """It has the same groups."""
         document = say("check", "--snapshots", str(nodes), CIDR, "--json")

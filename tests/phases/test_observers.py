@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -249,6 +250,26 @@ def test_the_live_tree_on_a_real_terminal() -> None:
     assert re.search(r"boot +running", words)
     assert "LOG boot/a ok after" in words
     assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])
+
+
+@pytest.mark.linux
+def test_what_a_task_prints_beside_the_live_tree(tmp_path: Path) -> None:
+    """It goes to standard output as ever, although the tree is on a terminal."""
+    ours, theirs = pty.openpty()
+    printing = "import phases; phases.run(phases.task('boot')(lambda ctx: print('printed')))"
+    printed = tmp_path / "printed"
+    with printed.open("w") as file:
+        subprocess.run(
+            [sys.executable, "-c", printing],
+            stdout=file,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm"},
+            check=True,
+        )
+    os.close(theirs)
+    assert b"boot" in os.read(ours, 65536)
+    os.close(ours)
+    assert printed.read_text() == "printed\n"
 
 
 FAILING = """

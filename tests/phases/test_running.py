@@ -46,6 +46,21 @@ def test_failures_of_other_steps() -> None:
     assert isinstance(failure.error.failures[0].error, OSError)
 
 
+def test_a_system_that_starts_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is a failure of the run like any other: it is in the report."""
+    monkeypatch.setattr(threading.Thread, "start", _no_thread)
+    seen = Recorder()
+    report = phases.run(StubTask("boot"), observers=[seen])
+    assert report.exit_code == 1
+    assert report.failures == (report,)
+    assert report.why == "RuntimeError: can't start new thread"
+    assert seen.starts == []
+
+
+def _no_thread(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 async def _asynchronous(_ctx: phases.Context) -> None:
     """Would return a coroutine, and nothing in it would run."""
 

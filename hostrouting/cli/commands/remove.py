@@ -9,7 +9,7 @@ what would be removed, with this verdict, and exits with 1 if that is anything.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import attrs
@@ -31,7 +31,7 @@ from hostrouting.install.installed import installed_or_none
 from hostrouting.install.plan import Plan
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.tasks.configure import Remove
-from hostrouting.text import spoken
+from hostrouting.text import command_of, spoken
 
 ARGUMENTS = ("--dry-run",)
 _NOTHING = "hostrouting has nothing installed on this host"
@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             report = _judge(former, host, RoutePlan())
             lines += _verdict_lines("The verdict now:", report)
             if report is not None and report.escapes:
-                cidrs = dict.fromkeys(str(escape.cidr) for escape in report.escapes)
-                lines.append(f"To see what repairs that: hostrouting check {' '.join(cidrs)}")
+                command = _check_command(report, former.route_overlap.expected_devs)
+                lines.append(f"To see what repairs that: {command}")
     return Answer(outcome.code, document, lines)
 
 
@@ -79,7 +79,8 @@ def _show(former: HostRoutingConfig, host: Host) -> Answer:
         units = gated_on_disk(host.files)
         if units:
             lines.append(f"Then nothing holds back {spoken(units)}.")
-        lines.append(f"To be able to go back, copy {HostLayout.config_path} first.")
+        if HostLayout.config_path in plan.files.removes:  # else the file is missing
+            lines.append(f"To be able to go back, copy {HostLayout.config_path} first.")
         lines += _verdict_lines("The verdict afterwards:", plan.report)
     document = {"schema": "hostrouting/remove/4", "ok": not plan.would_fail, "changed": False}
     return Answer(code, document | plan.to_mapping(), [answer, *lines])
@@ -99,6 +100,16 @@ def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckRe
     with suppress(HostRoutingError):  # as above
         return check_snapshot(removal.apply_to(take_snapshot(host)), former)
     return None
+
+
+def _check_command(report: CheckReport, devs: Iterable[str]) -> str:
+    """The command that checks what escapes. It names the devices that were expected: the installed
+    configuration, which had them, is gone.
+    """
+    words = list(dict.fromkeys(str(escape.cidr) for escape in report.escapes))
+    for dev in devs:
+        words += ["--dev", dev]
+    return command_of("hostrouting check", *words)
 
 
 def _verdict_lines(heading: str, report: CheckReport | None) -> Iterator[str]:

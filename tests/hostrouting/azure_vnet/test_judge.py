@@ -126,6 +126,14 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         },
         f"conflict 2: {LIVE} belongs to a pod behind azv1",
     ),
+    "beside what the kernel remembers of a dead one": (
+        {"routes": [BY_BRIDGE], "neighbours": [attrs.evolve(NEIGHBOUR, permanent=False)]},
+        "keep 1: its pod may be alive behind azv1, where",
+    ),
+    "live, as the kernel remembers it": (
+        {"routes": [BY_BRIDGE], "neighbours": [attrs.evolve(LIVE_NEIGHBOUR, permanent=False)]},
+        f"conflict 1: {LIVE} belongs to a pod behind azv1",
+    ),
     "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict 3: a pod behind lxc1"),
     "own device": (
         {"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")},

@@ -165,7 +165,9 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeH
     ("happens", "reason"),
     [
         pytest.param(nothing, "nobody pressed Enter within 1 s", id="nobody answers"),
-        pytest.param(closed, "the terminal was closed before Enter was pressed", id="closed"),
+        pytest.param(
+            closed, "the terminal was closed, or Ctrl-D was pressed, before Enter", id="closed"
+        ),
     ],
 )
 @pytest.mark.parametrize("was_installed", [True, False], ids=["installed", "fresh"])
@@ -397,6 +399,19 @@ class TestTerminal:
         os.write(ours, b"\n")
         while not terminal.has_enter():
             assert time.monotonic() < deadline
+
+    def test_the_question_is_a_line_of_its_own(self, ends: tuple[int, ControllingTerminal]) -> None:
+        """The live tree, which is on the same terminal, ends without a line feed."""
+        ours, terminal = ends
+        terminal.say("Press Enter")
+        assert os.read(ours, 4096).startswith(b"\r\nPress Enter\r\n")
+
+    def test_ctrl_d(self, ends: tuple[int, ControllingTerminal]) -> None:
+        """Linux reports it as it reports a closed terminal, so the reason names both."""
+        ours, terminal = ends
+        threading.Timer(0.05, os.write, [ours, b"\x04"]).start()
+        with pytest.raises(HostRoutingError, match="Ctrl-D was pressed"):
+            AwaitConfirmation(terminal, 600).do(phases.Context(observers=[]))
 
     def test_a_terminal_that_does_not_answer(self, ends: tuple[int, ControllingTerminal]) -> None:
         """It is closed: nothing can be asked, and nobody answers."""

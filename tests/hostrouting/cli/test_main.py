@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.cli import main
 from hostrouting.cli.output import Answer, write
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
@@ -261,6 +262,13 @@ class TestADeviceThatIsTyped:
         assert said.out == ""
         assert said.err == 'hostrouting: --dev: "eth1" is not a device of this host; it has eth0\n'
 
+    def test_a_host_without_devices(self) -> None:
+        """Each host has lo, which never is an expected device."""
+        said = say("check", CIDR, "--dev", "eth1", kernel=FakeKernel())
+        assert (
+            said.err == 'hostrouting: --dev: "eth1" is not a device of this host; it has only lo\n'
+        )
+
     def test_in_the_repair(self) -> None:
         """The proposed line has the option, and what it prints expects the device."""
         said = say("check", CIDR, "--dev", "eth0", kernel=h200())
@@ -363,7 +371,7 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     """
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(block_of(family)))
-    check = HostCheck.of(check_snapshot(snapshot, config), config)
+    check = HostCheck.of_snapshot(check_snapshot(snapshot, config), config)
     from_best_to_worst = [0, 3, 1]
     counted = {finding.name for finding in check.findings} - ignored
 
@@ -501,6 +509,18 @@ def test_a_bug_a_refusal_and_an_interrupt() -> None:
     assert interrupt == (130, "", "hostrouting: interrupted\n")
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_an_interrupt_that_nobody_can_read(
+    monkeypatch: pytest.MonkeyPatch, *, is_open: bool
+) -> None:
+    """It has the exit code of a shell all the same, and is not a part of the answer."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", Unwritable(errno.EIO) if is_open else None)
+    assert main(["check", CIDR], host=host_that_raises(KeyboardInterrupt())) == 130
+    assert out.getvalue() == ""
+
+
 def test_a_run_under_nohup() -> None:
     """It goes on when its terminal is closed."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -557,6 +577,15 @@ def test_names_do_not_steer_the_terminal() -> None:
     probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
     logged = say("apply", "--config", "-", kernel=kernel, stdin=probes).err
     assert logged.startswith("eth9 is a port of br\\x1b[31m, where its packets arrive, so no rule")
+
+
+@pytest.mark.parametrize("odd", ["\x7f", "\xad", "\u2028", "\U000e0001"])
+def test_a_snapshot_with_odd_names(odd: str) -> None:
+    """It is JSON all the same, and another computer reads the names as they are."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name=f"br{odd}", index=0, kind="bridge"))
+    saved = say("snapshot", kernel=kernel).out
+    assert Snapshot.from_json(saved) == kernel.snapshot()
 
 
 def test_a_command_in_a_thread() -> None:
@@ -651,6 +680,13 @@ class TestAsAProgram:
         else:
             assert done.stderr == ""
             assert done.returncode == 0
+
+    def test_a_disk_that_fails(self, command: list[str]) -> None:
+        """It answers as a closed terminal does, but somebody wants the file."""
+        fine = shlex.join(command).replace(CIDR, "10.0.0.0/24")
+        done = completed(["bash", "-c", f"{fine} 1<>/proc/$$/mem"])
+        assert done.stderr == "hostrouting: the answer could not be written: Input/output error\n"
+        assert done.returncode == 1
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_archive_that_goes_nowhere(self, tmp_path: Path, where: str) -> None:

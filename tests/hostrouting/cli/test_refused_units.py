@@ -154,17 +154,18 @@ def test_a_refused_unit_whose_gate_is_shut() -> None:
     assert finding.startswith("GATE-SHUT: ")
 
 
-def test_a_masked_unit() -> None:
+@pytest.mark.parametrize(("active", "state"), [("inactive", "does not run"), ("failed", "failed")])
+def test_a_masked_unit(active: str, state: str) -> None:
     """The page has the command that unmasks it. The host matches, although systemd says of a masked
     unit with drop-ins at all times that it has to reload.
     """
     host = node(config(*REPAIR))
-    manager_of(host).states[KUBELET] = "inactive"
+    manager_of(host).states[KUBELET] = active
     drop_in = {"DropInPaths": LAYOUT.drop_in_path(KUBELET), "NeedDaemonReload": "yes"}
     manager_of(host).properties[KUBELET] |= {"LoadState": "masked", **drop_in}
     status = say("status", host=host)
     assert status.code == 0
-    assert status.lines[1] == f"  {KUBELET} does not run"
+    assert status.lines[1] == f"  {KUBELET} {state}"
     unmask = f"to undo that, as root: systemctl unmask {KUBELET}"
     assert status.lines[2] == f"    it is masked, so systemd does not start it; {unmask}"
     assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")

@@ -1,5 +1,6 @@
 """`remove` says what escapes without hostrouting, and is not hindered by what is broken."""
 
+import shlex
 from unittest import mock
 
 import pytest
@@ -20,11 +21,27 @@ def test_a_removal_says_before_and_after_what_escapes() -> None:
     assert f"Then nothing holds back {KUBELET}." in dry_run.lines
     assert dry_run.lines[-2:] == ["The verdict afterwards:", verdict]
 
+    assert f"To be able to go back, copy {LAYOUT.config_path} first." in dry_run.lines
+
     garble(host)
     assert say("remove", "--dry-run", host=host).lines[-1] == verdict
     removed = say("remove", host=host)
     assert removed.code == 0
     assert removed.lines[-2:] == [verdict, f"To see what repairs that: hostrouting check {CIDR}"]
+
+
+def test_the_proposed_check_gives_the_same_verdict() -> None:
+    """It expects the devices that were expected: the installed configuration, which had them, is
+    gone.
+    """
+    expected = {"expectedCidrs": [CIDR], "expectedDevs": ["ib1", "ib2"], "mode": "WARN"}
+    host = node(config(*REPAIR, routeOverlap=expected))
+    *_, verdict, proposal = say("remove", host=host).lines
+    assert verdict == f"OVERLAP: all of {CIDR} leaves through ib0; expected: ib1 or ib2"
+    command = proposal.removeprefix("To see what repairs that: hostrouting ")
+    checked = say(*shlex.split(command), host=host).lines[0]
+    assert checked.startswith(f"OVERLAP: {CIDR} leaves through ib0 ")
+    assert checked.endswith("; expected: ib1 or ib2")
 
 
 def test_a_kernel_that_does_not_answer_does_not_hinder_a_removal(
@@ -44,7 +61,7 @@ def test_a_script_that_cannot_be_read_does_not_hinder_its_removal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without config.json, the scripts say what was expected;
-    if they do not, there is no verdict.
+    if they do not, there is no verdict. Nor is there a file to copy.
     """
 
     def cannot_read(*_: object) -> None:
@@ -53,7 +70,9 @@ def test_a_script_that_cannot_be_read_does_not_hinder_its_removal(
     host = node(config(*REPAIR))
     host.files.remove(LAYOUT.config_path)
     monkeypatch.setattr("hostrouting.cli.commands.remove.read_enforced", cannot_read)
-    assert say("remove", "--dry-run", host=host).lines[0].startswith("TO DO")
+    dry_run = say("remove", "--dry-run", host=host)
+    assert dry_run.lines[0].startswith("TO DO")
+    assert "To be able to go back" not in dry_run.out
     removed = say("remove", host=host)
     assert removed.code == 0
     assert "verdict" not in removed.out

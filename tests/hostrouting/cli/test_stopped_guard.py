@@ -214,12 +214,20 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
 
 
 def test_what_a_guard_that_runs_has_logged() -> None:
-    """That says why it has not set the routes; where none is missing, it is old."""
+    """That says why it has not set the routes; where none is missing that it should have set, it is
+    old.
+    """
     host = node(config(*REPAIR, guard=GUARDED))
     started = {"ActiveState": "active", "ExecMainStartTimestamp": "Thu 03:02 UTC"}
     manager_of(host).properties[GUARD] = started
     manager_of(host).errors[GUARD] = ("cannot lock the routes",)
     assert "cannot lock" not in say("status", host=host).out
+    installed = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = json.dumps(config(*REPAIR, "10.9.0.0/16", guard=GUARDED))
+    status = say("status", host=host)
+    assert RUNS in status.out
+    assert "cannot lock" not in status.out
+    host.files.texts[LAYOUT.config_path] = installed
     lose_routes(host)
     status = say("status", host=host)
     assert "    cannot lock the routes" in status.lines

@@ -724,6 +724,9 @@ class TestUnusableConfigJson:
         assert differing(disk(host), {}) == []
 
 
+WITHOUT_GATE = HostRoutingConfig(manage_foreign="keep")
+
+
 class TestForeignSteps:
     """Scripts of others in gate.d hold units back, too."""
 
@@ -738,9 +741,15 @@ class TestForeignSteps:
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
     @pytest.mark.parametrize(
-        "make", [partial(Configure, config()), Remove], ids=["apply", "remove"]
+        ("make", "is_whole"),
+        [
+            pytest.param(partial(Configure, config()), True, id="apply"),
+            pytest.param(Remove, True, id="remove"),
+            pytest.param(partial(Configure, config()), False, id="apply, half removed"),
+            pytest.param(Remove, False, id="remove, half removed"),
+            pytest.param(partial(Configure, WITHOUT_GATE), True, id="config.json stays"),
+        ],
     )
-    @pytest.mark.parametrize("is_whole", [True, False])
     def test_what_they_hold_would_be_free(
         self, make: Callable[..., InstallTask[Any]], *, is_whole: bool
     ) -> None:
