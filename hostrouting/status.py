@@ -20,7 +20,7 @@ from hostrouting.boot.health import (
     note_of_writer,
 )
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
-from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.boot.unit_gates import APPLY
 from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
@@ -101,7 +101,7 @@ MEANINGS: dict[State, Meaning] = {
 }
 _EDITED = Remedy(
     f"to keep it, undo the edit of {_PATH}",
-    otherwise=Remedy("to give it up", f"{AGAIN.command} --allow-removal"),
+    otherwise=Remedy("to give it up", f"{APPLY.command} --allow-removal"),
 )
 Guard: TypeAlias = Literal[
     "", "is not enabled", "runs", "does not run", "has failed", "is masked", "is being restarted"
@@ -197,7 +197,7 @@ class Status:
             return self._command_before_apply()
         if self.to_start:
             return command_of("systemctl start", *self.to_start)
-        return AGAIN.command if self.state == "different" else ""
+        return APPLY.command if self.state == "different" else ""
 
     def _command_before_apply(self) -> str:
         """What to type first where one command ends what apply would fail of, and then apply."""
@@ -205,7 +205,7 @@ class Status:
         remedy = first.remedy
         if others or remedy is None or remedy.words or remedy.otherwise is not None:
             return ""
-        last = AGAIN.command
+        last = APPLY.command
         if self.plan.report is not None and self.plan.report.routes:
             last = repair_pipeline()
         return f"{remedy.command} && {last}"
@@ -251,11 +251,11 @@ class Status:
         for finding in (*self.faults, *self.plan.findings):
             if finding in known:
                 continue
-            if finding.remedy == AGAIN and not may_apply:
+            if finding.remedy == APPLY and not may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
                 findings.append(finding)
-        gating = AGAIN.command if may_apply else self.command
+        gating = APPLY.command if may_apply else self.command
         return worst_first(with_gate_command(findings, gating))
 
 

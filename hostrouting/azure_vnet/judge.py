@@ -359,6 +359,9 @@ def _fate_of_address(
 ) -> tuple[Fate, str]:
     """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
     addresses, and is behind one of these ports. No MAC addresses mean that its own is not known.
+
+    For an address that no other CNI may have, there is no conflict. A conflict says more than that
+    a pod may be alive, so it comes before that.
     """
     reason = _why_protected(node, ip)
     if reason:

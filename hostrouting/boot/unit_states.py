@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.boot.unit_names import instance_pattern, is_template, plain_instance
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of, spoken
@@ -104,7 +104,7 @@ def refused_units(states: Iterable[UnitState]) -> tuple[str, ...]:
 def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     """These units, which are gated. Of a template, the instances that systemd knows."""
     for unit in units:
-        for properties in manager.show(_PROPERTIES, loaded_pattern(unit)):
+        for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             # `unit_gates` asks about this instance, and systemd then loads it.
             is_plain = is_template(unit) and properties["Id"] == plain_instance(unit)
             if not is_plain:

@@ -30,6 +30,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import (
+    are_taps_without_a_card,
     devs_hidden_by_a_tunnel,
     doubtful_by_a_tunnel,
     doubtful_by_equal_routes,
@@ -79,7 +80,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if configured:
         return Uplinks(devs, defaults, card, hidden_card)
 
-    are_only_taps = devs == counting and devices.are_taps_without_a_card(devs)
+    with_address = [dev for dev in devices.global_addresses_by_dev if not devices.cni_rows(dev)]
+    are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
     by_equal_routes = doubtful_by_equal_routes(ways_out)
     doubtful = by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, ways_out)

@@ -205,7 +205,7 @@ def _is_for_all(part: Part) -> bool:
     intendedRules for that rule changes nothing: what escapes there, plain packets do.
     """
     rule = part.decision.rule
-    return not part.others and (rule is None or not conditions_of(rule))
+    return not part.other_opinions and (rule is None or not conditions_of(rule))
 
 
 def _is_told_apart(part: Part, other: Part) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.unit_gates import AGAIN, RELOAD
+from hostrouting.boot.unit_gates import APPLY, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
@@ -115,7 +115,7 @@ def _without_repeated_remedy(finding: Finding, status: Status) -> Finding:
     if finding.remedy is None:
         return finding
     # To apply again is at the top of the page, and has systemd read its files.
-    if finding.remedy in {AGAIN, RELOAD} and status.command == AGAIN.command:
+    if finding.remedy in {APPLY, RELOAD} and status.command == APPLY.command:
         return finding._replace(remedy=None)
     if finding.remedy in _choices_of_a_dev(status):
         return finding._replace(remedy=Remedy("the commands below name the device"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import files_of
 from hostrouting.boot.on_disk import owned_paths
-from hostrouting.boot.unit_names import loaded_pattern
+from hostrouting.boot.unit_names import instance_pattern
 from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import gated_units
@@ -105,7 +105,7 @@ def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
     for config in configs:
         gated.update(gated_units(config))
     names = ("NeedDaemonReload", "LoadState", "DropInPaths")
-    for properties in manager.show(names, *UNITS, *map(loaded_pattern, sorted(gated))):
+    for properties in manager.show(names, *UNITS, *map(instance_pattern, sorted(gated))):
         is_asked = properties["LoadState"] != "masked" or not properties["DropInPaths"]
         if is_asked and properties["NeedDaemonReload"] == "yes":
             return True

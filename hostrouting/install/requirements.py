@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import is_nothing
+from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.health import foreign_steps, open_folders, why_not_run
 from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.boot.unit_names import plain_instance
@@ -43,7 +43,7 @@ def find_requirements(
     yield from _unusable_paths(host, changes)
     yield from _unwritable_folders(host, changes)
     yield from _freed_scripts(host, changes)
-    if is_nothing(config):  # a removal needs nothing else
+    if asks_for_nothing(config):  # a removal needs nothing else
         return
     yield from open_folders(host.files)
     gated = gated_units(config)

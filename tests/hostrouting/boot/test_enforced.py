@@ -8,7 +8,7 @@ from hypothesis import given
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import files_of, render_config
-from hostrouting.boot.units import DROP_IN
+from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
@@ -145,7 +145,7 @@ def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
     config.json cannot be read.
     """
     host = configured(WANTED._replace(gate=GateConfig(("kubelet.service",))))
-    host.files.texts[LAYOUT.drop_in_path("containerd.service")] = DROP_IN
+    host.files.texts[LAYOUT.drop_in_path("containerd.service")] = DROP_IN_TEXT
     host.files.texts[LAYOUT.config_path] = "{"
     enforced = read_enforced(host.files)
     assert enforced.gate == GateConfig(("kubelet.service",))

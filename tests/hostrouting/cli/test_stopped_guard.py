@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.boot.unit_gates import APPLY
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost, FakeManager, plain_vm
 from tests.support.cli import say
@@ -115,7 +115,7 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
     type.
     """
     status = say("status", host=masked)
-    command = f"{UNMASK} && {AGAIN.command}"
+    command = f"{UNMASK} && {APPLY.command}"
     assert status.lines[:3] == [
         "DIFFERENT: addresses escape: 2 routes are missing and the guard is masked",
         "To make it match, as root:",
@@ -151,7 +151,7 @@ def test_a_check_knows_that_the_guard_is_masked(masked: FakeHost) -> None:
     `status`: the installed configuration has the repair.
     """
     page = say("check", host=masked).out
-    assert f"\nPermanently, as root:\n  {UNMASK}\n  {AGAIN.command}\n" in page
+    assert f"\nPermanently, as root:\n  {UNMASK}\n  {APPLY.command}\n" in page
     assert page.count(UNMASK) == 1
     assert UNMASK in say("repair", "--commands", host=masked).err
     unmask(masked)
