@@ -119,7 +119,7 @@ def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterato
         yield from _find_undecided_routes(wanted, plan)
         return
     for finding in plan.find_needed_routes(wanted.config, snapshot):
-        if not wanted.is_on_new_host:
+        if not wanted.is_on_new_host:  # `repair` starts from what is installed
             remedy = Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
         elif finding.remedy is not None:  # the routes that the new configuration lacks
             remedy = finding.remedy._replace(otherwise=LET_THEM_GO)
