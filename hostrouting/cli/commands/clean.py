@@ -66,11 +66,13 @@ def _answer(outcome: Run) -> Answer:
     plan = CleanupPlan()
     if isinstance(outcome.report.result, CleanupResult):
         plan = outcome.report.result.plan
-    undo_file = next(iter(outcome.wrote), None)  # a clean-up writes no other file
+    # A clean-up writes no other file, and this one before it deletes anything.
+    undo_file = next(iter(outcome.wrote), None)
     restore = Remedy("to restore what was deleted", f"sh {undo_file}")
     # The run has said already what it has deleted.
     others = [fate for fate in get_args(Fate) if fate != "delete"]
     lines = [*outcome.lines(str(restore), _NOTHING), *_entry_lines(plan, others)]
+    # A plan has entries and findings, and no operations: these are what the run has done.
     document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
     return Answer(outcome.code, document, [*lines, *finding_lines(plan.findings)])
 

@@ -135,6 +135,7 @@ def _judge(
     """What apply would do: fail, wait, change something, or nothing."""
     failures: list[Finding] = []
     for finding in plan.failures:
+        # An error fails at once, whatever its name is.
         is_awaited = finding.name in _AWAITED and finding not in plan.errors
         if finding.name not in arguments.ignore and not is_awaited:
             failures.append(finding)
