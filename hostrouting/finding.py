@@ -16,9 +16,6 @@ Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
 expected device.
 """
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
-WRONG = (*ESCAPES, "no-default-route")
-"""The findings of a check because of which a run fails in mode STRICT, and no gated unit starts."""
-
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
     # what makes a verdict undecided
@@ -32,7 +29,8 @@ Name: TypeAlias = Literal[
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 NAMES: tuple[Name, ...] = get_args(Name)
-
+WRONG: tuple[Name, ...] = (*ESCAPES, "no-default-route")
+"""The findings of a check because of which a run fails in mode STRICT, and no gated unit starts."""
 
 AS_ROOT = "as root"
 """Who types a command on this host."""

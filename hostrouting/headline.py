@@ -61,9 +61,9 @@ def _differences(status: Status) -> Iterator[str]:
         yield f"addresses escape: {parts}"
     else:
         yield "addresses escape"
-    # The parts have said that the guard is masked.
-    unmasks_guard = status.guard == "is masked" and status.command
-    if status.state == "failing" and not unmasks_guard:
+    # The parts have said that the guard is masked, and the command below unmasks it.
+    is_said = status.guard == "is masked" and status.command != ""
+    if status.state == "failing" and not is_said:
         yield f"apply would fail: {status.plan.errors[0].sentence}"
 
 
@@ -107,7 +107,7 @@ def what_is_wrong_now(status: Status) -> str:
 
 def cause_of(status: Status) -> Finding | None:
     """The finding whose sentence ends the headline."""
-    if status.state == "failing":
+    if status.state == "failing":  # so the plan has errors
         return status.plan.errors[0]
     for finding in _all_findings(status):
         if finding.name == MEANINGS[status.state].cause:
@@ -132,7 +132,7 @@ def what_is_wrong(
     names = {finding.name for finding in findings}
     gated = _gated_by(config)
     subjects = _subjects_beside_each_other(findings, config)
-    wrong: dict[str, None] = {}
+    wrong: dict[str, None] = {}  # in order, each once
     if report is not None and report.verdict == "undecided":
         wrong["the verdict is undecided (units still start)"] = None
     for name, words in _WRONG.items():

@@ -13,9 +13,14 @@ import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults, foreign_steps, note_of_writer
+from hostrouting.boot.health import (
+    find_faults,
+    find_faults_without_config,
+    foreign_steps,
+    note_of_writer,
+)
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
-from hostrouting.boot.unit_gates import AGAIN, judge_gates
+from hostrouting.boot.unit_gates import APPLY
 from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
@@ -24,7 +29,7 @@ from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, check_host, find_typed, take_snapshot
+from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
@@ -96,7 +101,7 @@ MEANINGS: dict[State, Meaning] = {
 }
 _EDITED = Remedy(
     f"to keep it, undo the edit of {_PATH}",
-    otherwise=Remedy("to give it up", f"{AGAIN.command} --allow-removal"),
+    otherwise=Remedy("to give it up", f"{APPLY.command} --allow-removal"),
 )
 Guard: TypeAlias = Literal[
     "", "is not enabled", "runs", "does not run", "has failed", "is masked", "is being restarted"
@@ -111,7 +116,7 @@ template that systemd has not loaded.
 
 @attrs.frozen
 class Status:
-    """What the host has answered."""
+    """What the host has answered. A field without an answer has its default."""
 
     state: State = "nothing"
     unit: str | None = None
@@ -192,7 +197,7 @@ class Status:
             return self._command_before_apply()
         if self.to_start:
             return command_of("systemctl start", *self.to_start)
-        return AGAIN.command if self.state == "different" else ""
+        return APPLY.command if self.state == "different" else ""
 
     def _command_before_apply(self) -> str:
         """What to type first where one command ends what apply would fail of, and then apply."""
@@ -200,7 +205,7 @@ class Status:
         remedy = first.remedy
         if others or remedy is None or remedy.words or remedy.otherwise is not None:
             return ""
-        last = AGAIN.command
+        last = APPLY.command
         if self.plan.report is not None and self.plan.report.routes:
             last = repair_pipeline()
         return f"{remedy.command} && {last}"
@@ -210,7 +215,8 @@ class Status:
         """The units that were refused, although nothing is known any more that holds them back."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
-        if self.check is not None and self.check.is_wrong:
+        # In WARN, the gate lets them start even then.
+        if self.check is not None and self.check.is_wrong and self.mode == "STRICT":
             return ()
         return refused_units(self.units)
 
@@ -226,8 +232,8 @@ class Status:
         if self.check is not None:
             codes.append(self.check.code())
             findings += self.check.named("route-not-configured")
-        is_wrong = any(finding.severity != "note" for finding in findings)
-        if is_wrong or self.to_start or not self.plan.is_empty:
+        has_problem = any(finding.severity != "note" for finding in findings)
+        if has_problem or self.to_start or not self.plan.is_empty:
             codes.append(PROBLEM)
         return worst_code(*codes)
 
@@ -245,16 +251,20 @@ class Status:
         for finding in (*self.faults, *self.plan.findings):
             if finding in known:
                 continue
-            if finding.remedy == AGAIN and not may_apply:
+            if finding.remedy == APPLY and not may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
                 findings.append(finding)
-        gating = AGAIN.command if may_apply else self.command
+        gating = APPLY.command if may_apply else self.command
         return worst_first(with_gate_command(findings, gating))
 
 
 def find_status(host: Host, unit: str | None = None) -> Status:
-    """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed.
+
+    A question may use the answers to those before it, or what the status has without them: all use
+    the configuration, the guard the plan, and the answer about one unit the states of units.
+    """
     # Without an answer to the first question, config.json is broken.
     status = _ask(host, Status("broken", unit=unit), _with_config)
     if status.state == "nothing":
@@ -300,7 +310,7 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
     """The status with the routes of ours that were typed; an image has no routes."""
     if host.backend is None:
         return status
-    return attrs.evolve(status, faults=tuple(find_typed(take_snapshot(host))))
+    return attrs.evolve(status, faults=tuple(find_unkept_routes(take_snapshot(host))))
 
 
 def _with_scripts(host: Host, status: Status) -> Status:
@@ -362,7 +372,7 @@ def _state_of(plan: Plan) -> State:
 
 def _with_faults(host: Host, status: Status) -> Status:
     if status.config is None:
-        faults = judge_gates(host, _units_to_gate(host, status)).findings
+        faults = find_faults_without_config(host, _units_to_gate(host, status))
         writer = writer_of(host.files)
         if writer not in {"", WRITER}:  # perhaps its config.json is no longer understood
             faults = (*faults, note_of_writer(writer))
@@ -388,12 +398,11 @@ def _with_guard(host: Host, status: Status) -> Status:
         return attrs.evolve(status, guard="is not enabled")
     names = ("ActiveState", "SubState", "LoadState", "ExecMainStartTimestamp")
     [properties] = manager.show(names, HostLayout.guard_unit)
-    guard = _guard_of(properties)
-    errors: tuple[str, ...] = ()
-    lacks_routes = guard == "runs" and bool(status.plan.routes.changes)
-    if lacks_routes or guard in {"is being restarted", "has failed"}:
-        errors = manager.errors_of(HostLayout.guard_unit, properties["ExecMainStartTimestamp"])
-    return attrs.evolve(status, guard=guard, guard_errors=errors)
+    status = attrs.evolve(status, guard=_guard_of(properties))
+    if not status.unset_routes and status.guard not in {"is being restarted", "has failed"}:
+        return status
+    errors = manager.errors_of(HostLayout.guard_unit, properties["ExecMainStartTimestamp"])
+    return attrs.evolve(status, guard_errors=errors)
 
 
 def _guard_of(properties: Mapping[str, str]) -> Guard:

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from hostrouting import errors
-from hostrouting.boot.units import NETWORKD
+from hostrouting.boot.units import NETWORKD_TEXT
 from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
@@ -220,7 +220,7 @@ def test_what_networkd_keeps() -> None:
     ignores some of them, so that no test of it would miss these.
     """
     keys = r"ManageForeign\w+=no"
-    assert re.findall(f"`({keys})`", PAGES["docs/operators.md"]) == re.findall(keys, NETWORKD)
+    assert re.findall(f"`({keys})`", PAGES["docs/operators.md"]) == re.findall(keys, NETWORKD_TEXT)
 
 
 def test_strategies() -> None:

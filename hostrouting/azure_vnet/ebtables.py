@@ -1,12 +1,14 @@
-"""The rules for Ethernet frames: the contract of an edge that lists and deletes them, and the edge
-that runs ebtables.
+"""The rules for Ethernet frames in table nat: the contract of an edge that lists and deletes them,
+and the edge that runs ebtables.
 
-A rule is the text that ebtables prints, and is deleted by that text.
+A rule is the text that ebtables prints, and is deleted by that text. `rules` reads it, and gives
+the MAC addresses one spelling.
 
 A host may have the programs of two backends, and each sees only its own rules: the wrong program
 seems to find none. So both are asked. Listing the rules of the legacy backend would load its kernel
-module, so its ebtables-save, which lists the loaded tables, is asked first. ebtables-save is a
-script that may run the program of the other backend.
+module, so its ebtables-save is asked first: a script that names the tables in /proc/modules. Only
+the names of the tables count there, because the script may have run the program of the other
+backend to list their rules.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class EbtablesProgram:
         unusable: list[HostError] = []
         for program in (*_BACKENDS, "ebtables"):
             if program == "ebtables" and listed:
-                break  # it is one of the two: its own name matters only where theirs are missing
+                # It is one of the two: whatever can delete in one batch has such a name, too
+                # (since ebtables 2.0.11 and iptables 1.8.2).
+                break
             try:
                 listed.append(self._list(program))
             except HostError as error:
@@ -76,6 +80,7 @@ class EbtablesProgram:
                     raise
                 unusable.append(error)
         if not listed:
+            # A program that is there lacks only its module: nothing has to be installed.
             not_loaded = [error for error in unusable if error.kind == "not-loaded"]
             raise (not_loaded or unusable)[0]
         filled = [rules for rules in listed if rules]
@@ -87,14 +92,17 @@ class EbtablesProgram:
         if not texts:
             return
         purpose = f"delete {counted(len(texts), 'rule')}"
+        # ebtables-legacy-restore does not know COMMIT, and crashes if the last line has no end.
         lines = ["*nat", *(f"-D {text}" for text in texts), ""]
         before = self.list_rules()
-        require_deletable(before, texts)
+        require_deletable(before, texts)  # so there is a first rule
         restore = f"{before[0].program}-restore"
         ended = self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
         # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports success.
-        is_unchanged = not _counts(before) - _counts(self.list_rules())
-        if is_unchanged:
+        # The others replace the table, so if one of our rules is gone, all were deleted: one that
+        # is there has been added again. What is gone beside them, another program has deleted.
+        gone = _counts(before) - _counts(self.list_rules())
+        if gone.keys().isdisjoint(texts):
             raise tool_error(ended, restore, purpose=purpose, what="ebtables")
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
@@ -106,7 +114,7 @@ class EbtablesProgram:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
         # The program warns if the kernel does not say what is loaded, or if nft created rules that
-        # it cannot show.
+        # it cannot show. (A table that it can name shows such a fault when it is listed, above.)
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()

@@ -8,14 +8,16 @@ manages the address now, and the MAC address is dead.
 A MAC address is alive if a device of the host has it, or the other end of a veth, or if a bridge
 has learned it behind a port that is not an uplink, such as that of a virtual machine. Behind a tap,
 or a veth whose other end cannot be read, any MAC address may be alive. So while azure-vnet's bridge
-has such a port, no MAC address is known to be dead.
+has such a port, no MAC address is known to be dead. All this rests on one spelling of MAC
+addresses, lower case with all zeros: `pod_rule` gives it to those of rules, and the link layer has
+no other.
 
 A route is judged by the MAC addresses of the other entries for its address, or by that of the pod
 behind its veth. In tunnel mode, the rule that answers ARP has one virtual MAC address for all pods,
 so it is judged by the other entries, too.
 
-`_Node` has the facts. `_fate` is the decision: the first of its questions that has an answer
-decides.
+`_Node` has the facts. `_fate_of_address` is the decision: the first of its questions that has an
+answer decides.
 """
 
 from __future__ import annotations
@@ -49,7 +51,10 @@ Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 
 @attrs.frozen
 class CleanupFacts:
-    """What is known about a host."""
+    """What is known about a host. It was read in this order, because a live pod's entry must not be
+    known without the pod: a port that has come since the view has no other end there, so it may
+    hide any MAC address.
+    """
 
     rules: tuple[BridgeRule, ...] | None
     """None if the host has no ebtables that could be asked."""
@@ -103,7 +108,9 @@ def judge(
     facts: CleanupFacts, config: AzureVnetCleanupConfig
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
     """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
-    deleted.
+    deleted, whatever the fates are.
+
+    Rules come first: they are deleted all or none, and if that fails, nothing is deleted.
     """
     pods = read_state(facts.state)
     node = _node(facts, config, pods or ())
@@ -162,12 +169,14 @@ class _Node:
     bridges: Collection[str]
     """The bridges of azure-vnet."""
     uplinks: Collection[str]
-    """Where frames from the node's network arrive at a bridge."""
+    """Where frames from the node's network arrive at a bridge: any bridge, because the rules act in
+    each.
+    """
     pod_ports: Sequence[Link]
-    """The other ports of azure-vnet's bridges: each can have a pod behind it."""
+    """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
     peers: Mapping[str, str]
     """The MAC address of the other end of each veth, where it can be read."""
-    holders: Mapping[str, str]
+    holder_of_mac: Mapping[str, str]
     """Who has each live MAC address."""
     reserved: Mapping[IP, str]
     """What each address is that no pod has: the host's own, and its default gateways."""
@@ -176,8 +185,10 @@ class _Node:
     rules: Sequence[tuple[BridgeRule, PodRule]]
     neighbours: Sequence[Neighbour]
     """On azure-vnet's bridges, with a MAC address."""
-    macs: Mapping[IP, Sequence[str]]
-    """The MAC addresses that azure-vnet's rules and neighbours give to each address."""
+    macs_of_ip: Mapping[IP, Sequence[str]]
+    """The MAC addresses that azure-vnet's entries give to each address, and those alive that the
+    kernel has seen with it.
+    """
 
 
 def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
@@ -190,6 +201,7 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
         port for port in ports if port.master in azure_bridges and port.name not in uplinks
     ]
     rules = _pod_rules(facts.rules or ())
+    holder_of_mac = _holder_of_each_mac(facts.view, uplinks)
     neighbours = [
         neighbour
         for neighbour in facts.view.neighbours
@@ -202,12 +214,12 @@ def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[En
         uplinks=uplinks,
         pod_ports=pod_ports,
         peers=facts.view.peers,
-        holders=_holders_of_macs(facts.view, uplinks),
+        holder_of_mac=holder_of_mac,
         reserved=_reserved_addresses(facts.snapshot),
         pods=_pods_with_a_device(pods, links),
         rules=rules,
         neighbours=neighbours,
-        macs=_macs_by_address(rules, neighbours),
+        macs_of_ip=_macs_of_each_ip(rules, neighbours, holder_of_mac),
     )
 
 
@@ -220,19 +232,19 @@ def _pod_rules(rules: Iterable[BridgeRule]) -> list[tuple[BridgeRule, PodRule]]:
     return pod_rules
 
 
-def _holders_of_macs(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
+def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
     """Who has each MAC address. If several have it, one of the host's own devices is named, because
     that is easiest to check.
     """
-    holders: dict[str, str] = {}
+    holder_of_mac: dict[str, str] = {}
     for mac, dev in view.learned:
         if dev not in uplinks:
-            holders[mac] = f"a device behind {dev}"
+            holder_of_mac[mac] = f"a device behind {dev}"
     for dev, mac in view.peers.items():
-        holders[mac] = f"a pod behind {dev}"
+        holder_of_mac[mac] = f"a pod behind {dev}"
     for dev, mac in view.macs.items():
-        holders[mac] = f"the device {dev}"
-    return holders
+        holder_of_mac[mac] = f"the device {dev}"
+    return holder_of_mac
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
@@ -256,22 +268,27 @@ def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> 
     return by_address
 
 
-def _macs_by_address(
-    rules: Iterable[tuple[BridgeRule, PodRule]], neighbours: Iterable[Neighbour]
+def _macs_of_each_ip(
+    rules: Iterable[tuple[BridgeRule, PodRule]],
+    neighbours: Iterable[Neighbour],
+    live: Collection[str],
 ) -> dict[IP, list[str]]:
     pairs = [(pod.ip, pod.mac) for _, pod in rules if pod.mac != VIRTUAL_MAC]
-    pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
-    macs: dict[IP, list[str]] = {}
+    # A dead MAC address that only the kernel remembers may be that of an earlier pod.
+    known = [each for each in neighbours if each.permanent or each.mac in live]
+    pairs += [(neighbour.ip, neighbour.mac) for neighbour in known]
+    macs_of_ip: dict[IP, list[str]] = {}
     for ip, mac in dict.fromkeys(pairs):
-        macs.setdefault(ip, []).append(mac)
-    return macs
+        macs_of_ip.setdefault(ip, []).append(mac)
+    return macs_of_ip
 
 
 # The decision: what is stale.
 
 _PROTOCOLS = (0, 2, 3, 4)
 """The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. It has no number
-of its own.
+of its own, and its source names that of the kernel, too. A route to a single address that Linux
+adds itself has a source, or is to an address of this host, which is kept.
 """
 
 
@@ -287,15 +304,15 @@ def _fate_of_rule(node: _Node, pod: PodRule) -> tuple[Fate, str]:
         return "keep", "it matches no bridged uplink"
     macs: Sequence[str] = [pod.mac]
     if pod.mac == VIRTUAL_MAC:
-        macs = node.macs.get(pod.ip, ())
-    return _fate(node, pod.ip, macs, node.pod_ports)
+        macs = node.macs_of_ip.get(pod.ip, ())
+    return _fate_of_address(node, pod.ip, macs, node.pod_ports)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
     """Each permanent neighbour on a bridge of azure-vnet that no other program maintains."""
     for neighbour in node.neighbours:
         if neighbour.permanent:
-            fate, reason = _fate(node, neighbour.ip, [neighbour.mac], node.pod_ports)
+            fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac], node.pod_ports)
             yield CleanupEntry("neighbour", str(neighbour), fate, reason, neighbour)
 
 
@@ -308,10 +325,11 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         ip = route.prefix.ip
         dev = route.devs[0]
         if dev in node.bridges:
-            fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
+            fate, reason = _fate_of_address(node, ip, node.macs_of_ip.get(ip, ()), node.pod_ports)
         elif dev.startswith("azv") and dev in node.links:
+            # The pod of a veth is alive. So only a route by what is not a veth can be stale.
             macs = [node.peers[dev]] if dev in node.peers else []
-            fate, reason = _fate(node, ip, macs, [node.links[dev]])
+            fate, reason = _fate_of_address(node, ip, macs, [node.links[dev]])
         else:
             continue  # perhaps of a new pod, whose device appeared after the devices were read
         yield CleanupEntry("route", str(pod_route), fate, reason, route)
@@ -319,7 +337,7 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 
 def _as_pod_route(route: Route) -> Route | None:
     """The route without the state of its next hop; None if azure-vnet would not give a pod such a
-    route: to one address, by a device, and nothing else.
+    route: in table main, to one address, by a device, and nothing else.
     """
     if not route.devs or route.protocol not in _PROTOCOLS:
         return None
@@ -336,17 +354,22 @@ def _as_pod_route(route: Route) -> Route | None:
     return pod_route
 
 
-def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tuple[Fate, str]:
+def _fate_of_address(
+    node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]
+) -> tuple[Fate, str]:
     """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
     addresses, and is behind one of these ports. No MAC addresses mean that its own is not known.
+
+    For an address that no other CNI may have, there is no conflict. A conflict says more than that
+    a pod may be alive, so it comes before that.
     """
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
     managed = f"another CNI manages {ip}"
     for mac in macs:
-        if mac in node.holders:
-            holder = node.holders[mac]
+        if mac in node.holder_of_mac:
+            holder = node.holder_of_mac[mac]
             return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
     reason = _why_perhaps_alive(node, ip, macs, ports)
     if reason:
@@ -385,7 +408,11 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence
 
 
 def _may_hide_macs(node: _Node, port: Link) -> bool:
-    """Whether MAC addresses that cannot be read may exist behind this device."""
+    """Whether MAC addresses that cannot be read may exist behind this device.
+
+    What is behind a pod, such as a virtual machine in it, counts as known: a bridge learns it while
+    it sends, and forgets it after 300 s of silence.
+    """
     if port.kind == "veth":
         return port.name not in node.peers
     return port.kind not in (*_UPLINK_KINDS, *_DEAD_ENDS)

@@ -29,7 +29,7 @@ from hostrouting.model.prefix import IP, as_ip
 @attrs.frozen
 class Neighbour:
     """An entry that maps an address to a MAC address on one device. `str()` is the line of `ip
-    neigh`, without states other than PERMANENT.
+    neigh`, of whose states it has only PERMANENT, for `permanent`.
     """
 
     ip: IP = attrs.field(converter=as_ip)
@@ -77,11 +77,12 @@ class LinkLayer(Protocol):
     def look(self) -> LinkLayerView:
         """The devices, the other end of each veth, and the neighbours of both families.
 
-        If a list changes while it is read, all are read again, a few times; then BackendError is
-        raised (unsettled). Neighbours are read before devices, so every device that existed at that
-        time is in the view. Proxy entries and entries of a bridge's forwarding table are not
-        neighbours. The other end of a veth in another namespace is read only with CAP_NET_ADMIN
-        there.
+        If a list changes while it is read, or a bridge has learned something behind a port that has
+        come since the devices were read, all are read again, a few times; then BackendError is
+        raised (unsettled). Neighbours are read first, then devices, then what bridges have learned:
+        so the view does not have the neighbour of a new pod without the pod. Proxy entries and
+        entries of a bridge's forwarding table are not neighbours. The other end of a veth in
+        another namespace is read only with CAP_NET_ADMIN there.
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
@@ -108,7 +109,8 @@ _IFLA_LINK_NETNSID = 37
 _IFLA_TARGET_NETNSID = 46
 
 _READINGS = 5
-_ABSENT = {errno.ENOENT, errno.ENODEV, errno.ESRCH}
+_ABSENT = {errno.ENOENT, errno.ENODEV}
+"""The entry or its device is not there. No list is refused with one of these."""
 
 
 class KernelLinkLayer:
@@ -117,7 +119,7 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(NetlinkSocket()) as netlink:
             for _ in range(_READINGS):
-                netlink.is_torn = False  # a list that changes while it is read sets it
+                netlink.is_torn = False  # set by lists that change, or that do not fit together
                 view = _look(netlink)
                 if not netlink.is_torn:
                     return view
@@ -138,7 +140,7 @@ class KernelLinkLayer:
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
-    # The whole list of devices, before `_peer_mac` asks anything.
+    # The whole list, because a socket takes no question before a list has been read to its end.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
 
     names: dict[int, str] = {}
@@ -159,7 +161,9 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
 
     learned: set[tuple[str, str]] = set()
     for entry in _entries(netlink, AF_BRIDGE):
-        if entry.ifindex in names and not entry.is_permanent:
+        if entry.ifindex not in names:
+            netlink.is_torn = True  # the port has come since the devices were read
+        elif not entry.is_permanent:
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(
@@ -181,8 +185,13 @@ class _Entry(NamedTuple):
     ifindex: int
     """The number of its device."""
     packed_ip: bytes
+    """Each neighbour has one; an entry of a forwarding table need not."""
     mac: str
     is_permanent: bool
+    """A neighbour is never forgotten; an entry of a forwarding table is an address of the bridge or
+    of its port, and not of what is behind it. In both lists, an entry that another program
+    maintains (`extern_learn`) says more of that program than the state does.
+    """
 
 
 def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
@@ -204,19 +213,21 @@ def _mac(link: Mapping[int, bytes]) -> str:
 def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read, or is not a veth.
 
-    A veth names its other end by an index, which counts in the namespace of that end, and names
-    this namespace if it is not ours. Without a namespace, a request is about our own devices.
+    A veth names its other end by an index, which counts in the namespace of that end, and also
+    names that namespace if it is not ours. The answer repeats the namespace. Without it, question
+    and answer are about our own devices.
     """
     if kind_of(link) != "veth":
         return ""
-    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)
-    if _IFLA_LINK_NETNSID in link:
-        request += attribute(_IFLA_TARGET_NETNSID, link[_IFLA_LINK_NETNSID])
+    namespace = link.get(_IFLA_LINK_NETNSID)
+    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)  # no device has the index 0
+    if namespace is not None:
+        request += attribute(_IFLA_TARGET_NETNSID, namespace)
     (peer,) = netlink.ask(RTM_GETLINK, [request])
     if isinstance(peer, KernelError):
         return ""
     _, peer_link = parts_of(peer, LINK)
-    if kind_of(peer_link) != "veth":
+    if peer_link.get(_IFLA_TARGET_NETNSID) != namespace:
         return ""
     return _mac(peer_link)
 

@@ -40,6 +40,7 @@ class PodRule(NamedTuple):
 
     ip: IP
     mac: str
+    """As in a `LinkLayerView`: in lower case, with all zeros."""
     uplink: str | None
 
 

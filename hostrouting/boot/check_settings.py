@@ -2,9 +2,23 @@
 script needs.
 
 The script judges with the tables and limits of `check`, `fib` and `config`, and says what it finds
-in the sentences that are here: those of `check.doubts` for doubts that both have, and its own. Each
-setting is a line: a word that says what it is, and its values. The script lists and reads them in
-its section "settings".
+in the sentences that are here: those of `check.doubts` for doubts that both have, and its own.
+
+A setting is a line: a word that says what it is, and its values, each at its place. For example:
+
+    mode STRICT
+    families 4
+    cidr 172.16.0.0/16 172.16.0.0 172.16.255.255
+    intended fwmark 0x1 iif eth0
+    no-route Network is unreachable
+    cni kube-router network ipip tun-* ip6tnl tun-*
+    refuses 4 blackhole bird Calico inside protocol 20 32
+    sentence OWN-RANGE does not leave this host: [{route}]
+
+The head of the script explains each kind. The script splits a line at its spaces, so only the last
+value of a line has spaces: the selectors of `intended`, errors of `ip`, and sentences. All others
+are single words, by the rules of the configuration or by `_one_word`. `scripts.filled` quotes the
+lines for bash, and the script has `set -f`, so `tun-*` stays a pattern.
 """
 
 from __future__ import annotations
@@ -21,29 +35,34 @@ from hostrouting.check.refusals import SHORTEST_POD_BLOCK
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import IPV4, Prefix, ip_at
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import ANSWER_TO_RULE, REFUSED, protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 
+_NOT_ASKED = Prefix.parse("0.0.0.0/32")
+"""Linux takes this address for the host itself, and cannot be asked about it."""
 NO_KIND = "-"
 """How a setting writes the kind of hardware, which has none."""
 
-_UNCLEAR = {
+_WHY_NOT_JUDGED = {
+    # words of a route, as `ip` prints them
     "tos": "only for packets with that tos",
     "from": "only for packets from there",
     "encap": ENCAPSULATED,
+    # words of the script for what a route has or lacks
     "no-hops": NOT_LISTED,
     "object": "several routes use its nexthop object",
     "lo": "by lo, so Linux may pass over it",
 }
-"""Why the script does not judge a route: a word of the route, or of the script for what the route
-lacks; and the words for the operator. A further word of routes needs no more than a row.
+"""Why the script does not judge a route, in words for the operator. A test adds a word of `ip`: no
+more is needed for it than a row.
 """
 
 _SENTENCES = {
+    # verdicts
     "OVERLAP": "routes via {devices} [{route}], expected {expected}",
     "REFUSED": "is refused ({type}) by {refusals}; expected via {expected}",
     "NO-ROUTE": "has no route; expected via {expected}",
@@ -52,6 +71,7 @@ _SENTENCES = {
         "no IPv{family} default route leads packets from this host to the network; add one, or "
         + NAME_DEVICES.words
     ),
+    # doubts, and reasons for them
     "default-route-hidden": (
         "rules or routes hide the IPv{family} default route; " + NAME_DEVICES.words
     ),
@@ -64,17 +84,22 @@ _SENTENCES = {
     ),
     "changing": "routes that change while Linux is asked about them",
 }
-"""What only the script says, by the name under which it does. It fills the {holes}."""
+"""What only the script says, by the name under which it does. It fills the {holes}: `words_for` in
+the script has a word for each, which a test compares with those in all sentences.
+"""
 _SHARED_DOUBTS = ("default-routes", "two-cnis", "doubtful-route", "other-packets")
 
 
 def check_settings(config: HostRoutingConfig) -> list[str]:
-    """All settings but the sentences, those of the host first."""
+    """All settings but the sentences. Those of the host come first: bash reads no further than the
+    first `names`. The rest is for awk alone, in any order.
+    """
     families = sorted({Prefix.of(cidr).family for cidr in config.route_overlap.cidrs})
     return [
         *_of_the_host(config.route_overlap, families),
         *name_settings(),
-        *_words_of_ip(families),
+        *_words_of_ip(),
+        *_own_addresses(families),
         *class_settings(),
         *_cnis(families),
     ]
@@ -86,7 +111,7 @@ def check_sentences() -> dict[str, str]:
     for name in _SHARED_DOUBTS:
         wording = DOUBTS[name]
         sentences[name] = f"{wording.sentence}; {wording.remedy}"
-    for word, reason in _UNCLEAR.items():
+    for word, reason in _WHY_NOT_JUDGED.items():
         sentences[f"unclear-{word}"] = reason
     return sentences
 
@@ -98,8 +123,8 @@ def _of_the_host(check: RouteOverlapConfig, families: Collection[int]) -> Iterat
     yield f"no-ipv6 {NO_IPV6.sentence}"
     for cidr in map(Prefix.of, check.cidrs):
         yield f"cidr {cidr} {_range(cidr)}"
-    for services in map(Prefix.of, check.service_cidrs):
-        yield f"service {services} {_range(services)}"
+    for cidr in map(Prefix.of, check.service_cidrs):
+        yield f"service {cidr} {_range(cidr)}"
     for dev in check.expected_devs:
         yield f"device {dev}"
     for pattern in check.allowed_devs:
@@ -109,30 +134,34 @@ def _of_the_host(check: RouteOverlapConfig, families: Collection[int]) -> Iterat
 
 
 def _range(prefix: Prefix) -> str:
-    """The first and the last address. Linux takes 0.0.0.0 for this host, and cannot be asked about
-    it.
+    """The first and the last address that Linux can be asked about. The range of 0.0.0.0/32 is
+    empty, from 0.0.0.1 to 0.0.0.0: the script asks nothing for it.
     """
     first = prefix.first
-    if prefix.family == IPV4:
-        first = max(first, 1)
+    if _NOT_ASKED in prefix:
+        first += 1
     return f"{ip_at(prefix.family, first)} {ip_at(prefix.family, prefix.last)}"
 
 
-def _words_of_ip(families: Collection[int]) -> Iterator[str]:
-    """Its errors and the selectors of rules; encapsulations that keep the destination; and the
-    addresses that each host has.
+def _words_of_ip() -> Iterator[str]:
+    """What `ip` prints: errors, actions and selectors of rules, and encapsulations that keep the
+    destination.
     """
     protocols = [f"{number} {name}" for number, name in IP_PROTOCOLS.items()]
     yield f"names ipproto {' '.join(protocols)}"
-    yield "no-route Network is unreachable"
+    yield "no-route Network is unreachable"  # in English: the script sets LC_ALL=C
     for kind, refused in REFUSED.items():
         yield f"refusing-type {kind} {ANSWER_TO_RULE.get(kind, kind)} {refused.words}"
     yield f"selectors {' '.join(SELECTORS)}"
     encapsulations = [words.removeprefix("encap ") for words in sorted(KEEPS_DESTINATION)]
     yield f"keep-destination {' '.join(encapsulations)}"
+
+
+def _own_addresses(families: Collection[int]) -> Iterator[str]:
+    """The addresses that every host has."""
     for family in families:
         for prefix in EVERYWHERE[family]:
-            if prefix.last:
+            if prefix != _NOT_ASKED:
                 yield f"own {_range(prefix)}"
 
 
@@ -142,11 +171,11 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
     """
     for cni in CNIS:
         for use, devices in _devices_by_use(cni).items():
-            yield f"cni {_word(cni.name)} {use} {' '.join(devices)}"
-        others: tuple[str, ...] = ("any",)
+            yield f"cni {_one_word(cni.name)} {use} {' '.join(devices)}"
+        served: tuple[str, ...] = ("any",)
         if cni.serves is not None:
-            others = (BRIDGE_PLUGIN, *cni.serves)
-        yield f"serves {_word(cni.name)} {' '.join(map(_word, others))}"
+            served = (BRIDGE_PLUGIN, *cni.serves)
+        yield f"serves {_one_word(cni.name)} {' '.join(map(_one_word, served))}"
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal, families)
     for family in families:
@@ -154,8 +183,8 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
 
 
 def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
-    """The kinds and patterns of its devices. One that shows that the CNI has pods here is also
-    listed as that of a pod.
+    """The kinds and patterns of its devices. One of POD_NETWORKS, which shows as well as the device
+    of a pod that the CNI has pods here, has two uses: network and pod.
     """
     devices: dict[str, list[str]] = {}
     for device in cni.devices:
@@ -168,15 +197,15 @@ def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
 
 
 def _refusal_settings(cni: Cni, refusal: Refusal, families: Collection[int]) -> Iterator[str]:
-    """By family and type: the protocol, the CNI, what proves or suggests that it is the CNI's, and
-    the lengths of its prefixes.
+    """By family and type: the protocol, the CNI, what proves that it is the CNI's and what else is
+    evidence for it, and the lengths of its prefixes.
     """
-    trace = "device"
+    evidence = "device"
     if refusal.proof == "first":
-        trace = "none"
+        evidence = "none"  # it is of another node, or of nobody, whatever devices are here
     elif refusal.is_shown_by_protocol:
-        trace = "protocol"
-    whose = f"{protocol_name(refusal.protocol)} {_word(cni.name)} {refusal.proof} {trace}"
+        evidence = "protocol"  # a device is evidence, too
+    whose = f"{protocol_name(refusal.protocol)} {_one_word(cni.name)} {refusal.proof} {evidence}"
     for family, (shortest, longest) in refusal.lengths.items():
         if family not in families:
             continue
@@ -184,8 +213,11 @@ def _refusal_settings(cni: Cni, refusal: Refusal, families: Collection[int]) -> 
             yield f"refuses {family} {kind} {whose} {shortest} {longest}"
 
 
-def _word(name: str) -> str:
-    """The name of a CNI as one word, which is not that of a kind of device."""
+def _one_word(name: str) -> str:
+    """The name of a CNI as one word. The plain bridge plugin is not called `bridge`, only for the
+    reader of a setting: that is also a kind and a use of devices, which have places of their own.
+    No CNI can be called "any", which stands in the place of names.
+    """
     if name == BRIDGE_PLUGIN:
         return "bridge-plugin"
     return name.replace(" ", "_")

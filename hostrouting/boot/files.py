@@ -1,8 +1,9 @@
 """The files that a configuration puts on a host, each with its path, its text and its mode.
 
 `files_of` says which files these are. `apply` writes what differs from them, `plan` and `status`
-show what differs, and removal is the same for a configuration that asks for nothing. A removal
-finds the files on the host by their paths, so a new path is added to `on_disk.owned_paths`, too.
+show what differs, and removal is the same for a configuration that asks for nothing. What is no
+longer wanted is found on the host by its path, so a new path is added to `on_disk.owned_paths`,
+too. `install.write` says in which order it goes: most of it before anything is written here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hostrouting.release import __version__
 from hostrouting.routes.plan import reply_routes
 
 _EXECUTABLE = 0o755
-UNIT_OF = {
+UNIT_OF_STEP = {
     HostLayout.routes_step: HostLayout.routes_unit,
     HostLayout.check_step: HostLayout.check_unit,
     HostLayout.probe_step: HostLayout.probe_unit,
@@ -51,12 +52,14 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     asks for nothing.
 
     A run can be killed between any two of them. The configuration comes first, so that the next run
-    can read it; then each script before what runs it: the steps, the gate, the units; the drop-ins
-    come last. Only a wanted step comes after the gate. If it came before, the old gate.sh, which
-    does not name it, would take it for another program's step, and its failure would refuse a
-    start. A gate.sh that names it as wanted lets a unit start without it.
+    can read it; from then on it names this release, although the rest may be of another. Then comes
+    each script before what runs it: the steps, the gate, the units; the drop-ins come last.
+
+    Only a wanted step comes after the gate. If it came before, the old gate.sh, which does not name
+    it, would take it for another program's step, and its failure would refuse a start. A gate.sh
+    that names it as wanted lets a unit start without it.
     """
-    if is_nothing(config):
+    if asks_for_nothing(config):
         return ()
     from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders no script
 
@@ -76,18 +79,20 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
         text = scripts.HEAD + scripts.asset("guard.sh")
         files.append(File(HostLayout.guard_path, text, _EXECUTABLE))
     for step in steps:
-        files += _unit_files(UNIT_OF[step.name])
+        files += _unit_files(UNIT_OF_STEP[step.name])
     if config.guard.enabled:
         files += _unit_files(HostLayout.guard_unit)
     if config.manage_foreign == "keep":
-        files.append(File(HostLayout.networkd_path, units.NETWORKD))
+        files.append(File(HostLayout.networkd_path, units.NETWORKD_TEXT))
     for unit in gated:
-        files.append(File(HostLayout.drop_in_path(unit), units.DROP_IN))
+        files.append(File(HostLayout.drop_in_path(unit), units.DROP_IN_TEXT))
     return tuple(files)
 
 
 def _unit_files(unit: str) -> Iterator[File]:
-    """The file of one of our units, and the link that starts it at boot."""
+    """The file of one of our units, and the link that starts it at boot: units of ours that have a
+    section [Install] are all wanted by multi-user.target.
+    """
     text = units.UNITS[unit]
     path = HostLayout.unit_path(unit)
     yield File(path, text)
@@ -95,9 +100,10 @@ def _unit_files(unit: str) -> Iterator[File]:
         yield File(HostLayout.enabled_path(unit), target=path)
 
 
-def is_nothing(config: HostRoutingConfig) -> bool:
+def asks_for_nothing(config: HostRoutingConfig) -> bool:
     """Whether the configuration asks for no file: it gates no unit, as any with a step does
-    (`gated_units`), and keeps no foreign routes.
+    (`gated_units`), and keeps no foreign routes. A guard without a step is not a valid
+    configuration.
     """
     return not gated_units(config) and config.manage_foreign != "keep"
 

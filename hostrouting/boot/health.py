@@ -8,45 +8,74 @@ from __future__ import annotations
 
 import fnmatch
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import UNIT_OF, WRITER, files_of, steps_of
+from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of, steps_of
 from hostrouting.boot.on_disk import writer_of
-from hostrouting.boot.unit_gates import AGAIN, judge_gates
+from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.host.fileset import is_masked, masked
+from hostrouting.host.fileset import File, is_masked, masked
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
+    from hostrouting.boot.unit_gates import UnitGates
     from hostrouting.host.files import Files
-    from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
 
-_IS_NOT_ROOTS = "has another owner or mode"
+_OTHER_OWNER_OR_MODE = "has another owner or mode"
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What is wrong with the gate of this configuration, which is the installed one. Nothing is
     changed.
     """
-    units = gated_units(config)
+    gates = judge_gates(host, gated_units(config))
+    own = _own_files(host.files, config, holds_units=bool(gates.held))
+    return _with_others(host.files, gated_units(config), gates, own)
+
+
+def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
+    """What is wrong with the gate of these units where nobody knows what our files should be."""
     gates = judge_gates(host, units)
-    # "gate-shut" is what makes the gate refuse every start. While a folder is open to others,
-    # gate.sh runs no step.
-    findings = [finding._replace(name="gate-shut") for finding in open_folders(host.files)]
-    findings += _own_files(host.files, config, holds_units=bool(gates.held))
+    own: list[Finding] = []
+    with suppress(HostError):  # this user may not look into our folders
+        gate = _why_unusable(host.files, File(HostLayout.gate_path))
+        if gate is not None:
+            own.append(_shutting(gate))
+        return _with_others(host.files, units, gates, own)
+    return gates.findings
+
+
+def _with_others(
+    files: Files, units: Sequence[str], gates: UnitGates, own: Iterable[Finding]
+) -> tuple[Finding, ...]:
+    """What is wrong with our own files and the gates of these units, and what others have changed
+    beside our files.
+    """
+    findings = [_shutting(finding) for finding in open_folders(files)]
+    findings += own
     if units:
-        findings += [_foreign_step(host.files, path) for path in foreign_steps(host.files)]
-    if not gates.held:  # then it is only a file that is not as it should be
+        # What it says of a start is about the next one that asks the gate, even if none does now.
+        findings += [_foreign_step(files, path) for path in foreign_steps(files)]
+    if not gates.held:  # no start asks the gate, so what is "gate-shut" above is only a "file"
         findings = [finding._replace(name="file") for finding in findings]
     return worst_first((*findings, *gates.findings))
+
+
+def _shutting(finding: Finding) -> Finding:
+    """The fault of a file that makes the gate refuse every start."""
+    return finding._replace(name="gate-shut")
 
 
 def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) -> Iterator[Finding]:
     """Who wrote the files of ours, and what is wrong with each."""
     writer = writer_of(files)
+    # A run writes config.json first. If it was killed then, the other files may be of the release
+    # before; those that differ are not what config.json asks for.
     is_current = writer == WRITER
     if not is_current:
         yield note_of_writer(writer or "an unknown release")
@@ -56,35 +85,39 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
         unusable = _why_unusable(files, file)
         if unusable is not None:
             if is_required or file.path == HostLayout.gate_path:
-                unusable = unusable._replace(name="gate-shut")
+                unusable = _shutting(unusable)
             yield unusable
             continue
-        edit = _edit_of_file(files, file, is_current=is_current)
-        if edit is None:
+        deviation = _deviation(files, file, is_current=is_current)
+        if deviation is None:
             continue
         if is_required and holds_units:  # where the gate holds no unit, it runs no step
-            edit = _as_the_gate_says(files, edit)
-        yield edit
+            deviation = _as_the_gate_says(files, deviation)
+        yield deviation
 
 
 def note_of_writer(writer: str) -> Finding:
     """The note that another release wrote our files."""
     sentence = f"the files were written by {writer}, but this is {WRITER}"
-    return Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
+    return Finding("file", "note", sentence, HostLayout.config_path, APPLY)
 
 
 def _why_unusable(files: Files, file: File) -> Finding | None:
     """That a file of ours is missing or empty, or is not a file, or that a unit of ours is masked.
-    `unit_gates` says what a unit does without its own drop-in.
+
+    An empty gate.sh or step refuses a start: the drop-in and gate.sh take what ends without an
+    `exit` for cut short.
     """
     path = file.path
     is_unit = path.endswith(".service") and not file.target
     if is_unit and is_masked(files, path):
         return masked(path)  # which `apply` does not replace
     entry = files.look(path)
-    if entry is None and not path.endswith(f"/{DROP_IN}"):
+    if entry is None:
+        if path.endswith(f"/{DROP_IN}"):
+            return None  # `unit_gates` says what the unit does without it
         return _fault(path, "is missing")
-    if entry is None or entry.kind == "link":
+    if entry.kind == "link":  # it may lead anywhere: see _deviation
         return None
     if entry.kind != "file":
         predicate = f"is a {entry.kind}, where a file of hostrouting has to be"
@@ -94,7 +127,7 @@ def _why_unusable(files: Files, file: File) -> Finding | None:
     return None
 
 
-def _edit_of_file(files: Files, file: File, *, is_current: bool) -> Finding | None:
+def _deviation(files: Files, file: File, *, is_current: bool) -> Finding | None:
     """What is wrong with the owner, the mode or the text of a file, or with the target of a link.
 
     The text of a file that another release wrote is not compared: `apply` writes it anew.
@@ -104,32 +137,32 @@ def _edit_of_file(files: Files, file: File, *, is_current: bool) -> Finding | No
     if entry is None:
         return None
     if entry.kind == "link" and not file.target:
-        remedy = AGAIN._replace(words="remove the link; then")  # which `apply` does not replace
+        remedy = APPLY._replace(words="remove the link; then")  # which `apply` does not replace
         return _fault(path, "is a link, and not a file", remedy)
     if is_current and file.differs(files):
         # What an edited script does is not known: it may refuse each start, or none.
         return _fault(path, _how_it_differs(files, file))
     if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
-        return _fault(path, _IS_NOT_ROOTS)
+        return _fault(path, _OTHER_OWNER_OR_MODE)
     return None
 
 
-def _as_the_gate_says(files: Files, edit: Finding) -> Finding:
+def _as_the_gate_says(files: Files, deviation: Finding) -> Finding:
     """The fault of a required step, in the words of the gate if that does not run the step."""
-    refusal = why_not_run(files, edit.target)
+    refusal = why_not_run(files, deviation.target)
     if refusal is None:
-        return edit
-    return edit._replace(name="gate-shut", sentence=refusal.sentence)
+        return deviation
+    return _shutting(deviation._replace(sentence=refusal.sentence))
 
 
-def _fault(path: str, predicate: str, remedy: Remedy = AGAIN) -> Finding:
+def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
     return Finding("file", "error", f"{path} {predicate}", path, remedy)
 
 
 def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there: it need not be this file that somebody edited."""
     if not file.target and files.read(file.path) == file.text:
-        return _IS_NOT_ROOTS
+        return _OTHER_OWNER_OR_MODE
     if file.path == HostLayout.config_path:
         return "was edited since it was applied"
     return f"is not what {HostLayout.config_path} asks for"
@@ -139,7 +172,7 @@ def _foreign_step(files: Files, path: str) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
     refusal = why_not_run(files, path)
     if refusal is not None:
-        return refusal._replace(name="gate-shut")
+        return _shutting(refusal)
     sentence = (
         f"{path} was not installed by hostrouting: a gated unit starts only after it succeeds"
     )
@@ -162,15 +195,21 @@ def open_folders(files: Files) -> Iterator[Finding]:
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
-    """The scripts in gate.d that are not ours; they also hold gated units back."""
+    """The scripts in gate.d that are not ours; they also hold gated units back.
+
+    A step of ours that the configuration does not ask for, left by a run that was killed, is not
+    among them: the plan removes it, so `status` says that the host differs.
+    """
     folder = HostLayout.gate_directory
-    ours = {f"{step}.sh" for step in UNIT_OF}
+    ours = {f"{step}.sh" for step in UNIT_OF_STEP}
     steps = fnmatch.filter(files.names(folder), "[!.]*.sh")  # as *.sh in bash
     return tuple(f"{folder}/{step}" for step in steps if step not in ours)
 
 
 def why_not_run(files: Files, step: str) -> Finding | None:
-    """Why gate.sh does not run the step at this path; None if it does, or if nothing is there."""
+    """Why gate.sh does not run the step at this path; None if it does, or if nothing is there. Bash
+    reads a step, so that need not be executable; `is_open_to_others` includes another owner.
+    """
     entry = files.look(step)
     if entry is None:
         return None

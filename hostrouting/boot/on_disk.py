@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from hostrouting.boot import units
-from hostrouting.boot.files import UNIT_OF
+from hostrouting.boot.files import UNIT_OF_STEP
 from hostrouting.errors import HostError
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_masked, is_ours
@@ -42,7 +42,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     5. config.json, which says that the others are ours.
     """
     optional = optional_step_paths(files)
-    required = [path for path in map(HostLayout.step_path, UNIT_OF) if path not in optional]
+    required = [path for path in map(HostLayout.step_path, UNIT_OF_STEP) if path not in optional]
     scripts = (HostLayout.guard_path, HostLayout.gate_path, *required)
 
     paths: list[str] = []
@@ -136,4 +136,4 @@ def optional_step_paths(files: Files) -> tuple[str, ...]:
     if line is None:
         return ()
     required = line[1].split()
-    return tuple(HostLayout.step_path(step) for step in UNIT_OF if step not in required)
+    return tuple(HostLayout.step_path(step) for step in UNIT_OF_STEP if step not in required)

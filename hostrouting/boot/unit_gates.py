@@ -6,7 +6,7 @@ them sooner or later: at the next reload, at the next boot, or when the unit is 
 Nothing is changed here.
 
 Not judged: a unit with `RootDirectory=` or `RootImage=`, in which the gate cannot run. It does not
-start.
+start. And a gate that a signal kills, where the unit has `SuccessExitStatus=SIGKILL` or the like.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
+from hostrouting.boot.drop_ins import (
+    CONDITION,
+    RESET,
+    drop_ins_of,
+    instances_with_drop_ins,
+    resets_after_ours,
+)
 from hostrouting.boot.on_disk import text_at
-from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.boot.unit_names import instance_pattern, is_template, plain_instance
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -38,20 +45,22 @@ _PROPERTIES = (
     "ExecCondition",
     "SuccessExitStatus",
 )
-_NOT_LOADED = {"masked", "not-found", "bad-setting", "error"}
+_NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The states of a unit that systemd does not start. It may become able to start, for example when
 it is unmasked, so our drop-in has to be there all the same.
 """
-_RUNS_GATE = re.compile(rf"(?m)^ExecCondition=.*{re.escape(HostLayout.gate_path)}")
-AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
+_RUNS_GATE = re.compile(rf"(?m){CONDITION}.*{re.escape(HostLayout.gate_path)}")
+_REFUSAL = "255"
+"""The exit status of a gate that refuses a start; gate.sh says why it is this one."""
+APPLY = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
 
-_Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "success"]
+_Kind: TypeAlias = Literal["missing", "outdated", "drop-in", "accepts-refusal"]
 """The next apply mends "missing" and "outdated": it writes our drop-in, and has systemd read it. It
-does not mend "drop-in" (another program's drop-in undoes ours) and "success" (a refusal counts as a
-success, by `SuccessExitStatus=`).
+does not mend "drop-in" (another program's drop-in undoes ours) and "accepts-refusal" (a refusal
+counts as a success, by `SuccessExitStatus=`).
 """
 
 
@@ -86,6 +95,7 @@ class UnitGates(NamedTuple):
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """What there is to say about the gates of these units, which are gated."""
     findings = [*_find_what_opens_all(host, units)]
+    # An opening that gate.sh ignores is there as "file", and opens nothing.
     lasting = [finding for finding in findings if finding.name == "gate-open"]
     opened: set[str] = set()
     if lasting:
@@ -95,7 +105,7 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
             opened.add(unit)
             finding = cause.finding(name)
             findings.append(finding)
-            if cause.kind in {"drop-in", "success"}:
+            if cause.kind in {"drop-in", "accepts-refusal"}:
                 lasting.append(finding)
     held = tuple(unit for unit in units if unit not in opened)
     return UnitGates(worst_first(findings), worst_first(lasting), held)
@@ -121,12 +131,12 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     """
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
-        for name, cause in _causes_of_unit(host, unit):
+        for instance, cause in _causes_of_unit(host, unit):
             is_opened_by_reload = cause.kind == "drop-in" and cause.is_pending
             # A setting of one instance hinders nothing: the others can be gated.
-            accepts_refusals = cause.kind == "success" and name == unit
+            accepts_refusals = cause.kind == "accepts-refusal" and instance == unit
             if is_opened_by_reload or (accepts_refusals and is_new):
-                yield cause.finding(name)
+                yield cause.finding(instance)
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
@@ -167,7 +177,8 @@ def _find_opening(files: Files, units: Sequence[str]) -> Iterator[Finding]:
 
 def _reason_to_open(files: Files, entry: Entry) -> str:
     """The reason in the file that opens the gate. Empty if gate.sh does not accept the file: it has
-    to be a file of root that root can read, only root can write, and nobody can execute.
+    to be a file of root that root can read, only root can write, and nobody can execute, with the
+    reason in its first line. The tests of gate.sh hold both to the same cases.
     """
     is_readable = bool(entry.mode & 0o400)
     has_more = bool(entry.mode & ~0o644)
@@ -190,12 +201,14 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
             yield unit, cause
         return
     plain, *instances = _properties_of(manager, host.files, unit)
-    of_all = [*_judge(host.files, unit, plain)]
+    of_all = [*_causes_of_instance(host.files, unit, plain)]
     for cause in of_all:
         yield unit, cause
+    # The same words are the same cause, even if it takes effect only later for one instance, and
+    # even if the remedy names the instance.
     known = {cause.predicate for cause in of_all}
     for properties in instances:
-        for cause in _judge(host.files, unit, properties):
+        for cause in _causes_of_instance(host.files, unit, properties):
             if cause.predicate not in known:
                 yield properties["Id"], cause
 
@@ -208,12 +221,16 @@ def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[s
     if not is_template(unit):
         return manager.show(_PROPERTIES, unit)
     known = instances_with_drop_ins(files, unit)
-    return manager.show(_PROPERTIES, plain_instance(unit), *known, loaded_pattern(unit))
+    return manager.show(_PROPERTIES, plain_instance(unit), *known, instance_pattern(unit))
 
 
-def _judge(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
-    """Why the gate of this unit, or of this instance of it, is open, or would be after a reload."""
-    if properties["LoadState"] in _NOT_LOADED:
+def _causes_of_instance(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """Why the gate of this unit, or of this instance of it, is open, or would be after a reload.
+
+    If systemd runs the gate and has nothing to reload, what it has read is what is on the disk. (It
+    goes by times, so an edit that keeps an old time, as by `cp -p`, is not seen.)
+    """
+    if properties["LoadState"] in _NEVER_STARTS:
         yield from _causes_on_the_disk(files, unit, properties["Id"])
         return
     # Not judged: whether systemd ignores a failure of the gate (ExecCondition=-...).
@@ -243,8 +260,9 @@ def _why_not_loaded(files: Files, unit: str, properties: Mapping[str, str]) -> I
 
 def _causes_on_the_disk(files: Files, unit: str, name: str) -> Iterator[_Cause]:
     """Why the drop-ins on the disk do not run the gate. While ours is missing, there is nothing yet
-    that the others could override. The name is that of the unit or, for a template, of one of its
-    instances.
+    that the others could override: they will when `apply` has written it. Where ours was
+    overwritten, they stand beside it already. The name is that of the unit or, for a template, of
+    one of its instances.
     """
     ours = [*_faults_of_our_drop_in(files, unit)]
     yield from ours
@@ -257,9 +275,9 @@ def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
     """That our drop-in is missing, or does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     if not files.look(ours):
-        yield _Cause("missing", f"starts unchecked: {ours} is missing", AGAIN)
+        yield _Cause("missing", f"starts unchecked: {ours} is missing", APPLY)
     elif not _runs_gate(files, ours):
-        yield _Cause("outdated", f"starts unchecked: {ours} was overwritten", AGAIN)
+        yield _Cause("outdated", f"starts unchecked: {ours} was overwritten", APPLY)
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
@@ -267,7 +285,9 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 
 
 def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
-    """The drop-ins on the disk that take the gate away."""
+    """The drop-ins on the disk that take the gate away. If the gated unit is an alias, the name is
+    another one (Id): the drop-ins in its folder are compared with ours by their file names.
+    """
     ours = HostLayout.drop_in_path(unit)
     drop_ins = drop_ins_of(files, name)
     for path in drop_ins:
@@ -281,8 +301,7 @@ def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Caus
 
 def _without_reset(path: str) -> Remedy:
     """How to delete the line of this drop-in that cancels the gate."""
-    line = r"^\s*ExecCondition\s*=\s*$"
-    delete = f"sed -i '/{line}/d' {shlex.quote(path)}"
+    delete = f"sed -i '/{RESET}/d' {shlex.quote(path)}"
     return Remedy(
         "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
     )
@@ -291,18 +310,21 @@ def _without_reset(path: str) -> Remedy:
 def _setting_against_the_gate(
     files: Files, unit: str, properties: Mapping[str, str]
 ) -> Iterator[_Cause]:
-    """That a refusal of the gate counts as a success: it then ends with exit status 255."""
+    """That a refusal of the gate counts as a success."""
     setting = "SuccessExitStatus"
-    if "255" in properties[setting].split():
-        predicate = f"has {setting}=255, so it starts even if the gate refuses"
-        yield _Cause("success", predicate, _where(files, unit, properties, setting))
+    if _REFUSAL in properties[setting].split():
+        predicate = f"has {setting}={_REFUSAL}, so it starts even if the gate refuses"
+        yield _Cause("accepts-refusal", predicate, _where(files, unit, properties, setting))
 
 
 def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str) -> Remedy:
-    """Where to look for a setting of the unit: the drop-ins that have it, or all its files."""
+    """Where to look for a setting of the unit: the drop-ins that have it; or all its files, also if
+    one of them is for root alone.
+    """
     ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    having = [path for path in others if setting in text_at(files, path)]
-    if having:
-        return Remedy(f"see {', '.join(having)}")
+    with suppress(HostError):
+        having = [path for path in others if setting in text_at(files, path)]
+        if having:
+            return Remedy(f"see {', '.join(having)}")
     return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)

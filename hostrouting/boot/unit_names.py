@@ -33,6 +33,8 @@ def plain_instance(unit: str) -> str:
     return unit.replace("@.", "@hostrouting-probe.")
 
 
-def loaded_pattern(unit: str) -> str:
-    """What `systemctl show` gets for a unit: for a template, a pattern for its loaded instances."""
+def instance_pattern(unit: str) -> str:
+    """The unit; for a template, a pattern for its instances. `systemctl show` takes that for those
+    that are loaded.
+    """
     return unit.replace("@.", "@*.")

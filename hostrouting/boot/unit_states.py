@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
+from hostrouting.boot.unit_names import instance_pattern, is_template, plain_instance
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of, spoken
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal[
     "runs", "is starting", "is in the gate", "was refused", "failed", "does not run"
 ]
-"""A unit is starting when the gate has let it pass, and it is not ready yet."""
+"""A unit is starting when the gate has let it pass, and it is not ready yet. One that is stopping
+does not run any more: nothing keeps it from ending.
+"""
 
 _PROPERTIES = (
     "Id",
@@ -41,7 +43,9 @@ _PROPERTIES = (
 _STARTING = {"start-pre", "start", "start-post"}
 """The substates after the gate."""
 _ARGV = "argv[]="
-"""Once in each command of a property that is a list of commands."""
+"""Once in each command of a property that is a list of commands: its words, and behind them what
+systemd knows of it, such as `ignore_errors=no ; start_time=[n/a] ; status=0/0`.
+"""
 _REFUSED = "status=255"
 """How the gate ends when it refuses (boot/assets/gate.sh)."""
 _NEVER_RAN = "start_time=[n/a]"
@@ -100,26 +104,31 @@ def refused_units(states: Iterable[UnitState]) -> tuple[str, ...]:
 def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     """These units, which are gated. Of a template, the instances that systemd knows."""
     for unit in units:
-        for properties in manager.show(_PROPERTIES, loaded_pattern(unit)):
+        for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             # `unit_gates` asks about this instance, and systemd then loads it.
-            is_probe = is_template(unit) and properties["Id"] == plain_instance(unit)
-            if not is_probe:
+            is_plain = is_template(unit) and properties["Id"] == plain_instance(unit)
+            if not is_plain:
                 yield _state_of(manager, properties)
 
 
 def is_active(manager: Manager, unit: str) -> bool:
-    """Whether this unit runs."""
+    """Whether this unit, which is not a template, is active. One that is being reloaded is not: for
+    the guard, which has no reload, that makes no difference.
+    """
     [properties] = manager.show(("ActiveState",), unit)
     return properties["ActiveState"] == "active"
 
 
 def is_masked_unit(manager: Manager, unit: str) -> bool:
-    """Whether systemd refuses to start this unit, because of a file or of a link in its place."""
+    """Whether systemd refuses to start this unit, which is not a template, because of a file or of
+    a link in its place.
+    """
     [properties] = manager.show(("LoadState",), unit)
     return properties["LoadState"] == "masked"
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
+    """The state of the unit, and what is known of the gate at its last start."""
     unit = properties["Id"]
     since = properties["StateChangeTimestamp"]
     state = _current_state(properties)
@@ -178,7 +187,7 @@ def _gates_of(properties: Mapping[str, str]) -> list[str]:
 
 
 def _conditions_of(properties: Mapping[str, str]) -> list[str]:
-    """The commands of ExecCondition=, with what systemd shows of each behind its words."""
+    """The commands of ExecCondition=; see `_ARGV`."""
     return properties["ExecCondition"].split(_ARGV)[1:]
 
 

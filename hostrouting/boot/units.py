@@ -30,7 +30,7 @@ drop-in and the unit of the table load it again.
 # No unit here is After= that of the routes: while that waits, or tries again, a start would queue
 # behind it for a minute, even if the gate is open. The gate and the guard set the routes
 # themselves.
-DROP_IN = f"""\
+DROP_IN_TEXT = f"""\
 {HEADER}# This text never changes, and the file sorts first: if a running command vanishes,
 # systemd skips the next ones.
 [Unit]
@@ -42,7 +42,7 @@ After=network-online.target {_FLUSHERS}
 ExecCondition=+{_RUN} {HostLayout.gate_path} %n
 """
 
-NETWORKD = f"""\
+NETWORKD_TEXT = f"""\
 {HEADER}[Network]
 ManageForeignRoutes=no
 ManageForeignRoutingPolicyRules=no

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.check.results import Cost
-from hostrouting.check.sources import chosen_sources, sources_of
+from hostrouting.check.sources import sources_of
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.model.route import bare_hop
 
@@ -37,9 +37,8 @@ def attributes_lost(judge: Judge, route: Route) -> str:
         hops = {bare_hop(hop) for hop in default.next_hops}
         if not hops.issuperset(route.next_hops):
             continue
-        possible = sources_of(judge, route)
         lost: list[str] = []
-        if default.prefsrc and chosen_sources(judge, possible) != (default.prefsrc,):
+        if default.prefsrc and sources_of(judge, route) != (default.prefsrc,):
             lost.append(f"src {default.prefsrc}")
         if default.mtu is not None:
             lost.append(f"mtu {default.mtu}")

@@ -10,7 +10,6 @@ device is a row in `config.cni`, not code.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import are_taps_without_a_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -94,7 +92,7 @@ class Devices:
         """The devices by which routes lead to pods, each with the CNI that has these pods: devices
         of single pods, and those that show it for all pods (`POD_NETWORKS`).
         """
-        devs: dict[str, None] = {}
+        devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._routes:
             if route.type == "unicast":
                 devs |= dict.fromkeys(route.devs)
@@ -113,12 +111,14 @@ class Devices:
         The gateway of a route of Cilium is an address of this host, which is not a router.
         """
         blocks = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
-        own = {address.ip for address in self.addresses}
+        no_router = {None, *(address.ip for address in self.addresses)}
         for route in self._routes:
-            if route.type != "unicast" or route.prefix.length < 2:  # a default route, or a half
+            is_default = route.prefix.length < 2  # also as two halves, 0.0.0.0/1 and 128.0.0.0/1
+            if route.type != "unicast" or is_default:
                 continue
-            if all(hop.gateway is None or hop.gateway in own for hop in route.next_hops):
+            if all(hop.gateway in no_router for hop in route.next_hops):
                 blocks += [(dev, route.prefix) for dev in route.devs]
+        # So far by any device: those of the CNIs are chosen here.
         return [(dev, block) for dev, block in blocks if self.cni_rows(dev)]
 
     # What a device leads to.
@@ -131,11 +131,6 @@ class Devices:
     def may_be_card(self, dev: str) -> bool:
         """Whether the device may lead to the network of the host; a CNI's device does not."""
         return is_card(self.links.get(dev), self.links) and not self.cni_rows(dev)
-
-    def are_taps_without_a_card(self, devs: Iterable[str]) -> bool:
-        """Whether these devices are taps, and no network card of this host has an address."""
-        with_address = [dev for dev in self.global_addresses_by_dev if not self.cni_rows(dev)]
-        return are_taps_without_a_card(devs, with_address, self.links)
 
     # Its addresses and networks.
 
@@ -163,13 +158,13 @@ class Devices:
         """All addresses: kube-proxy can give a host thousands, and a CNI hundreds of rules."""
         return sorted(self.addresses, key=_number_of)
 
-    def devs_with_network_over(self, prefix: Prefix) -> list[str]:
+    def devs_with_network_around(self, prefix: Prefix) -> list[str]:
         """The devices that have an address whose network contains the prefix."""
         return [dev for dev, network in self._networks if prefix in network]
 
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway by this device, and lies in one of its networks."""
-        return not has_gateway(route, dev) and dev in self.devs_with_network_over(route.prefix)
+        return not has_gateway(route, dev) and dev in self.devs_with_network_around(route.prefix)
 
     @cached_property
     def _networks(self) -> list[tuple[str, Prefix]]:

@@ -30,6 +30,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import (
+    are_taps_without_a_card,
     devs_hidden_by_a_tunnel,
     doubtful_by_a_tunnel,
     doubtful_by_equal_routes,
@@ -42,7 +43,9 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     defaults: tuple[Route, ...] = ()
-    """The default routes that count, in the order of the lookup."""
+    """The default routes that count, in the order of the lookup; each with all its next hops, also
+    those that do not count.
+    """
     card_below_tunnel: str | None = None
     """The network card by which an expected tunnel sends its own packets."""
     hidden_card: str | None = None
@@ -64,7 +67,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     """
     links = devices.links
     listed = list(_default_routes(fib))
-    counting = devs_that_count(listed, links)
+    counting = devs_that_count(listed, links)  # also those of halves that are dropped below
     defaults = _those_that_count(listed, counting)
     if not defaults:
         return Uplinks(configured)
@@ -77,7 +80,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if configured:
         return Uplinks(devs, defaults, card, hidden_card)
 
-    are_only_taps = devs == counting and devices.are_taps_without_a_card(devs)
+    with_address = [dev for dev in devices.global_addresses_by_dev if not devices.cni_rows(dev)]
+    are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
     by_equal_routes = doubtful_by_equal_routes(ways_out)
     doubtful = by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, ways_out)
@@ -90,11 +94,13 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
 
 def _default_routes(fib: Fib) -> Iterator[Route]:
-    """The default routes that Linux uses for plain packets, in the order of the lookup."""
+    """The default routes for plain packets, in the order of the lookup, as if no route or rule
+    refused these: what is expected is the device that was meant, and `refusals` has the rest.
+    """
     every = Prefix(fib.family, 0, 0)
     for applied in fib.rules_for(every.first):
-        # A rule with a `to` is not about all packets, even if its table has a default route. One
-        # without it selects plain packets to every address, or to none.
+        # A rule with a `to`, or a `not to`, is not about all packets, even if its table has a
+        # default route. One without it selects plain packets to every address, or to none.
         if applied.table is None or applied.rule.dst is not None:
             continue
         if not applied.selects_plain(every.first):
@@ -105,8 +111,9 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table. Routes to both halves of all addresses are one of them, which
-    keeps the prefix of the lower half, whose length is 1.
+    """The default routes of a table. Routes to both halves of all addresses are one of them, with
+    the next hops of both; it keeps the prefix of the lower half, whose length is 1. It is the last,
+    though Linux prefers halves: beside a whole one they do not count (`_those_that_count`).
     """
     for route in table.routes_to(every):
         if route.type == "unicast":
@@ -133,7 +140,8 @@ def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fro
 def _those_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
     """The default routes with a next hop through one of these devices.
 
-    Beside one of length 0, two halves are a capture: OpenVPN's `redirect-gateway def1`.
+    Beside one of length 0, in whichever table, two halves are a capture: OpenVPN adds them and
+    leaves the default route as it was (`redirect-gateway def1`).
     """
     through_these = [route for route in defaults if not counting.isdisjoint(route.devs)]
     whole = [route for route in through_these if route.prefix.length == 0]
@@ -187,8 +195,9 @@ def _devs_that_may_be_passed_over(fib: Fib, defaults: Sequence[Route]) -> frozen
     that is not judged: they may miss the first default route then, and take another one.
     """
     devs = devs_of(defaults)
+    if len(devs) < 2:
+        return frozenset()
     for rule in unjudged_rules(fib):
-        is_about_all = rule.dst is None or rule.invert
-        if is_about_all and len(devs) > 1:
+        if rule.dst is None or rule.invert:
             return devs
     return frozenset()

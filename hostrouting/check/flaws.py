@@ -22,7 +22,10 @@ from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hostrouting.check.judge import Judge
+    from hostrouting.model.rule import Rule
 
 
 NO_IPV6 = Finding(
@@ -58,8 +61,17 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
             "error",
             f"this host does not answer on {spoken(lost)}: no rule looks up table local first",
             spoken(lost),
-            Remedy(command=rule_command("add", usual)),
+            _how_to_look_up_first(usual, judge.fib.rules),
         )
+
+
+def _how_to_look_up_first(usual: Rule, rules: Sequence[Rule]) -> Remedy:
+    """How this rule becomes the first. Linux adds no rule twice, and looks at rules of one priority
+    in the order in which they were added.
+    """
+    if usual in rules:
+        return Remedy("give the rules before it a priority above 0")
+    return Remedy(command=rule_command("add", usual))
 
 
 def _addresses_sent_elsewhere(judge: Judge) -> list[str]:

@@ -331,7 +331,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
         return None
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
-    if dev in judge.devices.devs_with_network_over(route.prefix):
+    if dev in judge.devices.devs_with_network_around(route.prefix):
         return None
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
 
@@ -456,7 +456,7 @@ def inside_another_network(judge: Judge, dev: str, taken: TakenRoute, _: CniRows
     """
     if not taken.is_wide:
         return None
-    for owner in judge.devices.devs_with_network_over(taken.route.prefix):
+    for owner in judge.devices.devs_with_network_around(taken.route.prefix):
         is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
         if is_rival and owner != dev:
             reason = f"{dev} beside the network of {owner}"

@@ -2,8 +2,9 @@
 
 Theory of operation. The engine cuts the block into cells, each with one decision. Cells with the
 same sight (`Cell.sight`) have the same outcomes, so one of them is judged, and the opinions on it
-hold for all. A cell with its opinions is a part. The addresses of every host or link are parts of
-their own, because they are fine by any device (`EVERYWHERE`).
+hold for all: an opinion is about outcomes, and never looks at the address. A cell with its opinions
+is a part. The addresses of every host or link are parts of their own, because they are fine by any
+device (`EVERYWHERE`).
 
 This is done for plain packets. It is done again for those that may fare worse: connections from the
 source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
@@ -32,7 +33,9 @@ EVERYWHERE = {
     4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
     6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
-"""By family: multicast, broadcast, and the addresses of every host or link."""
+"""By family: multicast, broadcast, and the addresses of every host or link. The link-local ones of
+IPv4 are not among these, because clouds have services there behind a router (169.254.169.254).
+"""
 _BORDERS_OF_EVERYWHERE = {family: borders_of(blocks) for family, blocks in EVERYWHERE.items()}
 
 
@@ -75,7 +78,8 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     """An address as a part, with the opinions on all packets of this kind."""
     decision, outcomes = judge.fib.outcomes(address, packet)
     opinion = judge.opinion(decision)
-    # An entry of intendedRules is about the packets of pods that take the rule, too.
+    # An entry of intendedRules is about the packets of pods that take the rule, too: these do not
+    # escape, wherever the rule leads.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
     if opinion.grade is Grade.ESCAPE and not decision.devs:
@@ -201,7 +205,7 @@ def _is_for_all(part: Part) -> bool:
     intendedRules for that rule changes nothing: what escapes there, plain packets do.
     """
     rule = part.decision.rule
-    return not part.others and (rule is None or not conditions_of(rule))
+    return not part.other_opinions and (rule is None or not conditions_of(rule))
 
 
 def _is_told_apart(part: Part, other: Part) -> bool:

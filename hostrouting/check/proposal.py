@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.sentences import how_to_configure
+from hostrouting.check.sentences import how_to_configure, not_configured
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import pieces
@@ -59,23 +59,28 @@ def propose_configuration(
     then what escapes gets other routes. For `deleter`, see find_unconfigured. Raises ConfigError if
     no CIDRs are expected.
     """
+    # The host as the given configuration makes it, and its repair.
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
-    conflicts: tuple[Step, ...] = ()
-    if report.escapes:
-        conflicts = plan.conflicts
-
-    replaced = {step.route.key for step in conflicts}
-    replaced |= {route.key for route in report.routes}
-    kept = [route for route in config.static_routes.routes if route.key not in replaced]
     repaired = report
     if report.routes:
         repaired = check_snapshot(report.snapshot.with_routes(report.resolved), config)
+
+    # The configured routes, without those that cannot be set, or that a route of the repair
+    # replaces.
+    conflicts: tuple[Step, ...] = ()
+    if report.escapes:
+        conflicts = plan.conflicts
+    replaced = {step.route.key for step in conflicts}
+    replaced |= {route.key for route in report.routes}
+    kept = [route for route in config.static_routes.routes if route.key not in replaced]
+
+    # The routes that were added by hand, and that the repaired host still needs.
     by_hand = _routes_by_hand([*kept, *report.routes], repaired)
     taken_over = _take_over(by_hand, config, repaired)
+
     routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
-
     left_out = tuple(step.finding for step in conflicts)
     unconfigured = find_unconfigured(plan, snapshot, config, after=report, deleter=deleter)
     return Proposal(proposed, report, left_out, tuple(unconfigured), tuple(taken_over))
@@ -102,7 +107,7 @@ def find_unconfigured(
     if needed:
         claim = f"{deleter} routes that are not in the configuration"
         remedy = how_to_configure(after.routes)
-        yield _not_configured(claim, needed, lost, remedy, after.routes)
+        yield _needed(claim, needed, lost, remedy, after.routes)
 
 
 def find_by_hand(
@@ -122,10 +127,10 @@ def find_by_hand(
         claim = "routes were added by hand that hostrouting does not set at boot"
         # Without all of them: the next boot also lacks those that stand in for the needed ones.
         lost = _escaping_without(by_hand, config, now)
-        yield _not_configured(claim, needed, lost, Remedy("to keep them", pipeline))
+        yield _needed(claim, needed, lost, Remedy("to keep them", pipeline))
 
 
-def _not_configured(
+def _needed(
     claim: str,
     needed: Sequence[str],
     lost: Iterable[_Range],
@@ -136,14 +141,11 @@ def _not_configured(
     wrong with them. The routes of the repair would do the same.
     """
     ranges = [extent(*each) for each in lost]
-    target = spoken(needed)
-    sentence = f"{claim} ({target}); without them, {spoken(ranges)} would escape"
-    routes = [route.to_mapping() for route in repair]
-    facts = {"unconfigured": needed, "ranges": ranges, "routes": routes}
-    return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
+    sentence = f"{claim} ({spoken(needed)}); without them, {spoken(ranges)} would escape"
+    return not_configured(sentence, needed, remedy, ranges=ranges, repair=repair)
 
 
-def _routes_by_hand(configured: Iterable[StaticRoute], now: CheckReport) -> list[Route]:
+def _routes_by_hand(configured: Iterable[StaticRoute], report: CheckReport) -> list[Route]:
     """The routes that a person may have added where a configuration would have one of ours, and
     that are not configured.
 
@@ -153,9 +155,9 @@ def _routes_by_hand(configured: Iterable[StaticRoute], now: CheckReport) -> list
     """
     keys = {route.key for route in configured}
     by_hand: list[Route] = []
-    for family in now.families:
-        ways = {route.way for route in now.snapshot.default_routes(family.family)}
-        for route in now.snapshot.routes:
+    for family in report.families:
+        ways = {route.way for route in report.snapshot.default_routes(family.family)}
+        for route in report.snapshot.routes:
             if route.key in keys or route.way not in ways:
                 continue
             if _may_be_by_hand(route, family):
@@ -173,21 +175,22 @@ def _may_be_by_hand(route: Route, family: FamilyReport) -> bool:
 
 
 def _take_over(
-    by_hand: Sequence[Route], config: HostRoutingConfig, now: CheckReport
+    by_hand: Sequence[Route], config: HostRoutingConfig, report: CheckReport
 ) -> list[StaticRoute]:
     """The needed ones of the routes that were added by hand, as a configuration has them.
 
-    A route is needed if addresses escape without it and without those that are not needed.
+    A route is needed if addresses escape without it and without those that are not needed. The
+    report is about the host that has all of them.
     """
     if len(by_hand) > _MOST_BY_HAND:
         return []
     needed: list[StaticRoute] = []
     spare: list[Route] = []
     for route in by_hand:
-        if not _escaping_without([*spare, route], config, now):
+        if not _escaping_without([*spare, route], config, report):
             spare.append(route)
             continue
-        static = _as_configured(route, config, now.snapshot)
+        static = _as_configured(route, config, report.snapshot)
         if static is not None:
             needed.append(static)
     return needed
@@ -202,14 +205,16 @@ def _as_configured(
     metric = route.metric
     if metric == DEFAULT_METRIC[route.prefix.family]:
         metric = 0
-    hop = route.next_hops[0]
-    for gateway, dev in ((None, None), (hop.gateway, hop.dev)):
-        try:
-            static = StaticRoute(route.prefix.to_network(), gateway, dev, metric)
-        except ConfigError:  # a reserved range, or a name that no configuration can have
-            continue
-        if _would_stay(static, config, snapshot):
-            return static
+    try:
+        by_default = StaticRoute(route.prefix.to_network(), metric=metric)
+        if _would_stay(by_default, config, snapshot):
+            return by_default
+        hop = route.next_hops[0]
+        by_hop = by_default._replace(gateway=hop.gateway, dev=hop.dev)
+    except ConfigError:  # a reserved range, or a name that no configuration can have
+        return None
+    if _would_stay(by_hop, config, snapshot):
+        return by_hop
     return None
 
 
@@ -225,12 +230,12 @@ def _would_stay(static: StaticRoute, config: HostRoutingConfig, snapshot: Snapsh
 
 
 def _escaping_without(
-    routes: list[Route], config: HostRoutingConfig, now: CheckReport
+    routes: list[Route], config: HostRoutingConfig, report: CheckReport
 ) -> list[_Range]:
-    """The ranges that would escape if these routes were deleted."""
-    kept = tuple(route for route in now.snapshot.routes if route not in routes)
-    after = check_snapshot(now.snapshot._replace(routes=kept), config)
-    return _newly_escaping(now, after)
+    """The ranges that would escape if these routes of the host were deleted."""
+    kept = tuple(route for route in report.snapshot.routes if route not in routes)
+    after = check_snapshot(report.snapshot._replace(routes=kept), config)
+    return _newly_escaping(report, after)
 
 
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
@@ -245,7 +250,9 @@ def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
 
 
 def _outside(known: Sequence[Escape], escapes: Iterable[Escape]) -> Iterator[tuple[int, int]]:
-    """The ranges of these escapes that are in none of the known ones."""
+    """The ranges of these escapes that are in none of the known ones. Cut where one of those begins
+    or ends, each piece is in it as a whole, or not at all.
+    """
     borders: set[int] = set()
     for each in known:
         borders |= {each.first, each.last + 1}

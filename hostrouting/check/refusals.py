@@ -58,7 +58,8 @@ class Refusals(NamedTuple):
 
     def _fitting_rows(self, route: Route) -> Iterator[tuple[Cni, Refusal]]:
         """The rows of the table that this route fits by its protocol, type and length, and by its
-        place if the row is for the network of the pods' bridge alone ("first").
+        place if the row is for the network of the pods' bridge alone ("first"). At most one row
+        fits, because no two have the same protocol.
         """
         for cni in CNIS:
             for row in cni.refusals:

@@ -115,7 +115,7 @@ class Part(NamedTuple):
     last: int
     decision: Decision
     opinion: Opinion
-    others: tuple[Opinion, ...] = ()
+    other_opinions: tuple[Opinion, ...] = ()
     """The opinions on other packets to these addresses, each once: on those that a rule selects by
     more than the destination, such as a mark.
     """
@@ -128,7 +128,7 @@ class Part(NamedTuple):
     @property
     def worst_grade(self) -> Grade:
         """The worst grade of its opinions."""
-        return max(opinion.grade for opinion in (self.opinion, *self.others))
+        return max(opinion.grade for opinion in (self.opinion, *self.other_opinions))
 
     @property
     def escape(self) -> tuple[Opinion, Decision] | None:
@@ -139,11 +139,11 @@ class Part(NamedTuple):
 
     @property
     def doubts(self) -> tuple[Opinion, ...]:
-        """The doubts, each once, except that a decision is not judged: the rules and routes for
-        which it is not are listed once for the host.
+        """The doubts, each once. That a decision is not judged is not among them: the rules and
+        routes that are the reason are listed once for the host.
         """
         doubts: dict[Opinion, None] = {}
-        for opinion in (self.opinion, *self.others):
+        for opinion in (self.opinion, *self.other_opinions):
             if opinion.grade is Grade.DOUBT and opinion.name != NOT_JUDGED:
                 doubts[opinion] = None
         return tuple(doubts)
@@ -383,8 +383,8 @@ class CheckReport(NamedTuple):
 
     @property
     def missing_defaults(self) -> list[str]:
-        """For each family with the verdict no-default-route, that short sentence: default routes
-        that do not count are left out.
+        """For each family with the verdict no-default-route, that short sentence. Default routes
+        that do not count are not named in it.
         """
         return [
             f"there is no IPv{report.family} default route"

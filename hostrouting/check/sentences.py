@@ -308,6 +308,23 @@ def how_to_configure(routes: Sequence[StaticRoute]) -> Remedy | None:
     return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
 
 
+def not_configured(
+    sentence: str,
+    destinations: Sequence[str],
+    remedy: Remedy | None,
+    *,
+    ranges: Sequence[str] = (),
+    repair: Iterable[StaticRoute] = (),
+) -> Finding:
+    """The finding about routes to these destinations that are not in the configuration, with the
+    ranges that would escape without them, and the routes of a repair, as far as those are known.
+    """
+    routes = [route.to_mapping() for route in repair]
+    facts = {"unconfigured": destinations, "ranges": [*ranges], "routes": routes}
+    target = spoken(destinations)
+    return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
+
+
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     """The commands that add these routes until the next boot."""
     commands: list[str] = []

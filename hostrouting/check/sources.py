@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from hostrouting.check.judge import Judge
-    from hostrouting.model.prefix import IP, Prefix
-    from hostrouting.model.route import Route
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.route import NextHop, Route
     from hostrouting.model.snapshot import Address
 
 
@@ -26,29 +26,41 @@ def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
         return ()
     if route.prefsrc is not None:
         return (route.prefsrc,)
-    return tuple(address.ip for address in _addresses_without_prefsrc(judge, route))
+    sources: dict[IP, None] = {}
+    for hop in route.next_hops:
+        if hop.dev in route.usable_devs:
+            sources |= dict.fromkeys(_sources_of_hop(judge, hop))
+    return tuple(sources)
 
 
-def _addresses_without_prefsrc(judge: Judge, route: Route) -> list[Address]:
+def _sources_of_hop(judge: Judge, hop: NextHop) -> list[IP]:
     """The addresses of which Linux chooses one if the route does not name the source.
 
-    Those of the route's device in the network of its gateway; else those of its device; else, in
-    IPv4, those of lo, or of an uplink if that is the host's first device with an address; else any
-    of the host.
+    Those of the next hop's device in the network of its gateway; else those of its device; else, in
+    IPv4, those of lo, or of an uplink if that is the host's first device with an address. Of these,
+    IPv4 takes the first, and in IPv6 the destination decides (RFC 6724). Else it may be any of the
+    host.
 
-    Field states: unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
-    rails-by-source-beside-calico, rail-before-the-uplink-beside-calico.
+    Field states: node-address-into-a-vpn-beside-a-vip;
+    unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
+    rails-by-source-beside-calico, rail-before-the-uplink-beside-calico;
+    ula-beside-a-public-address, ipv6-default-writes-a-ula.
     """
-    of_devices: list[Address] = []
-    for dev in route.usable_devs:
-        of_devices += judge.devices.global_addresses_by_dev.get(dev, [])
-    gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
-    beside_gateway = [address for address in of_devices if _has_one_of(address.network, gateways)]
-    if beside_gateway:
-        return beside_gateway
-    if of_devices:
-        return of_devices
-    return _of_first_device(judge) or judge.devices.global_addresses
+    of_device = judge.devices.global_addresses_by_dev.get(hop.dev or "", [])
+    beside_gateway: list[Address] = []
+    if hop.gateway is not None:
+        beside_gateway = [address for address in of_device if hop.gateway in address.network]
+    possible = beside_gateway or of_device or _of_first_device(judge)
+    if not possible:
+        return [address.ip for address in judge.devices.global_addresses]
+    return _chosen(judge, possible)
+
+
+def _chosen(judge: Judge, addresses: Sequence[Address]) -> list[IP]:
+    """Those of the addresses of a device that Linux may choose."""
+    if judge.fib.family == IPV4:
+        addresses = addresses[:1]
+    return [address.ip for address in addresses]
 
 
 def _of_first_device(judge: Judge) -> list[Address]:
@@ -67,10 +79,6 @@ def _of_first_device(judge: Judge) -> list[Address]:
     if first.loopback or first.name in judge.uplinks.devs:
         return by_dev[first.name]
     return []
-
-
-def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
-    return any(ip in network for ip in ips)
 
 
 def node_ip(judge: Judge) -> IP | None:
@@ -98,8 +106,7 @@ def node_sources(judge: Judge) -> list[tuple[str, IP]]:
     by_address: list[tuple[str, IP]] = []
     for dev, addresses in judge.devices.global_addresses_by_dev.items():
         if dev in devs:
-            possible = tuple(address.ip for address in addresses)
-            by_address += [(dev, source) for source in chosen_sources(judge, possible)]
+            by_address += [(dev, source) for source in _chosen(judge, addresses)]
     return by_address
 
 
@@ -110,17 +117,6 @@ def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
         if hop.dev is None or hop.dead:
             continue
         by_this_hop = route._replace(next_hops=(hop,))
-        for source in chosen_sources(judge, sources_of(judge, by_this_hop)):
+        for source in sources_of(judge, by_this_hop):
             by_hop[hop.dev, source] = None
     return list(by_hop)
-
-
-def chosen_sources(judge: Judge, possible: tuple[IP, ...]) -> tuple[IP, ...]:
-    """Those of these addresses that Linux chooses: in IPv4 the first; in IPv6, the destination
-    decides (RFC 6724).
-
-    Field states: ula-beside-a-public-address, ipv6-default-writes-a-ula.
-    """
-    if judge.fib.family == IPV4:
-        return possible[:1]
-    return possible

@@ -37,7 +37,8 @@ class WayOut(NamedTuple):
 
 
 def find_way_out(judge: Judge) -> WayOut | Need:
-    """How packets leave as expected, or what is missing for that.
+    """How packets leave as expected: by routes without a device, else by the first device by which
+    it is possible. Or what is missing for that.
 
     While a default route is in doubt, there is no way out: the intended device has to be named.
     """
@@ -45,12 +46,17 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if not devs or uplinks.doubtful:
         return _need_for_a_name(judge)
+
+    # No device is named, if Linux then uses expected ones. These may be any that are expected: an
+    # unnamed tunnel is not among them, because alone it does not lead out, and beside other devices
+    # it is in doubt.
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     route = uplink.route_to(everywhere)
-    # A tunnel among several expected devices is in doubt, unless the configuration names it.
     if isinstance(route, Route) and uplinks.devs.issuperset(route.devs):
         return WayOut(None, route, uplink)
+
+    # A device is named.
     needs: list[Need] = []
     for dev in devs:
         if not is_configurable(dev):
@@ -66,8 +72,8 @@ def find_way_out(judge: Judge) -> WayOut | Need:
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may lead through this expected device.
 
-    A tunnel has to be named in the configuration, because it may be a VPN's. A tap need not be:
-    where it is not the only way out, it is in doubt.
+    A tunnel has to be named in the configuration, because it may be a VPN's. A tap need not be: as
+    the only way out it is not a VPN's, and beside another it is in doubt.
     """
     link = judge.devices.links.get(dev)
     return dev in judge.configured_devs or not is_tunnel(link) or is_tap(link)

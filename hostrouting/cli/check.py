@@ -131,7 +131,7 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
         return
     part = " (repairs only a part)" if check.named("unsafe") else ""
     if check.managed is None:
-        unless = ", unless hostrouting is installed there" if check.is_elsewhere else ""
+        unless = ", unless hostrouting is installed there" if check.is_of_snapshot else ""
         yield f"Until the next boot, {who}{part}{unless}:"
         yield from capped([f"  {command}" for command in repair_commands(check.report.resolved)])
     else:
@@ -144,7 +144,7 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
 
 def consent_lines(managed: Managed) -> Iterator[str]:
     """What the repair takes away on this host."""
-    if not managed.is_readable:
+    if not managed.is_readable_by_root:
         yield "The installed configuration cannot be read: that of the repair takes its place."
     for loss in managed.losses:
         yield f"The repair takes something away: {loss}"

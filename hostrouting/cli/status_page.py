@@ -2,15 +2,15 @@
 verdict.
 
 What is said once is not repeated below: the cause stands in the first line and not among the
-findings, and its remedy is left to the command for the state if there is one. `status` and `apply`
-share this.
+findings, and its remedy is left to the command for the state if there is one. A line that is about
+another one is indented below it. `status` and `apply` share this.
 """
 
 from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.unit_gates import AGAIN, RELOAD
+from hostrouting.boot.unit_gates import APPLY, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
@@ -22,18 +22,16 @@ from hostrouting.install.plan import Plan
 from hostrouting.status import MEANINGS, Asked, Status
 from hostrouting.text import agreeing, command_of, counted, spoken
 
-_PATH = HostLayout.config_path
 _TO_RESTORE = Remedy(
     "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
 )
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
-_ASKED: dict[Asked, str] = {
+_ANSWERS: dict[Asked, str] = {
     "unknown": "systemd does not know {unit}: is the name right?",
     "guard": "{unit} is the guard, and no gate holds it back",
     "not-gated": "{unit} is not gated: it starts whatever the routes are; see: {log}",
-    "gated-by-drop-in": "{unit} is still gated by its drop-in, "
-    f"although {_PATH} does not gate it",
+    "gated-by-drop-in": "{unit} is still gated by its drop-in, although {path} does not gate it",
     "not-loaded": "{unit} is gated, and does not run: systemd has not loaded it",
 }
 """What there is to say about a unit that was asked about."""
@@ -44,15 +42,16 @@ def status_lines(status: Status) -> Iterator[str]:
     cause = cause_of(status)
     remedy: Remedy | None = None
     if cause is not None and not status.command:
-        remedy = _on_page(cause, status).remedy
-    verdict = [*_verdict_lines(status)]
+        remedy = _without_repeated_remedy(cause, status).remedy
+    verdict = [*_verdict_lines(status)]  # the last lines of the page
 
     yield _first_line(status)
     yield from _what_to_type(status, remedy)
     if status.unit is not None:
-        yield from _of_one_unit(status.unit, status)
+        yield from _asked_unit_lines(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
+    # A marker has the lines of the page of its check: what is the same now is not said twice.
     if status.last_check not in {"", "ok", *verdict}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, cause))
@@ -88,11 +87,14 @@ def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
     """
     routes = status.plan.routes
     said = [cause]
+    # The cause is "route-not-configured" then. The check and the plan each have that finding, about
+    # the same routes, and the cause is one of the two (`headline.cause_of`).
     if status.state == "not-configured" and cause is not None:
         said += [finding for finding in status.findings if finding.name == cause.name]
         routes = routes.without_deletion_of(cause.facts["unconfigured"])
-    others = [_on_page(finding, status) for finding in status.findings if finding not in said]
-    return attrs.evolve(status.plan, routes=routes, findings=tuple(others))
+    others = [finding for finding in status.findings if finding not in said]
+    shown = tuple(_without_repeated_remedy(finding, status) for finding in others)
+    return attrs.evolve(status.plan, routes=routes, findings=shown)
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -102,16 +104,18 @@ def _protection_lines(status: Status) -> Iterator[str]:
     if status.plan.routes.changes:
         yield f"  {_TO_RESTORE}"
     gate = status.enforced.gate
-    doubtful = [fault for fault in status.faults if fault.name in {"gate-open", "gate-shut"}]
-    if gate is not None and not doubtful:
+    # These faults say that the gate does not work, for at least one unit.
+    faults = [fault for fault in status.faults if fault.name in {"gate-open", "gate-shut"}]
+    if gate is not None and not faults:  # "this file" is config.json: the headline names it
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
-def _on_page(finding: Finding, status: Status) -> Finding:
+def _without_repeated_remedy(finding: Finding, status: Status) -> Finding:
     """The finding as the page has it: without a remedy that another line of the page is about."""
     if finding.remedy is None:
         return finding
-    if finding.remedy in {AGAIN, RELOAD} and status.command == AGAIN.command:
+    # To apply again is at the top of the page, and has systemd read its files.
+    if finding.remedy in {APPLY, RELOAD} and status.command == APPLY.command:
         return finding._replace(remedy=None)
     if finding.remedy in _choices_of_a_dev(status):
         return finding._replace(remedy=Remedy("the commands below name the device"))
@@ -119,8 +123,9 @@ def _on_page(finding: Finding, status: Status) -> Finding:
 
 
 def _choices_of_a_dev(status: Status) -> set[Remedy | None]:
-    """The remedies that only say to name a device in the configuration. Empty unless the page has a
-    command for each device, from the check.
+    """The remedies that only say to name a device in the configuration. The findings about routes
+    that wait for one have these remedies as they are. Empty unless the page has a command for each
+    device, from the check.
     """
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
@@ -129,12 +134,14 @@ def _choices_of_a_dev(status: Status) -> set[Remedy | None]:
     return {route.missing.remedy for route in routes}
 
 
-def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
-    """Why this unit does not start, and what to type."""
+def _asked_unit_lines(unit: str, status: Status) -> Iterator[str]:
+    """Why this unit does not start, which was asked about, and what to type."""
     if status.asked:
         log = command_of("journalctl -u", unit)
-        yield _ASKED[status.asked].format(unit=unit, log=log)
-    refused = refused_units(status.units)  # of a template, its instances
+        yield _ANSWERS[status.asked].format(unit=unit, log=log, path=HostLayout.config_path)
+    # Where one unit was asked about, `status.units` has that one; of a template, its instances.
+    refused = refused_units(status.units)
+    # Units that nothing holds back any more are in the command at the top.
     if refused and not status.to_start:
         when = "when the cause is gone"
         if status.command:
@@ -161,7 +168,7 @@ def _unit_lines(status: Status) -> Iterator[str]:
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
     """The mode, and the guard with what it has logged as errors."""
     guard = f"the guard {status.guard}"
-    if status.unset_routes:
+    if status.unset_routes:  # then the guard runs
         guard += f", but has not set {counted(status.unset_routes, 'missing route')}"
     known: list[str] = []
     if status.mode:
@@ -179,8 +186,8 @@ def _mode_and_guard_lines(status: Status) -> Iterator[str]:
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:
-    """The page of the check; only the verdict where the host differs, because `apply` comes first
-    then.
+    """The page of the check where there is nothing to apply; else only the verdict, because `apply`
+    comes first then.
     """
     if status.check is None:
         return

@@ -48,7 +48,7 @@ _WRITE_JSON = (
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.
 _LENGTHS = {str(length): length for length in range(256)}
-_WIDEST = {4: 8, 6: 32}
+_WIDEST_PODS = {4: 8, 6: 32}
 """By family: the shortest prefix of a network of pods."""
 
 _OUR_UNITS = (
@@ -57,6 +57,7 @@ _OUR_UNITS = (
     "probe-rewrite.service",
     "hostrouting-guard.service",
 )
+"""The same as in `HostLayout`, which is above this module."""
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
     "systemd-", "udev.", "dbus", "messagebus.",
@@ -127,7 +128,7 @@ def _precedes_gate(unit: str) -> bool:
     return unit.startswith(_EARLY) and not is_machine
 
 
-def _is_ordinary(block: Network | IP) -> bool:
+def _is_not_reserved(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
@@ -140,7 +141,7 @@ Exact: TypeAlias = Annotated[Network, partial(_network, needs_length=False, mask
 Pods: TypeAlias = Annotated[
     Exact,
     must(
-        lambda network: network.prefixlen >= _WIDEST[network.version],
+        lambda network: network.prefixlen >= _WIDEST_PODS[network.version],
         "is too wide for a network of pods",
     ),
 ]
@@ -148,7 +149,7 @@ Router: TypeAlias = Annotated[
     IP,
     _router,
     must(
-        lambda ip: ip in LINK_LOCAL or _is_ordinary(ip),
+        lambda ip: ip in LINK_LOCAL or _is_not_reserved(ip),
         "lies in a reserved range, which has no routers",
     ),
 ]
@@ -225,7 +226,7 @@ class StaticRoute(NamedTuple):
             "is the default route",
             "list the networks that need a static route",
         ),
-        must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
+        must(_is_not_reserved, "lies in a reserved range, which cannot have a static route"),
     ]
     gateway: Router | None = None
     """None means the default gateway on the device."""

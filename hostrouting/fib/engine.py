@@ -28,7 +28,7 @@ conditions, such as a mark. So one pass over the rules follows all packets of a 
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
   rule leaves some, there is no route for them.
 - A rule for all that this host sends (`iif lo`) leaves what arrives on a device. Behind it, only
-  the rules for such packets (`iif cni0`) are asked.
+  the rules that may select such packets are asked (`iif cni0`, or a mark).
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
 that differ from the plain packet at some rule. There are four ways to differ, by the rule:
@@ -173,7 +173,9 @@ class Table(ByPrefix[Route]):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Sort these routes, which are in the kernel's order."""
+        """The routes are in the kernel's order, which counts for those of one rank. Those to one
+        prefix are sorted in their place, where `best` finds them, too.
+        """
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
         super().__init__(family, [(route.prefix, route) for route in usable])
         for by_first in self._by_prefix.values():
@@ -399,12 +401,15 @@ class AppliedRule(NamedTuple):
         return self.rule.iif == "lo" and not self.rule.invert
 
     def takes_arriving(self, selection: Selection) -> bool:
-        """Whether what the rule selects are packets that arrive on a device (`iif cni0`, `not iif
-        lo`), or all packets.
+        """Whether packets that arrive on a device may be among those that the rule selects: none of
+        these is bound to a device (`oif`), and all have user 0.
         """
-        if selection == ALL:
-            return not self.is_only_for_sent
-        return selection == FORWARDED or "iif" in dict(selection.met)
+        met = dict(selection.met)
+        return (
+            not self.is_only_for_sent
+            and "oif" not in met
+            and _has_user_0(met.get("uidrange", "0-"))
+        )
 
     def effect_for(self, address: int) -> tuple[Effect, Route | None]:
         """What the rule does with packets to this address that it selects, and the route that its
@@ -467,11 +472,12 @@ class Fib:
         judged.
         """
         by_table = self._routes_by_table()
+        # Each route once, so before table local gets some of table main.
         self.routes = tuple(chain.from_iterable(by_table.values()))
         """The routes of all tables that a rule looks up, table by table."""
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and listed == usual:
+        if family == IPV4 and listed == usual:  # a rule for VRFs was added, too
             self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
             by_table[TABLE_LOCAL] += self.mixed
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
@@ -533,8 +539,10 @@ class Fib:
         decision of rule 32766: the only other outcome.
         """
         others: list[Outcome] = []
-        # The selections of which no packet is left.
+        # The selections of which no packet is left, and those of which none is left that this host
+        # sends.
         exhausted = {NONE}
+        exhausted_of_sent: set[Selection] = set()
         # Where the plain packet is captured, with what the packets meet that are left there.
         plain: Outcome | None = None
         # The decision for the packets that are left in the end.
@@ -543,7 +551,8 @@ class Fib:
         is_sent_captured = False
         for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
-            if selection in exhausted:
+            is_only_for_sent = packet.source is None and applied.is_only_for_sent
+            if selection in exhausted or (is_only_for_sent and selection in exhausted_of_sent):
                 continue
             if is_sent_captured and not applied.takes_arriving(selection):
                 continue
@@ -551,8 +560,8 @@ class Fib:
             if decision is None:
                 continue
             if selection != ALL:
-                exhausted.add(selection)
-                if plain is None and selection.has_plain:
+                (exhausted_of_sent if is_only_for_sent else exhausted).add(selection)
+                if plain is None and selection.has_plain and not is_sent_captured:
                     plain = Outcome(applied.rule, decision, selection.unmet)
                 else:
                     others.append(Outcome(applied.rule, decision, selection.met))
@@ -560,7 +569,7 @@ class Fib:
             if is_sent_captured:  # what arrives is captured now, too
                 break
             rest = decision
-            if packet.source is not None or not applied.is_only_for_sent:
+            if not is_only_for_sent:
                 break
             is_sent_captured = True
         if plain is None:
@@ -579,7 +588,7 @@ class Fib:
         if not numbers:
             return self._applied[packet]
         near = [self.apply(number, packet) for number in sorted(numbers)]
-        return merge(self._applied[packet], near)
+        return merge(self._applied[packet], near)  # by their numbers, of which none is in both
 
     def _numbers_for(self, packet: PacketKind) -> list[int]:
         """The rules that may select packets of this kind, in order, except those that are found by
@@ -670,15 +679,17 @@ def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """The routes of table main that are longer than a route of table local around them.
 
     Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest, which is
-    that of table main. Then it looks up table local alone, and uses its route. A snapshot does not
-    show whether a rule was ever there, so neither is the decision here.
+    that of table main; of two with one prefix, that of table local. Then it looks up table local
+    alone, and uses its route. A snapshot does not show whether a rule was ever there, so neither is
+    the decision here.
     """
     wide = [route.prefix for route in local if not route.prefix.is_single]
     around = [prefix for prefix in wide if prefix != _LOOPBACK]
     if not around:  # as on most hosts; table main may be long
         return
+    taken = {route.prefix for route in local}
     for route in main:
-        if any(route.prefix in prefix and route.prefix != prefix for prefix in around):
+        if route.prefix not in taken and any(route.prefix in prefix for prefix in around):
             yield route
 
 

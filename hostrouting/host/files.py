@@ -50,14 +50,15 @@ class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
     and the remedy. An argument that no host could take is a TypeError or ValueError.
 
-    No method waits, whatever is at the path.
+    No method waits, whatever is at the path. Whoever writes, links or removes holds the lock of the
+    host (`Host.locked`), if another process may do so at the same time.
     """
 
     def read(self, path: str) -> str | None:
         """The text of a file; None if it is absent, or a link to a missing file.
 
-        A link to /dev/null is read as an empty file. Anything else that is not a regular file
-        raises HostError.
+        A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
+        that is not a regular file raises HostError.
         """
 
     def look(self, path: str) -> Entry | None:
@@ -79,7 +80,9 @@ class Files(Protocol):
         """
 
     def remove(self, path: str) -> bool:
-        """Remove whatever is at the path; False if it was absent, HostError for a folder."""
+        """Remove whatever is at the path, and what a killed writer of it has left; False if it was
+        absent, HostError for a folder.
+        """
 
     def remove_empty(self, folder: str) -> None:
         """Remove the folder if it exists and is empty. A link to a folder stays."""
@@ -105,9 +108,12 @@ class Files(Protocol):
 
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path. One name
-    is enough, because whoever writes or removes files holds the lock of the host (`Host.locked`).
+    is enough, because writers hold the lock of the host.
     """
     return f"{path}.new"
+
+
+# What an argument has to be. The files for tests (hostrouting.testing) require the same.
 
 
 def require_path(path: object) -> None:
@@ -160,7 +166,7 @@ class LocalFiles:
 
     def read(self, path: str) -> str | None:
         place = self._followed(path)
-        with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
+        with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
             if place == f"{self._root}/dev/null":
                 return ""
             require_kind("read", place, _entry(place, os.stat(place)), "file")
@@ -175,7 +181,7 @@ class LocalFiles:
 
     def names(self, folder: str) -> tuple[str, ...]:
         place = self._followed(folder)
-        with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
+        with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
             return tuple(sorted(os.listdir(place)))
         return ()
 
@@ -184,7 +190,7 @@ class LocalFiles:
         require_mode(mode)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        with _edge("write", place), _replaced(place):
+        with _as_host_error("write", place), _replaced(place):
             descriptor = os.open(leftover(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
@@ -197,15 +203,15 @@ class LocalFiles:
         require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _edge("link", place), _replaced(place):
+        with _as_host_error("link", place), _replaced(place):
             os.symlink(target, leftover(place))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
         require_removable(place, _look(place))
-        with _edge("remove", place):
-            _clear(leftover(place))
-            is_there = _clear(place)
+        with _as_host_error("remove", place):
+            _unlink(leftover(place))
+            is_there = _unlink(place)
             if is_there:
                 _flush_folder(os.path.dirname(place))
         return is_there
@@ -216,11 +222,11 @@ class LocalFiles:
 
     def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         place = self._followed(folder)
-        while not os.path.lexists(place):
+        while not os.path.lexists(place):  # `write` makes what is missing, also above the root
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
-        with _edge("read", place):
+        with _as_host_error("read", place):
             system = os.statvfs(place)
         if os.access(place, os.W_OK):
             if needs_space and _is_full(system):
@@ -244,7 +250,7 @@ class LocalFiles:
         flags = os.O_RDONLY | os.O_DIRECTORY
         if is_file:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        with _edge("lock", place):
+        with _as_host_error("lock", place):
             if is_file:
                 _make_folder(os.path.dirname(place))
             descriptor = os.open(place, flags, 0o600)
@@ -260,7 +266,7 @@ class LocalFiles:
         return partial(os.close, descriptor)
 
     def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:
-        place = self._place(path)
+        place = self._followed(path)
         kinds = "(READ|WRITE)" if shared else "WRITE"
         holders: list[str] = []
         for pid in _pids():
@@ -295,7 +301,7 @@ class LocalFiles:
                 parts.append(name)
                 try:
                     target = os.readlink("/".join((self._root, *parts)))
-                except OSError:  # not a link
+                except OSError:  # not a link, or one that Linux could not follow either
                     continue
                 links += 1
                 if links > _LINKS:
@@ -320,7 +326,7 @@ def _is_full(system: os.statvfs_result) -> bool:
 
 
 def _look(place: str) -> Entry | None:
-    with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
+    with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
         return _entry(place, os.lstat(place))
     return None
 
@@ -372,13 +378,13 @@ def _is_locked(pid: str, number: str, place: str, kinds: str) -> bool:
 
 @contextmanager
 def _replaced(place: str) -> Iterator[None]:
-    """Replace the file with the one that the block makes under its temporary name, or leave
-    everything as it was.
+    """Replace the file with the one that the block makes under its temporary name. If the block
+    fails, the file is as it was; if the disk fails after that, the new file may be there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
-    _clear(temporary)
+    _unlink(temporary)
     try:
         yield
         os.replace(temporary, place)
@@ -403,7 +409,7 @@ def _make_folder(place: str) -> None:
         _flush_folder(parent)
 
 
-def _clear(place: str) -> bool:
+def _unlink(place: str) -> bool:
     """Remove a file or link; False if it was absent."""
     # On a read-only file system, unlink fails even if the file is absent.
     if not os.path.lexists(place):
@@ -435,8 +441,10 @@ _REMEDIES = {
 
 
 @contextmanager
-def _edge(verb: str, place: str) -> Iterator[None]:
-    """Raise errors of the system as a HostError, with the path and the remedy."""
+def _as_host_error(verb: str, place: str) -> Iterator[None]:
+    """Raise errors of the system as a HostError, with the path and the remedy. A HostError is not
+    one of them, and passes.
+    """
     try:
         yield
     except OSError as error:

@@ -35,7 +35,7 @@ _OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
 """The servers that systemd-resolved asks."""
 _STUBS = frozenset(map(as_ip, ("127.0.0.53", "127.0.0.54")))
 """The addresses by which programs ask systemd-resolved."""
-_LOCK_WAIT = 150.0  # seconds: a pass of the guard may hold the lock, or a unit that starts
+_LOCK_WAIT = 150.0  # seconds: a start or a pass of the guard holds the lock for up to 80
 
 
 def _netlink() -> NetlinkBackend:
@@ -58,7 +58,9 @@ def require_connects(backend: object) -> None:
 
 
 class Host:
-    """The edges of one host. Each argument replaces one of them."""
+    """The edges of one host. Each argument replaces one of them. Without a backend, the host is an
+    image.
+    """
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class Host:
     @classmethod
     def offline(
         cls, root: str | PathLike[str], *, rights: Callable[[], Rights] = own_rights
-    ) -> Host:
+    ) -> Self:
         """An image mounted at root: files are written and units are enabled there; no kernel is
         touched.
 
@@ -127,7 +129,7 @@ class Host:
             text = self.files.read(path) or ""
         servers: list[IP] = []
         for line in text.splitlines():
-            if not line.startswith("nameserver"):
+            if not line.startswith(("nameserver ", "nameserver\t")):  # as libc reads it
                 continue
             with suppress(ValueError, IndexError):
                 address, _, _ = line.split()[1].partition("%")
@@ -139,7 +141,8 @@ class Host:
         """Whether a file of hostrouting may be on this host; True if this cannot be found out.
 
         Without such files, a check does not load the code that reads them, which saves a fifth of
-        its processor time.
+        its processor time. Our units are not looked for: config.json is written before them, and
+        removed after them.
         """
         files = self.files
         try:
@@ -156,7 +159,7 @@ class Host:
 
     def has_program(self, name: str) -> bool:
         """Whether this program is installed where the boot scripts look: in the image, or else on
-        this machine.
+        this machine, whatever `files` is: it would run here.
         """
         files: Files = _FILES
         if self.backend is None:
@@ -166,18 +169,21 @@ class Host:
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:
         """Hold the lock on the host during the block, so that no other run changes it and no unit
-        passes the gate.
+        passes the gate: each start shares this lock.
+
+        Whoever waits for it has the turn, which a start takes, too. So nobody can take the lock
+        before a run that waits, however often units start.
 
         Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
         first. In an image, the root folder is locked, so that no file is left there.
         """
         wait = _LockWait(ctx, self.files)
         if self.backend is None:
-            release = wait.take("/")
+            release = wait.lock("/")
         else:
-            end_turn = wait.take(HostLayout.turn_path)
+            end_turn = wait.lock(HostLayout.turn_path)
             try:
-                release = wait.take(HostLayout.lock_path)
+                release = wait.lock(HostLayout.lock_path)
             finally:
                 end_turn()  # from now on, the next process waits for the lock itself
         try:
@@ -197,24 +203,27 @@ class _LockWait:
         self._until = ctx.clock.now() + _LOCK_WAIT
         self._is_logged = False
 
-    def take(self, path: str) -> Callable[[], None]:
+    def lock(self, path: str) -> Callable[[], None]:
         """Wait for the lock of this file, and return the function that releases it."""
         while True:
             release = self._files.try_lock(path)
             if release is not None:
                 return release
             if self._ctx.clock.now() >= self._until:
-                locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {self._holders()}"
+                holders = self._holders_in_words()
+                still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
                 remedy = "wait until it is free, or stop what hangs"
-                raise NotReady(f"{locked}; {remedy}", kind="busy")
+                raise NotReady(f"{still_locked}; {remedy}", kind="busy")
             if not self._is_logged:
                 self._ctx.log.info(
-                    "this host is locked by %s; waiting up to %g s", self._holders(), _LOCK_WAIT
+                    "this host is locked by %s; waiting up to %g s",
+                    self._holders_in_words(),
+                    _LOCK_WAIT,
                 )
                 self._is_logged = True
             self._ctx.sleep(0.1)
 
-    def _holders(self) -> str:
+    def _holders_in_words(self) -> str:
         """Who has the lock, in words. Whoever has the turn waits for that, too.
 
         No process is found if it is in another pid namespace, or if the lock is that of an image.

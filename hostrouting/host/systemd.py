@@ -11,6 +11,8 @@ from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
 from hostrouting.text import command_of
 
+# A caller in a chroot that has the /run of this machine reaches its systemd, as intended: an image
+# is written with `Host.offline`, which has no manager. In any other chroot `is_running` says no.
 _TURN_SYSTEMCTL_OFF = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 """With one of these variables, systemctl succeeds and does nothing."""
 # Without ignore-dependencies, a machine that was made to require our unit would be stopped or
@@ -19,13 +21,13 @@ _TURN_SYSTEMCTL_OFF = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
 _EXIT_CODES = range(10)
 """What systemctl exits with, whatever has become of the unit; a signal is a number below zero."""
-_NOT_LOADED = 5
+_EXIT_NOT_LOADED = 5
 """The exit code for a unit that does not exist."""
-_STOPS = 10
+_STOP_TRIES = 10
 """How often a stop is tried: its job is cancelled if the unit is started at that moment, for
 example by the start of a machine.
 """
-_TIMEOUT = 30.0  # seconds, for every command but a start
+_TIMEOUT = 30.0  # seconds, for every command but a start; our units stop within 10
 _SHOWN = 10  # lines of a unit's log in one message
 
 
@@ -58,6 +60,7 @@ class Manager(Protocol):
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
         up, after the timeout or by Ctrl-C, is ended by a stop. Units that depend on this unit are
         not touched. A unit whose failures have reached its limit of starts is started all the same.
+        A start that systemd skips because a condition of the unit is not met is no error.
         """
 
     def stop(self, unit: str) -> None:
@@ -65,7 +68,7 @@ class Manager(Protocol):
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`)
-        means the loaded units.
+        means the loaded units: these come last, after all units that are named, in their order.
 
         If a property has several commands, the value is all of them, separated by spaces. Without a
         unit, the properties are those of the manager itself, such as Version.
@@ -89,7 +92,7 @@ class SystemdManager:
     """The systemd of this host."""
 
     def __init__(self, *, run: Run = run_program) -> None:
-        self._program = run
+        self._run_program = run
 
     def is_running(self) -> bool:
         """See Manager. systemctl is not asked, because without a manager it may succeed and do
@@ -105,7 +108,8 @@ class SystemdManager:
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
             return
-        if before == "failed":  # its StartLimitBurst= may be reached
+        # Ours have no limit of starts, unless an administrator sets one. Who reaches it has failed.
+        if before == "failed":
             self._run("reset-failed", unit)
         try:
             started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
@@ -121,10 +125,12 @@ class SystemdManager:
 
     def _failure(self, unit: str, started: Ended) -> HostError:
         """The error for a start that has failed, with the unit's log of it, or with what systemctl
-        printed.
+        printed: if the unit has not failed, its job was canceled, or there is no such unit.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
-        lines = self._journal(unit, failed["ConditionTimestamp"])
+        lines: tuple[str, ...] = ()
+        if failed["Result"] != "success":
+            lines = self._journal(unit, failed["ConditionTimestamp"])
         if not lines:
             lines = (started.complaint.strip(),)
         return unit_failed(
@@ -132,11 +138,12 @@ class SystemdManager:
         )
 
     def stop(self, unit: str) -> None:
-        for number in range(1, _STOPS + 1):
+        for number in range(1, _STOP_TRIES + 1):
             try:
-                self._run("stop", unit, fine=(0, _NOT_LOADED))
+                self._run("stop", unit, fine=(0, _EXIT_NOT_LOADED))
             except HostError as error:
-                if not error.is_refusal or number == _STOPS:  # a cancelled job is a refusal
+                # A canceled job is a refusal. Others are not told apart: trying again is harmless.
+                if not error.is_refusal or number == _STOP_TRIES:
                     raise
             else:
                 return
@@ -161,9 +168,10 @@ class SystemdManager:
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
         if not since:
             return ()
+        # Both programs have the time zone of this process, and write times in English.
         # The last lines may not be in the journal yet; if that hangs, we do without them.
         with suppress(OSError):
-            self._program("journalctl", "--sync", timeout=2.0)
+            self._run_program("journalctl", "--sync", timeout=2.0)
         query = (
             "--no-pager",
             "--quiet",
@@ -176,7 +184,7 @@ class SystemdManager:
             f"_SYSTEMD_UNIT={unit}",
         )
         with suppress(OSError):
-            text = self._program("journalctl", *query, timeout=_TIMEOUT).out
+            text = self._run_program("journalctl", *query, timeout=_TIMEOUT).out
             return tuple(line for line in text.splitlines() if line.strip())
         return ()
 
@@ -195,5 +203,5 @@ class SystemdManager:
             fine=fine,
             timeout=timeout,
             environment=environment,
-            run=self._program,
+            run=self._run_program,
         )

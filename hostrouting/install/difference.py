@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import files_of
 from hostrouting.boot.on_disk import owned_paths
-from hostrouting.boot.unit_names import loaded_pattern
+from hostrouting.boot.unit_names import instance_pattern
 from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import gated_units
@@ -30,8 +30,9 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     kept = {file.path for file in wanted}
     removes: list[str] = []
     if wanted:
-        kept.add(HostLayout.opening_path)
-        # The Go original makes running machines depend on its units by these links.
+        kept.add(HostLayout.opening_path)  # the administrator ends the opening, or the next boot
+        # The Go original makes running machines depend on its units by these links. Where we want
+        # nothing, it stays as it is.
         removes += [link for link in HostLayout.original_links if files.look(link)]
     removes += [path for path in owned_paths(files) if path not in kept]
     writes = tuple(file for file in wanted if file.differs(files))
@@ -55,7 +56,7 @@ def find_systemd_changes(
     reload = _reload_operations(manager, config, former)
     if config.guard.enabled:
         return (*reload, *guard)
-    return (*guard, *reload)  # the guard stops before its files go
+    return (*guard, *reload)  # it is stopped, before its files go
 
 
 def _reload_operations(
@@ -85,7 +86,8 @@ def _guard_operations(
     guard = HostLayout.guard_unit
     is_wanted = config.guard.enabled
     runs = is_active(manager, guard)
-    has_new_files = {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}
+    its_files = {HostLayout.guard_path, HostLayout.unit_path(guard)}
+    has_new_files = not its_files.isdisjoint(changes.written_paths)
     if is_wanted and not runs:
         yield Operation("start", guard, "it does not run")
     elif is_wanted and has_new_files:
@@ -103,7 +105,7 @@ def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
     for config in configs:
         gated.update(gated_units(config))
     names = ("NeedDaemonReload", "LoadState", "DropInPaths")
-    for properties in manager.show(names, *UNITS, *map(loaded_pattern, sorted(gated))):
+    for properties in manager.show(names, *UNITS, *map(instance_pattern, sorted(gated))):
         is_asked = properties["LoadState"] != "masked" or not properties["DropInPaths"]
         if is_asked and properties["NeedDaemonReload"] == "yes":
             return True

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.document import check_document
-from hostrouting.check.sentences import check_findings
+from hostrouting.check.sentences import check_findings, not_configured
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
-from hostrouting.finding import ESCAPES, Finding, Name, Remedy
+from hostrouting.finding import ESCAPES, WRONG, Finding, Name, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import agreeing, counted, spoken
+from hostrouting.text import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
 
 
+# The options of `repair` that are handed on here are as they are typed after the word: they begin
+# with a space, or are empty.
+
+
 class HostCheck(NamedTuple):
     """The report of a check with its findings."""
 
@@ -41,24 +45,24 @@ class HostCheck(NamedTuple):
     """What to type as root to repair the host for good."""
     managed: Managed | None = None
     """What is installed on this host, if anything is."""
-    is_elsewhere: bool = False
+    is_of_snapshot: bool = False
     """Whether the report is about a snapshot: what is installed on its host is not known."""
 
     @classmethod
-    def of(
+    def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """The check of a snapshot against this configuration, which `repair` has with these
+        """The check of a snapshot against this configuration, which `repair` is given by these
         options.
         """
         pipeline = repair_pipeline(repair_options)
         findings = with_typed_options(_findings_of(report, config, pipeline), repair_options)
-        return cls(report, config.route_overlap.mode, findings, pipeline, is_elsewhere=True)
+        return cls(report, config.route_overlap.mode, findings, pipeline, is_of_snapshot=True)
 
     @property
     def is_wrong(self) -> bool:
         """Whether addresses escape, or there is no default route."""
-        return self.report.verdict not in {"ok", "undecided"}
+        return bool(self.named(*WRONG))
 
     def named(self, *names: Name) -> list[Finding]:
         """The findings with one of these names."""
@@ -66,13 +70,15 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings because of which a verdict is undecided, or would be."""
+        """The findings because of which a verdict is undecided, or would be. Each has the name and
+        the target of a doubt of the report, and perhaps another remedy.
+        """
         doubts = {(doubt.name, doubt.target) for doubt in self.report.doubts}
         return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names. Without a
-        default route, what escapes cannot be decided.
+        default route, what escapes cannot be decided: that is wrong, and has the code of a doubt.
         """
         if any(finding.name not in ignored for finding in self.named(*ESCAPES)):
             return PROBLEM
@@ -94,31 +100,33 @@ def check_host(
     to_repair: HostRoutingConfig | None = None,
     repair_options: str = "",
 ) -> HostCheck:
-    """Check this host, or the one in a saved snapshot.
+    """Check this host, or the one in a saved snapshot, against `config`.
 
     `to_repair` is the configuration to which a repair adds its routes, if that is another one: the
-    installed one, where the check is about CIDRs that were typed. `repair` has it with these
-    options, which begin with a space, as they are typed.
+    installed one, where the check is about CIDRs that were typed. What is installed is compared
+    with that one. It says nothing about a saved snapshot. `repair` is given it by these options.
     """
     if saved is not None:
         report = check_snapshot(take_snapshot(host, saved), config)
-        return HostCheck.of(report, config, repair_options=repair_options)
+        return HostCheck.of_snapshot(report, config, repair_options=repair_options)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     if to_repair is None:
         to_repair = config
     whole = report.snapshot
     if to_repair != config and host.may_have_ours:
-        whole = take_snapshot(host)  # the check has not read what else is expected
+        # The check has read only what CIDRs of `config` need, and `to_repair` has others.
+        whole = take_snapshot(host)
     managed = managed_here(host, to_repair, whole)
     pipeline = _repair_command(repair_options, managed)
     findings = [*_findings_of(report, config, pipeline)]
-    if config.static_routes.enabled or report.routes:
+    if config.static_routes.enabled or report.routes:  # what networkd could delete
         findings += find_networkd(config, host.files)
     if managed is None:
-        findings += find_typed(report.snapshot, repair_options)
+        findings += find_unkept_routes(report.snapshot, repair_options)
     else:
         findings += managed.findings(config, report, pipeline)
+    # The routes of the repair, now with the gateway and the device that they get.
     prefixes = [route.prefix for route in report.resolved]
     repaired = report.snapshot.with_routes(report.resolved)
     findings += find_session_at_risk(host, prefixes, report.snapshot, after=repaired)
@@ -137,7 +145,7 @@ def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
 
 def _repair_command(options: str, managed: Managed | None) -> str:
     """What to type to repair this host for good: a repair, unless it is configured already."""
-    if managed is not None and managed.has_repair:
+    if managed is not None and managed.is_repaired_by_apply:
         return f"hostrouting apply --config {HostLayout.config_path}"
     return repair_pipeline(options, managed)
 
@@ -155,20 +163,21 @@ def _findings_of(
     yield from find_probe_obstacles(config, report.snapshot)
 
 
-def find_typed(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding]:
-    """That routes of ours were typed, on a host where nothing is installed that would keep them."""
+def find_unkept_routes(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding]:
+    """That routes of ours were typed, on a host where nothing is installed that would keep them. To
+    configure them, `repair` needs a CIDR.
+    """
     typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
     if not typed:
         return
     are = agreeing("is", len(typed))
     sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
     remedy = Remedy(TO_KEEP, repair_pipeline(repair_options or " CIDR"))
-    facts = {"unconfigured": typed, "ranges": [], "routes": []}
-    yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)
+    yield not_configured(sentence, typed, remedy)
 
 
 def take_snapshot(host: Host, saved: str | None = None) -> Snapshot:
-    """The snapshot of this host, or a saved one."""
+    """The snapshot of this host, or a saved one, which has its name servers."""
     if saved is not None:
         return Snapshot.load(saved)
     with open_kernel(host) as kernel:

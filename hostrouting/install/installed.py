@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import is_nothing
+from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.on_disk import owned_paths
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
@@ -41,7 +41,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
         config = HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
         raise _unusable(host, error.faults) from error
-    if is_nothing(config):  # apply writes no such file: somebody has emptied it
+    if asks_for_nothing(config):  # apply writes no such file: somebody has emptied it
         no_proof = {path, HostLayout.opening_path}
         others = [owned for owned in owned_paths(host.files) if owned not in no_proof]
         if others:

@@ -30,10 +30,10 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
     pods = _outside(new.pod_cidrs, old.pod_cidrs)
-    if old.cidrs and new.cidrs and pods:
+    if old.cidrs and new.cidrs and pods:  # without CIDRs, packets of pods are not checked either
         rule = f"packets from {spoken(pods)} would no longer be checked"
         yield Fault("routeOverlap.podCidrs", "", rule)
-    if old.is_strict and new.cidrs and not new.is_strict:
+    if old.is_strict and new.cidrs and not new.is_strict:  # without CIDRs, that is said above
         rule = "STRICT is installed; with WARN, units start even if addresses escape"
         yield Fault("routeOverlap.mode", "", rule)
     units = _freed_units(installed, config)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.boot.enforced import gateable_on_disk
+from hostrouting.boot.enforced import nameable_gated_units
 from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import find_by_hand, propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -34,27 +34,29 @@ if TYPE_CHECKING:
 class Managed(NamedTuple):
     """A host on which hostrouting is installed, and what a repair has to take care of there."""
 
-    is_readable: bool
-    """Whether the installed configuration can be read, at least by root. If not, that of a repair
-    takes its place.
+    is_readable_by_root: bool
+    """Whether root can read the installed configuration, even if this process cannot. If not, that
+    of a repair takes its place.
     """
-    has_repair: bool = False
-    """Whether the installed configuration is that of the repair."""
+    is_repaired_by_apply: bool = False
+    """Whether the installed configuration is that of the repair, so `apply` of it is all that is
+    lacking.
+    """
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
     """The routes that are only on the host, and without which addresses escape."""
     gated: tuple[str, ...] = ()
-    """If the installed configuration cannot be read: the units with a drop-in of ours that the
-    configuration of the repair does not gate.
+    """If this process cannot read the installed configuration: the units with a drop-in of ours
+    that the configuration of the repair does not gate.
     """
     is_guard_masked: bool = False
-    """Whether `apply` would fail because it cannot start the guard."""
+    """Whether `apply` of the repair would fail because it cannot start the guard."""
 
     @property
     def needs_consent(self) -> bool:
         """Whether `apply` would refuse the repair, unless the removal is allowed."""
-        return bool(self.losses) or not self.is_readable
+        return bool(self.losses) or not self.is_readable_by_root
 
     def findings(
         self, config: HostRoutingConfig, now: CheckReport, pipeline: str
@@ -64,7 +66,7 @@ class Managed(NamedTuple):
         """
         if self.is_guard_masked:
             yield GUARD_IS_MASKED
-        if not self.is_readable:
+        if not self.is_readable_by_root:
             return
         yield from find_by_hand(config, now=now, pipeline=pipeline)
         for finding in self.unconfigured:
@@ -78,17 +80,20 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         installed = read_installed(host)
     except HostRoutingError as error:
         known = gated_units(config)
-        gated = tuple(unit for unit in gateable_on_disk(host.files) if unit not in known)
-        return Managed(is_readable=is_denied(error), gated=gated, is_guard_masked=is_guard_masked)
+        gated = tuple(unit for unit in nameable_gated_units(host.files) if unit not in known)
+        # What root alone may read is fine, as far as this process knows.
+        return Managed(
+            is_readable_by_root=is_denied(error), gated=gated, is_guard_masked=is_guard_masked
+        )
     if installed == HostRoutingConfig():
         return None
     deleter = "apply would delete"
-    if config.static_routes == installed.static_routes:  # what is in force deletes them, too
+    if config.static_routes == installed.static_routes:  # the gate and the guard delete the same
         deleter = _deleter(host, installed)
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(
-        is_readable=True,
-        has_repair=proposal.config == installed,
+        is_readable_by_root=True,
+        is_repaired_by_apply=proposal.config == installed,
         losses=tuple(find_losses(installed, proposal.config)),
         unconfigured=proposal.unconfigured,
         is_guard_masked=is_guard_masked,
@@ -96,13 +101,13 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
 
 
 def _deleter(host: Host, installed: HostRoutingConfig) -> str:
-    """What deletes routes of ours that are not configured, the first one first."""
+    """What deletes routes of ours that are not configured, what comes first first."""
     occasions: list[str] = []
     if host.files.look(HostLayout.step_path(HostLayout.routes_step)) is not None:
         if host.files.look(HostLayout.guard_path) is not None:
             occasions.append("pass of the guard")
         occasions.append("start of a gated unit")
-    if installed.route_overlap.mode == "WARN":  # else apply refuses
+    if not installed.route_overlap.is_strict:  # else apply refuses
         occasions.append("apply")
     occasions.append("boot")
     return f"the next {spoken(occasions, last='or')} deletes"

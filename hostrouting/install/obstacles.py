@@ -99,7 +99,7 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
     for link in snapshot.links:
         if link.name in probe.interfaces:
             yield from _what_takes_probes(link)
-    if snapshot.ipv6_forwarding is False:
+    if snapshot.ipv6_forwarding is False:  # None: the snapshot does not say
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
         # A host that forwards takes advertisements only where accept_ra is 2.
         words = "if accept_ra of the uplink is 1, set it to 2 first; then, until the next boot"
@@ -108,7 +108,9 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 
 def _what_takes_probes(link: Link) -> Iterator[Finding]:
-    """What takes packets that arrive on this device, before a rule for the device sees them."""
+    """What takes packets that arrive on this device, before a rule for the device sees them: the
+    table of the rewrite has such rules (`boot.probe_table`).
+    """
     if link.master is not None:
         sentence = (
             f"{link.name} is a port of {link.master}, where its packets arrive, so no rule "
@@ -143,8 +145,8 @@ def _manages_a_device(files: Files) -> bool:
 
 
 def _keeps_routes(files: Files) -> bool:
-    """Whether somebody has told networkd to keep the routes of other programs. Not judged: whether
-    another of its files, which is read later, says otherwise.
+    """Whether somebody has told networkd to keep the routes of other programs. Not judged: in which
+    section of the file, and whether another file, which is read later, says otherwise.
     """
     for folder in _NETWORKD_FOLDERS:
         drop_ins = f"{folder}/networkd.conf.d"

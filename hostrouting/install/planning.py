@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.check.sentences import not_configured
 from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
@@ -50,7 +51,7 @@ def plan_run(
     nobody knows what it protects.
     """
     read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
-    plan = _find_changes(host, wanted, parts, read_snapshot)
+    plan = _plan_changes(host, wanted, parts, read_snapshot)
     if not allow_removal:
         plan = plan.with_losses(_find_losses(host, wanted))
     shows_check = is_dry_run and any(part.checks_the_result for part in parts)
@@ -64,7 +65,7 @@ def plan_run(
     return plan
 
 
-def _find_changes(
+def _plan_changes(
     host: Host,
     wanted: Wanted,
     parts: Sequence[SectionTask],
@@ -94,13 +95,15 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     """
     installed = wanted.former
     if installed is None:
-        installed = read_installed(host)  # raises why, unless another run has just replaced it
+        # It could not be read. This raises why, unless another run has just replaced the file.
+        installed = read_installed(host)
     losses = [*find_losses(installed, wanted.config)]
-    # A removal that was killed may have left scripts: without a drop-in, they protect nothing.
+    # A removal that was killed takes the drop-ins and units away first. Scripts that it has left
+    # are run by nothing, so nothing is lost with them.
     if gated_on_disk(host.files):
         losses += find_losses(read_enforced(host.files), wanted.config)
         # `read_enforced` leaves the guard out where no other script can be read. Where it does not,
-        # this is the same loss again.
+        # this is the same loss again, and is told once.
         has_guard = host.files.look(HostLayout.guard_path) is not None
         if has_guard and not wanted.config.guard.enabled:
             losses.append(GUARD_GOES)
@@ -116,35 +119,36 @@ def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterato
         yield from _find_undecided_routes(wanted, plan)
         return
     for finding in plan.find_needed_routes(wanted.config, snapshot):
-        remedy = LET_THEM_GO
         if not wanted.is_on_new_host:
             remedy = Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
-        elif finding.remedy is not None:
+        elif finding.remedy is not None:  # the routes that the new configuration lacks
             remedy = finding.remedy._replace(otherwise=LET_THEM_GO)
+        else:
+            remedy = LET_THEM_GO
         yield finding._replace(severity="error", remedy=remedy)
 
 
 def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
-    """The routes to expected addresses that are not configured, and that the run would delete while
-    another route waits. What escapes then cannot be said: the devices may be unknown until then.
+    """The routes to expected addresses that are not configured, and that the run would delete for
+    good while another route waits. What escapes then cannot be said: the devices may be unknown
+    until then.
     """
     cidrs = [Prefix.of(cidr) for cidr in wanted.config.route_overlap.cidrs]
-    typed: list[str] = []
-    for route in plan.deleted_routes:
-        is_typed = route.key not in wanted.former_keys
-        if is_typed and any(map(route.prefix.overlaps, cidrs)):
-            typed.append(str(route.prefix))
-    if not typed:
+    unconfigured: list[str] = []
+    for step in plan.routes.deletions.steps:
+        prefix = step.route.prefix
+        is_configured = step.route.key in wanted.former_keys
+        if not is_configured and any(map(prefix.overlaps, cidrs)):
+            unconfigured.append(str(prefix))
+    if not unconfigured:
         return
     sentence = (
-        f"{spoken(typed)} would lose a route that is not in the configuration, and whether "
+        f"{spoken(unconfigured)} would lose a route that is not in the configuration, and whether "
         "addresses escape without it cannot be said while another route waits"
     )
     remedy = Remedy("run this again when no route waits", otherwise=LET_THEM_GO)
-    facts = {"unconfigured": typed, "ranges": [], "routes": []}
-    yield Finding(
-        "route-not-configured", "error", sentence, spoken(typed), remedy, facts, can_retry=True
-    )
+    undecided = not_configured(sentence, unconfigured, remedy)
+    yield undecided._replace(severity="error", can_retry=True)
 
 
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
@@ -160,11 +164,12 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     lacking: list[Finding] = []
     needed: list[Finding] = []
     for finding in plan.errors:
-        if finding.name == "route-not-configured":
+        if finding.name == "route-not-configured":  # of `_refuse_deletions`
             needed.append(finding)
         elif finding.name == "route-waits" and wanted.is_undo:
             continue
-        elif finding.name not in {"removal", "route-conflict"}:  # they follow below
+        # The plan has losses and conflicts as values, too: those are judged below.
+        elif finding.name not in {"removal", "route-conflict"}:
             lacking.append(finding)
     if lacking:
         raise RequirementError(findings=lacking)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import is_nothing
+from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.health import foreign_steps, open_folders, why_not_run
 from hostrouting.boot.unit_gates import find_ineffective_gates
 from hostrouting.boot.unit_names import plain_instance
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
 _OLDEST = 247
+"""The oldest systemd with which the gate works."""
 _NETWORK_TARGETS = {
     "sysinit.target",
     "basic.target",
@@ -42,7 +43,7 @@ def find_requirements(
     yield from _unusable_paths(host, changes)
     yield from _unwritable_folders(host, changes)
     yield from _freed_scripts(host, changes)
-    if is_nothing(config):
+    if asks_for_nothing(config):  # a removal needs nothing else
         return
     yield from open_folders(host.files)
     gated = gated_units(config)
@@ -59,7 +60,7 @@ def find_requirements(
     manager = host.running_manager
     if manager is not None and gated:
         yield from _old_systemd(manager)
-        if config.guard.enabled:
+        if config.guard.enabled:  # a guard always has units that are gated
             yield from _masked_guard(manager, changes)
         yield from _units_before_the_network(manager, gated)
         yield from find_ineffective_gates(host, gated)
@@ -144,7 +145,9 @@ def _old_systemd(manager: Manager) -> Iterator[Finding]:
 
 
 def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
-    """That systemd refuses to start the guard; where its file is masked, that is said already."""
+    """That systemd refuses to start the guard. If its file has to be written, that is the mask, as
+    `_unusable_paths` says; or the mask is in /run, and the file will take precedence over it.
+    """
     guard = HostLayout.guard_unit
     if HostLayout.unit_path(guard) in changes.written_paths:
         return

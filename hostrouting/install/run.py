@@ -26,7 +26,7 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.planning import plan_run, require_possible
-from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
+from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_shielded
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.text import spoken
@@ -180,7 +180,7 @@ class TaskRun(Generic[R]):
         if not self.plan.for_systemd("start", "restart"):
             return None
         start = phases.task("start-guard")(partial(start_guard, self.task.host, self.plan))
-        return run_to_the_end(start, self.ctx)
+        return run_shielded(start, self.ctx)
 
     def _keep_changes(self, outcome: object) -> None:
         """Keep what undo needs of a part's result or error. The plan may not have had the routes

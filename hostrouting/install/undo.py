@@ -19,7 +19,7 @@ from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.install.host_check import open_kernel
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.run import TaskRun
-from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_to_the_end
+from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_shielded
 from hostrouting.install.wanted import configured_keys
 from hostrouting.kernel.base import RouteRequest
 
@@ -104,7 +104,7 @@ class Undo:
         if not self.typed_routes:
             return None
         restore = phases.task("restore-typed-routes")(self._add_typed_routes)
-        return run_to_the_end(restore, ctx)
+        return run_shielded(restore, ctx)
 
     def _add_typed_routes(self, ctx: phases.Context) -> Effects | phases.Skip:
         host = self.task.host
@@ -125,8 +125,9 @@ class Undo:
 def _typed_routes(former: HostRoutingConfig, runs: Sequence[Before]) -> tuple[Route, ...]:
     """The routes to add again. One that is configured comes back with its configuration.
 
-    Those without a gateway come first, because one of them may reach the gateway of another. Routes
-    with one key count as one; of those of a run, the one that was deleted last comes first.
+    Those without a gateway come first, because one of them may reach the gateway of another. Of the
+    routes of a run, the one that was deleted last comes first. Routes with one key keep their
+    order: if one of them has no gateway, all of them come first.
     """
     typed: list[Route] = []
     for before in runs:

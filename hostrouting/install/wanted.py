@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot.files import is_nothing
+from hostrouting.boot.files import asks_for_nothing
 from hostrouting.config.settings import HostRoutingConfig
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
     """The configuration as it is read again: one that asks for no file has no config.json."""
-    if is_nothing(config):
+    if asks_for_nothing(config):
         return HostRoutingConfig()
     return config
 

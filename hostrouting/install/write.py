@@ -78,6 +78,7 @@ class _Writer:
         """Stop the units of ours that must not run while their files change."""
         if self._manager is None:
             return
+        # Only the guard is in the plan, and is reported. The others have done their work at boot.
         planned = self._plan.for_systemd("stop", "restart")
         by_unit = {operation.object: operation for operation in planned}
         for unit in UNITS:

@@ -62,6 +62,7 @@ def _attempt_until(
             logged = missing
         has_changed = watch.wait(left, clock=ctx.clock)
         if not has_changed:
-            # The time is up, or the run was cancelled, and then `sleep` raises that. A real kernel
-            # does not advance a fake clock: without the sleep, this would loop forever.
+            # The time is up, and nothing is left to sleep; or the run was cancelled, and `sleep`
+            # raises that. A real kernel does not advance a fake clock: without the sleep, this
+            # would loop forever.
             ctx.sleep(end - ctx.clock.now())

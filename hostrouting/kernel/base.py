@@ -81,7 +81,11 @@ class Outcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the kernel is now as the change asks, even if it was so before."""
+        """Whether the kernel is now as the change asks, even if it was so before.
+
+        A device that is gone has taken its routes along. One that was renamed has not, so who needs
+        certainty reads back.
+        """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
 
@@ -208,7 +212,7 @@ class Watch(Protocol):
         """
 
     def close(self) -> None:
-        """Stop listening. May be called twice."""
+        """Stop listening, when no thread waits any more. May be called twice."""
 
     def __enter__(self) -> "Self":
         return self

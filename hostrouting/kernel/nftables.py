@@ -6,6 +6,7 @@ which depends on the version of nft.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Protocol
 
@@ -50,6 +51,7 @@ class NftProgram:
         try:
             return self._nft(*words, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            if "No such file or directory" in error.output:
+            # A loader that does not find a library of nft prints no "Error:".
+            if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

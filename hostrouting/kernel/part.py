@@ -74,7 +74,7 @@ class Near:
         if self._blocks is None or not can_be_far or route.protocol == OURS:
             return _EVERYWHERE
         if (family, length) not in self._borders:
-            self._borders[family, length] = _borders_of(self._blocks, family, length)
+            self._borders[family, length] = _borders_near(self._blocks, family, length)
         return self._borders[family, length]
 
 
@@ -83,7 +83,7 @@ def is_wanted(network: int, borders: Sequence[int]) -> bool:
     return bisect_right(borders, network) % 2 == 1
 
 
-def _borders_of(blocks: Iterable[Prefix], family: int, length: int) -> list[int]:
+def _borders_near(blocks: Iterable[Prefix], family: int, length: int) -> list[int]:
     """The borders of the ranges in which networks of this length overlap one of the blocks."""
     size = 1 << width_of(family) - length
     ranges: list[tuple[int, int]] = []

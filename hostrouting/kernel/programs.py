@@ -97,7 +97,7 @@ def run_program(
 # Tools of the administrator.
 
 _LOAD_MODULE = "the kernel has no such tables: load their module, such as ebtable_nat"
-_REFUSALS = (
+_MEANING_OF_OUTPUT = (
     (
         "Operation not permitted|Permission denied|must be root",
         "not-permitted",
@@ -138,9 +138,11 @@ def run_tool(
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
 
     Nothing is retried. `purpose` completes "the tool could not …", and `fine` lists the exit codes
-    that are not a failure. The kinds of error are missing, timeout (the change may or may not have
-    been made), not-permitted, not-loaded (the kernel does not have what the tool works on),
-    no-answer (systemd does not run) and refused. `output` is what the tool printed.
+    that are not a failure. Without `environment`, the tool has that of `tool_environment`.
+
+    The kinds of error are missing, timeout (the change may or may not have been made),
+    not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
+    does not run) and refused. `output` is what the tool printed.
     """
     tool = words[0]
     if not environment:
@@ -190,7 +192,7 @@ def _how(ended: Ended) -> str:
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:
-    for pattern, kind, remedy in _REFUSALS:
+    for pattern, kind, remedy in _MEANING_OF_OUTPUT:
         if re.search(pattern, printed):
             return kind, remedy
     return "refused", ""

@@ -58,7 +58,8 @@ class Pyroute2Backend(RouteBackend):
     """The routing of a kernel that a pyroute2 handle reaches: see `RouteBackend`.
 
     The handle is a `pyroute2.IPRoute`, or anything with its method `nlm_request_batch`. The caller
-    closes it.
+    closes it. A call waits for an answer as long as the handle does. If Ctrl-C ends a call, the
+    worker thread first finishes it, and then begins the next one.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -76,7 +77,8 @@ class Pyroute2Backend(RouteBackend):
     ) -> Snapshot:
         """Links, addresses, rules and routes.
 
-        The snapshot is restless only if the kernel says that one of the lists has changed.
+        The snapshot is restless only if the kernel says that one of the lists has changed, which it
+        says of devices, addresses and rules, but not of routes.
         """
         snapshot = settled(partial(self._call, "read the host's routes", read_host, family))
         return part_of(snapshot, family=family, reached=reached, near=near)

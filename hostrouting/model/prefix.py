@@ -62,7 +62,9 @@ class Prefix(_Block):
         def __hash__(self) -> int: ...
 
     def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  no subclasses
-        """Raise ValueError if this is not a prefix, so that every instance is valid."""
+        """Raise ValueError if this is not a prefix, so that every instance is valid, except one
+        made by `_replace` or `_make`, which do not call this.
+        """
         width = _WIDTH.get(family)
         if width is not None and 0 <= length <= width and 0 <= first < 2**width:
             size = 1 << (width - length)
@@ -141,7 +143,9 @@ class Prefix(_Block):
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses first … last (both included) as text: one address, one prefix, or both ends."""
+    """The addresses first … last (both included, at least one) as text: one address, one prefix, or
+    both ends.
+    """
     if first == last:
         return str(ip_at(family, first))
     block = next(prefixes_between(family, first, last))

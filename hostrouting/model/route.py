@@ -165,8 +165,8 @@ class NextHop(NamedTuple):
 
 
 class RouteKey(NamedTuple):
-    """The fields by which the kernel distinguishes routes: two with the same key exclude each
-    other.
+    """The fields by which the kernel distinguishes routes: a route is not added beside another one
+    with the same key, and is only appended to it (`RouteRequest`).
     """
 
     table: int

@@ -48,6 +48,7 @@ class Rule(NamedTuple):
     dst: Prefix | None = None
     iif: str | None = None
     fwmark: int = 0
+    """The mark under `fwmask`; if the mask is not 0, a mark of 0 selects, too."""
     fwmask: int = 0
     others: tuple[tuple[str, str], ...] = ()
     """Every other selector: its word and its value, such as ("uidrange", "1000-1999") and
@@ -129,7 +130,9 @@ def _place(selector: tuple[str, str]) -> int:
 
 
 def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
-    """The command that adds or deletes the rule."""
+    """The command that adds or deletes the rule; not for the rule of VRFs, whose effect `ip rule`
+    prints in words that it does not read.
+    """
     words = ["ip" if rule.family == IPV4 else "ip -6", f"rule {verb} pref {rule.priority}"]
     if rule.selection:
         words.append(rule.selection)

@@ -10,7 +10,7 @@ its reader:
   `str` first, and then passes through functions that take the value and return it or another one;
 - `X | None` and `IPv4Address | IPv6Address` are read as the first of the two;
 - a `Literal` is one of these words, in any case;
-- a `tuple[X, ...]` is a list;
+- a `tuple[X, ...]` is a list, and a `tuple[X, X]` one of that length;
 - any other class is a NamedTuple, which is an object; its annotations say how its values are read.
 
 This is worked out once for each class. Null counts as absent, and so does an empty text where the
@@ -145,12 +145,12 @@ def _annotated(kind: Any, *rules: Any) -> Reader:
 class _FaultyError(ValueError):
     """The faults of an object or a list."""
 
-    def __init__(self, faults: list[Fault], left: Any = None) -> None:
-        super().__init__(faults, left)
+    def __init__(self, faults: list[Fault], instead: Any = None) -> None:
+        super().__init__(faults, instead)
         self.faults = faults
-        self.left = left
-        """What `faults_between` has in its place: for a list, the list with None for each faulty
-        item.
+        self.instead = instead
+        """What `faults_between` has instead of the value: for a list, the list with None for each
+        faulty item.
         """
 
 
@@ -160,7 +160,7 @@ def read_member(reader: Reader, key: object, value: object, faults: list[Fault])
         return reader(value)
     except _FaultyError as error:
         faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-        return error.left
+        return error.instead
     except ValueError as error:
         if value is REPEATED:
             faults.append(Fault(path_of(key), *_GIVEN_TWICE))
@@ -184,7 +184,9 @@ def path_of(key: object, below: str = "") -> str:
 
 
 def _list_of(kind: Any, *others: Any) -> Reader:
-    """A list of any length for `tuple[X, ...]`, else of as many items as there are types."""
+    """A list of any length for `tuple[X, ...]`; for `tuple[X, X]`, one of as many items as there
+    are types, which are all the same.
+    """
     read_item = reader_of(kind)
     length = None if others == (...,) else 1 + len(others)
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
-_SHOWN = 20  # findings of one kind in a log or an error
-_REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
+_SHOWN = 20
+"""Findings of one kind in a log or an error. The result and the JSON document have all of them."""
+_REMEDY_NAMES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
 @attrs.frozen
@@ -104,7 +105,7 @@ class CheckRouteOverlap(SectionTask):
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> CheckResult | phases.Skip:
         settings = wanted.config.route_overlap
         if not settings.cidrs:
-            return phases.Skip(self.reason_to_skip)
+            return phases.Skip(self.reason_to_skip)  # the step before this one has removed it
         if self.host.backend is None:
             return CheckResult()
         began = ctx.clock.now()
@@ -126,16 +127,22 @@ class CheckRouteOverlap(SectionTask):
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
         findings = check_findings(report, mode=settings.mode, wait=wait)
         try:
-            # Under the lock, so that no marker is about a configuration that another run replaces.
+            # Under the lock, so that no marker is about a configuration that another run replaces:
+            # that is NotReady, which is not caught here.
             with self.changing(ctx, wanted):
-                self._mark(report, findings)
+                self._write_marker(report, findings)
         except HostError as error:
+            remove_markers(self.host)  # no verdict is better than a wrong one
             ctx.log.warning("%s", error)
-        self._tell(ctx, report, findings, settings.mode)  # which raises in STRICT: the marker first
+        # This raises in STRICT, so the marker has to be there before.
+        self._log_or_raise(ctx, report, findings, settings.mode)
         return CheckResult(report=report)
 
-    def _mark(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
-        """Write the marker of the verdict, as the boot script does, and remove the others."""
+    def _write_marker(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
+        """Remove the markers of other verdicts, and write that of this one: a line for each thing
+        that is wrong or in doubt, or the name of the verdict. The boot script writes the same files
+        (`report` and `leave_marker` in boot/assets/check-route-overlap.sh).
+        """
         marker = HostLayout.detected_path
         if report.verdict == "ok":
             marker = HostLayout.ok_path
@@ -152,7 +159,7 @@ class CheckRouteOverlap(SectionTask):
                 self.host.files.remove(path)
         File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)
 
-    def _tell(
+    def _log_or_raise(
         self,
         ctx: phases.Context,
         report: CheckReport,
@@ -162,19 +169,19 @@ class CheckRouteOverlap(SectionTask):
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
         wrong: list[str] = []
         remedies: list[str] = []
-        rest: list[Finding] = []
+        others: list[Finding] = []
         for finding in findings:
             if finding.name in WRONG:
                 wrong.append(finding.line)
-            elif finding.name in _REMEDIES:
+            elif finding.name in _REMEDY_NAMES:
                 remedies.append(finding.line)
             else:
-                rest.append(finding)
-        for finding in worst_first(rest)[:_SHOWN]:
+                others.append(finding)
+        for finding in worst_first(others)[:_SHOWN]:
             ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
 
         lines = [*first_of(wrong, _SHOWN), *first_of(remedies, _SHOWN)]
-        if wrong and mode == "STRICT":  # whoever catches it reports what it names
+        if wrong and mode == "STRICT":  # not logged, too: whoever catches the error reports it
             document = check_document(report, mode=mode, findings=findings)
             raise RouteOverlapError(
                 "; ".join(lines), findings=findings, report=report, check=document

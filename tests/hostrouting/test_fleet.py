@@ -428,10 +428,11 @@ def test_a_killed_worker(tmp_path: Path) -> None:
         Deadly(1, mp_context=get_context("spawn")) as executor,
         pytest.raises(
             HostError, match="16 of 32 snapshots were judged, and then a worker was killed"
-        ),
+        ) as caught,
     ):
         results += fleet.check_snapshots([tmp_path], CONFIG, executor)
     assert len(results) == 16
+    assert caught.value.output.startswith("BrokenProcessPool: ")
 
 
 def test_paths_without_snapshots(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.boot.unit_gates import APPLY
 from hostrouting.errors import BackendError
 from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.kernel.rights import Rights
@@ -43,7 +43,7 @@ def config_is_a_folder(host: FakeHost) -> None:
 HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
     "nothing": (of(h200), ""),
     "installed": (applied(), ""),
-    "different": (applied(change=lose_routes), AGAIN.command),
+    "different": (applied(change=lose_routes), APPLY.command),
     "escaping": (applied(document(), lose_a_file), repair_pipeline()),
     "not-configured": (applied(document(mode="WARN"), with_ours), repair_pipeline()),
     "failing": (applied(change=weakened), ""),
@@ -62,7 +62,20 @@ def test_each_state_and_what_to_type(state: State) -> None:
     assert status.state == state
     assert status.command == command
     may_apply = state not in {"broken", "conflict", "not-configured", "failing", "escaping"}
-    assert may_apply or all(finding.remedy != AGAIN for finding in status.findings)
+    assert may_apply or all(finding.remedy != APPLY for finding in status.findings)
+
+
+def test_a_step_that_was_left() -> None:
+    """A step of ours that is not configured, which gate.sh takes for another program's, is named by
+    what apply would remove.
+    """
+    host = applied()()
+    path = LAYOUT.step_path(LAYOUT.probe_step)
+    host.files.texts[path] = "exit 1\n"
+    status = find_status(host)
+    assert status.state == "different"
+    assert status.plan.files.removes == (path,)
+    assert status.command == APPLY.command
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hostrouting.boot.scripts import asset
-from hostrouting.boot.units import DROP_IN
+from hostrouting.boot.units import DROP_IN_TEXT
 
 GATE = "/etc/hostrouting/gate.sh"
 GUARD = "/etc/hostrouting/guard.sh"
 STEPS = "/etc/hostrouting/gate.d"
-COMMAND = DROP_IN.partition(" -pc '")[2].partition("'")[0].replace("$$", "$")
+COMMAND = DROP_IN_TEXT.partition(" -pc '")[2].partition("'")[0].replace("$$", "$")
 """What bash runs as the condition of a gated unit."""
 
 MAY = "/run/may-start"
@@ -50,4 +50,6 @@ def gate_files(
         GUARD: asset("guard.sh"),
     }
     files |= {f"{STEPS}/{name}.sh": text for name, text in (steps or {"10-a": STEP}).items()}
-    return files | {f"/etc/systemd/system/{unit}.d/00-host-routing.conf": DROP_IN for unit in units}
+    return files | {
+        f"/etc/systemd/system/{unit}.d/00-host-routing.conf": DROP_IN_TEXT for unit in units
+    }

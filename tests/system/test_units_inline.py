@@ -9,6 +9,7 @@ from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
 from hostrouting.host.layout import HostLayout
 from tests.support.gate import HALVES, config, gate_tests, host
+from tests.support.systemd import System
 
 pytestmark = gate_tests
 
@@ -45,6 +46,21 @@ def probed(log: str) -> dict[str, str]:
     return errors
 
 
+def probed_by(unit: str, system: System, other: str) -> dict[str, str]:
+    """The same, where the unit runs the probe, with the process of the other unit to signal."""
+    drop_in = f"""\
+[Service]
+ExecStart=
+ExecStart=/usr/bin/env python3 {_PROBE} {other}
+Type=oneshot
+Restart=no
+"""
+    system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
+    system.must("systemctl", "daemon-reload")
+    system.must("systemctl", "start", unit)
+    return probed(system.journal(unit))
+
+
 def test_the_sandbox() -> None:
     """A unit can read the routing and write its results and, but for the check, change routes; the
     guard can end a step.
@@ -66,18 +82,7 @@ def test_the_sandbox() -> None:
         for unit in UNITS:
             tried = tuple(system.show(unit, name) for name in ("Restart", "RestartUSec"))
             assert tried == _TRIED_AGAIN[unit], unit
-            drop_in = f"""\
-[Service]
-ExecStart=
-ExecStart=/usr/bin/env python3 {_PROBE} {other}
-Type=oneshot
-Restart=no
-"""
-            system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
-            system.must("systemctl", "daemon-reload")
-            system.must("systemctl", "start", unit)
-
-            inside = probed(system.journal(unit))
+            inside = probed_by(unit, system, other)
             assert inside.keys() == outside.keys()
             succeeded = {name for name, error in inside.items() if not error}
             assert succeeded - {"firewall"} == allowed(unit), unit

@@ -598,6 +598,7 @@ are_devices {
   next
 }
 section == "places" {
+  if (!NF) next # there are none: 0.0.0.0/32 alone is expected
   place_of[++places] = $NF
   number_of[$NF] = places
   next

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, command))
     check = None
     if plan.report is not None:
-        check = HostCheck.of(plan.report, config, repair_options=typed_file(arguments))
+        check = HostCheck.of_snapshot(plan.report, config, repair_options=typed_file(arguments))
     judged = _judge(arguments, plan, check, config, openings)
     findings = [*plan.findings, *openings]
     document = {

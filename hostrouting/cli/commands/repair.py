@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     # else in the configuration was applied.
     before_repair = now
     if not arguments.commands:
-        before_repair = HostCheck.of(proposal.report, config, repair_options=options)
+        before_repair = HostCheck.of_snapshot(proposal.report, config, repair_options=options)
     _require_repair(before_repair, who)
     doubts = _doubts(now, before_repair)
     if doubts:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 class NetlinkBackend(RouteBackend):
     """Linux's routing in the network namespace of the thread that creates it: see `RouteBackend`.
 
-    The backend may be used inside a running event loop, which a call blocks. A forked child needs
-    its own backend.
+    Every thread that uses the backend has to be in that namespace, because a call may open further
+    sockets. The backend may be used inside a running event loop, which a call blocks. A forked
+    child needs its own backend.
     """
 
     def __init__(self, *, timeout: float = 30.0) -> None:
@@ -57,8 +58,8 @@ class NetlinkBackend(RouteBackend):
         """The present links, addresses, rules and routes, in the kernel's order."""
         with (
             self._attempt("read the host's routes") as netlink,
-            # The kernel sends a list in parts. For IPv4 routes it does not say whether they changed
-            # in between, so a second socket receives the reports of changes.
+            # The kernel sends a list in parts. For routes it does not say whether they changed in
+            # between, so a second socket receives the reports of changes.
             closing(NetlinkSocket(groups=groups_of(family))) as guard,
         ):
 
@@ -133,6 +134,9 @@ def read_host(
     families = [IPV4, IPV6] if family is None else [family]
     if IPV6 in families and not has_ipv6(netlink):
         families.remove(IPV6)
+    # The devices come first. Linux reports a device that goes down, and an address that is deleted,
+    # before it deletes their IPv4 routes, and does not report these. It lists the devices only when
+    # it has finished with all of that, so no such route is in the lists that follow.
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []

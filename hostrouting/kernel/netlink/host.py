@@ -88,7 +88,7 @@ def _link(
         kind=kind_of(attributes),
         type=type_,
         up=bool(flags & _IFF_UP),
-        master=names.get(number_in(attributes, _IFLA_MASTER) or 0),
+        master=names.get(number_in(attributes, _IFLA_MASTER) or 0),  # 0 is the number of no device
         xdp=any(xdp.get(_IFLA_XDP_ATTACHED, b"")),
         ipv6_disabled=_has_ipv6_disabled(attributes),
     )
@@ -134,7 +134,11 @@ class NamesHere(Names):
 
 
 def index_here(name: str) -> int:
-    """The number of a device of this thread's namespace; KernelError (ENODEV) if there is none."""
+    """The number of a device of this thread's namespace; KernelError (ENODEV) if there is none.
+
+    Python needs a descriptor for this, and its error does not say whether that or the device is
+    missing.
+    """
     try:
         return if_nametoindex(name)
     except (OSError, ValueError) as error:

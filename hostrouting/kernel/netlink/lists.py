@@ -10,6 +10,8 @@ facts:
    is decoded. For the others, its route is copied, and gets the destination at this place. The
    header, which says the size of the message, belongs to the template. So one message is read in
    the plain way, and then those behind it, while their templates are known. Then again one.
+   (The mark of a list that changed is in the header, too: the first message that has the mark has
+   no template yet, so it is read in the plain way, which sees the mark.)
 2. Whether a route of a template was asked for depends on its first address alone. So for each
    template it is worked out once where the wanted addresses begin and end: these are its borders.
 
@@ -55,7 +57,10 @@ _DST_HEADERS = {
 def list_routes(
     netlink: Netlink, family: int, tables: Collection[int] | None, reader: RouteReader
 ) -> list[Route]:
-    """The routes of these tables, in the kernel's order; None means all tables."""
+    """The routes of these tables, in the kernel's order; None means all tables.
+
+    Table 0 would mean all tables, too, but no rule looks it up: Linux does not accept such a rule.
+    """
     question = question_rtmsg(family)
     questions = [question]
     if tables is not None:

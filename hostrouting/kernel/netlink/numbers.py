@@ -40,11 +40,11 @@ def groups_of(family: int | None = None) -> int:
     return sum(1 << group - 1 for group in groups)
 
 
-def number_in(attributes: Mapping[int, bytes], kind: int) -> int | None:
+def number_in(attributes: Mapping[int, bytes], attribute: int) -> int | None:
     """The number in an attribute, of any width; None if the attribute is absent."""
-    if kind not in attributes:
+    if attribute not in attributes:
         return None
-    return number_of(attributes[kind])
+    return number_of(attributes[attribute])
 
 
 def number_of(value: bytes) -> int:

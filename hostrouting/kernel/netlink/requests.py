@@ -89,7 +89,8 @@ def change_routes(
     """
     errors: list[BackendError | None] = [None] * len(requests)
     for place, error in _send(netlink, requests, index_of).items():
-        if error.number == errno.EPERM:  # a lack of rights: each request is refused for that
+        # Rights are those of the socket: if one request is refused for them, all were.
+        if error.number == errno.EPERM:
             raise error
         errors[place] = refusal(requests[place], error.number, error.words)
     return tuple(map(Outcome, requests, errors))

@@ -115,7 +115,7 @@ Few routes have any of these: to look first saves 30 of 190 ms for 10,000 routes
 
 
 def decode(packed: bytes, names: Mapping[int, str]) -> Route:
-    """The route of one message; `names` are those of devices."""
+    """The route of one message; `names` has one for any number of a device, as `Names` does."""
     fixed = _RTMSG.unpack_from(packed, HEADER.size)
     af, dst_len, src_len, tos, table, protocol, scope, type_, flags = fixed
     attributes = attributes_of(packed, ROUTE_ATTRIBUTES_AT)
@@ -203,7 +203,9 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     if not cacheinfo:
         return None
     ticks_left: int = _EXPIRES.unpack_from(cacheinfo)[0]
-    if ticks_left == 0:  # Linux says this of a route without a lifetime
+    # Linux says 0 of a route without a lifetime; that a lifetime in its last tick looks the same
+    # does not matter.
+    if ticks_left == 0:
         return None
     return ticks_left < 0
 
@@ -211,7 +213,11 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 def _unread(
     attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_RawHop]
 ) -> tuple[str, ...]:
-    """What a route has no field for (`Route.unread`); Linux lists no metric of 0."""
+    """What a route has no field for (`Route.unread`); Linux lists no metric of 0.
+
+    An attribute that is in neither is left out. Of rules none is, because there it may select
+    packets.
+    """
     if _MAY_BE_UNREAD.isdisjoint(attributes):
         return ()
     words = _other_metrics(metrics)
@@ -297,7 +303,7 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
     """The fixed part. It has the flags of the next hop, unless RTA_MULTIPATH has these."""
     flags = 0
     if route.next_hops and not _uses_multipath(verb, route):
-        [hop] = route.next_hops
+        [hop] = route.next_hops  # several would use RTA_MULTIPATH
         flags = _flags_of(hop)
     table = route.table
     if table > _LARGEST_IN_RTMSG:

@@ -9,8 +9,9 @@ buffer. As many requests are sent at once as have answers that fit into a buffer
 size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
 messages only if it refuses them.
 
-A conversation that does not end, for whatever reason, leaves answers behind. So the next one begins
-with a new socket.
+There is one conversation at a time. One that does not end, for whatever reason, leaves answers
+behind, so the next one begins with a new socket. Who has sent an answer is not looked at: Linux
+lets only root send messages to a socket of another process.
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ _SOL_NETLINK = 270
 _NETLINK_CAP_ACK = 10
 _NETLINK_EXT_ACK = 11
 _NETLINK_GET_STRICT_CHK = 12
-_SO_RCVTIMEO = 20
+_SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 
 # Sizes.
 
-_BUFFER = 1 << 22  # for lists and bursts of reports; without privilege, the host's limit is used
+# For lists and bursts of reports; without privilege, the host's limit is used. And for requests,
+# of which only changes are long, and these need privilege.
+_BUFFER = 1 << 22
 _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
-_CHANGES_AT_ONCE = 128  # the error that answers one takes up to 1 KiB
+_CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
 
 UNSUPPORTED = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}
@@ -159,7 +162,8 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
     if type_ != _NLMSG_ERROR or not flags & _NLM_F_ACK_TLVS:
         return KernelError(-code)
-    refused_header = at + HEADER.size + _ERROR.size  # of the message that was refused
+    # Then comes only the header of the refused message: the socket asks for that (CAP_ACK).
+    refused_header = at + HEADER.size + _ERROR.size
     attributes = attributes_of(data[refused_header + HEADER.size : at + length])
     words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
     return KernelError(-code, words.decode(errors="replace"))
@@ -178,7 +182,10 @@ class Netlink(Protocol):
         """The answer to each request, in their order."""
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by sequence number."""
+        """Send messages that change something; return the errors by sequence number.
+
+        Each message has its own number: the answer with that of the last one ends the conversation.
+        """
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
         """The messages of one of the kernel's lists.
@@ -202,7 +209,8 @@ class Netlink(Protocol):
 
 
 class NetlinkSocket(Netlink):
-    """A socket to the kernel, in the network namespace of the thread that opens it.
+    """A socket to the kernel, in the network namespace of the thread that opens it, and that has to
+    be the namespace of every thread that uses it: a conversation may begin with a new socket.
 
     A socket that has joined `groups` also receives `reports`.
     """
@@ -233,6 +241,7 @@ class NetlinkSocket(Netlink):
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         with suppress(OSError):
             opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+            opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
         opened.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
         opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
         opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
@@ -240,7 +249,7 @@ class NetlinkSocket(Netlink):
         seconds = int(self._timeout)
         microseconds = int(self._timeout % 1 * 1e6) or 1  # zeros would mean: wait for ever
         timeval = struct.pack("=qq", seconds, microseconds)
-        opened.setsockopt(socket.SOL_SOCKET, _SO_RCVTIMEO, timeval)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
 
     def _reopen(self) -> None:
         with suppress(OSError):
@@ -325,9 +334,7 @@ class NetlinkSocket(Netlink):
             if error.number:
                 raise error
             return 0
-        size = aligned(length)
-        is_whole = HEADER.size <= size <= len(part) - at
-        return size if is_whole else 0
+        return aligned(length)
 
     def _send(self, messages: Sequence[bytes]) -> None:
         if self._is_in_conversation:
@@ -336,11 +343,16 @@ class NetlinkSocket(Netlink):
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:
-        """The next answer; KernelError if none comes in time, or if answers were lost."""
+        """The next answer, with all its messages whole; KernelError if none comes in time, or if
+        answers were lost.
+        """
         try:
-            return self._socket.recv(_LONGEST_PART)
+            answer = self._socket.recv(_LONGEST_PART)
         except OSError as error:
             raise KernelError(error.errno or errno.EIO) from error
+        if len(answer) == _LONGEST_PART:
+            raise KernelError(errno.EBADMSG, "the answer was cut short")
+        return answer
 
 
 def _with_acknowledgement(request: bytes) -> bytes:

@@ -70,7 +70,7 @@ class NetlinkWatch(Watch):
                 os.eventfd_write(self._waker, 1)
 
     def close(self) -> None:
-        """Stop listening. May be called twice."""
+        """Stop listening, when no thread waits any more. May be called twice."""
         with self._lock:
             if self._is_closed:
                 return

@@ -126,6 +126,14 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
         },
         f"conflict 2: {LIVE} belongs to a pod behind azv1",
     ),
+    "beside what the kernel remembers of a dead one": (
+        {"routes": [BY_BRIDGE], "neighbours": [attrs.evolve(NEIGHBOUR, permanent=False)]},
+        "keep 1: its pod may be alive behind azv1, where",
+    ),
+    "live, as the kernel remembers it": (
+        {"routes": [BY_BRIDGE], "neighbours": [attrs.evolve(LIVE_NEIGHBOUR, permanent=False)]},
+        f"conflict 1: {LIVE} belongs to a pod behind azv1",
+    ),
     "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict 3: a pod behind lxc1"),
     "own device": (
         {"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")},
@@ -210,6 +218,21 @@ def test_fates(row: str) -> None:
     ), entries
 
 
+@pytest.mark.parametrize("kind", ["", "bond", "team", "vlan", "macvlan"])
+def test_what_connects_a_bridge_to_the_network(kind: str) -> None:
+    """No pod is behind such a port, whatever the bridge has learned there."""
+    uplink = Link(name="up1", index=9, kind=kind, master="azure0")
+    entries, _ = judged(**THREE, links=[*LINKS, uplink], learned=((DEAD, "up1"),))
+    assert [entry.fate for entry in entries] == ["delete"] * 3
+
+
+def test_the_protocols_of_azure_vnets_routes() -> None:
+    """They have none of their own."""
+    routes = [BY_DUMMY._replace(protocol=number) for number in (0, 2, 3, 4)]
+    entries, _ = judged(routes=routes)
+    assert [entry.fate for entry in entries] == ["delete"] * 4
+
+
 def test_spellings() -> None:
     """A pod's rule is recognised in every spelling that a version of ebtables prints, and is
     deleted as it is spelled.
@@ -286,7 +309,13 @@ def test_what_is_not_azure_vnets() -> None:
     neighbours = [
         *(
             attrs.evolve(NEIGHBOUR, dev=dev, mac=mac)
-            for dev, mac in (("eth0", DEAD), ("azure0", ""), ("azure7", DEAD), ("azure0-1", DEAD))
+            for dev, mac in (
+                ("eth0", DEAD),
+                ("azure0", ""),
+                ("azure0", "00:00:00:00:00:00"),
+                ("azure7", DEAD),
+                ("azure0-1", DEAD),
+            )
         ),
         attrs.evolve(NEIGHBOUR, permanent=False),
     ]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
 from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
-from hostrouting.kernel.netlink.socket import NetlinkSocket
+from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket
 from hostrouting.testing import FakeLinkLayer
 from tests.support.children import in_child
 from tests.support.examples import scaled
@@ -24,7 +24,7 @@ from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
 FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
@@ -46,13 +46,12 @@ _ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root")]
 def hosts() -> Iterator[tuple[Namespace, Namespace]]:
     """The node and the pod. The pod's end has the index 77, as does another device of the node."""
     with private_namespace() as node, private_namespace() as pod:
+        # From the pod's side: not every `ip` takes an index for the peer.
+        at_the_node = f"peer name pod0 address {VIEW.macs['pod0']} netns {node.path}"
+        pod.batch([f"link add eth0 index 77 address {POD} type veth {at_the_node}"])
         node.batch(
             [
                 f"link add azure0 address {NODE} type bridge mcast_snooping 0",
-                (
-                    f"link add pod0 address {VIEW.macs['pod0']} type veth "
-                    f"peer name eth0 index 77 address {POD} netns {pod.path}"
-                ),
                 f"link add other index 77 address {OTHER} type ifb",
                 "link set pod0 master azure0",
                 "tuntap add dev tun0 mode tun",  # it has no MAC address
@@ -224,9 +223,12 @@ class TestOnLinux:
             node.batch(["link del far"])
             assert KernelLinkLayer().look() == VIEW
 
-    def test_an_end_that_is_not_a_veth(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If another device is returned, as without the number of the namespace, the other end is
-        not known.
+    @pytest.mark.parametrize("kind", ["ifb", "veth"])
+    def test_an_answer_of_another_namespace(
+        self, node: Namespace, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """If the node's own device of that number is returned, as by a kernel that ignores the
+        number of the namespace, the other end is not known.
         """
         ask = NetlinkSocket.ask
 
@@ -234,7 +236,11 @@ class TestOnLinux:
             return ask(self, kind, [body[:16] for body in bodies])
 
         monkeypatch.setattr(NetlinkSocket, "ask", without_attributes)
-        assert KernelLinkLayer().look() == attrs.evolve(VIEW, peers={})
+        node.batch(["link del other", f"link add other index 77 address {OTHER} type {kind}"])
+        try:
+            assert "pod0" not in KernelLinkLayer().look().peers
+        finally:
+            node.batch(["link del other", f"link add other index 77 address {OTHER} type ifb"])
 
     def test_without_privilege(self) -> None:
         """Without the privilege the other ends are not known, and nothing can be changed."""
@@ -277,6 +283,19 @@ class TestOnLinux:
         monkeypatch.setattr(NetlinkSocket, "dump", interrupted)
         absent = attrs.evolve(FIRST, ip="10.1.0.6")
         assert KernelLinkLayer().delete_neighbour(absent) is False
+
+    def test_an_entry_that_goes_meanwhile(
+        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It counts as deleted, whoever has done that."""
+        batch = NetlinkSocket.batch
+
+        def too_late(self: NetlinkSocket, messages: Sequence[bytes]) -> dict[int, KernelError]:
+            node.ip("neigh", "del", str(FIRST.ip), "dev", "azure0")
+            return batch(self, messages)
+
+        monkeypatch.setattr(NetlinkSocket, "batch", too_late)
+        assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_an_entry_that_changes_while_it_is_listed(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
@@ -329,19 +348,36 @@ class TestOnLinux:
             asked.append((kind, family))
             if kind == RTM_GETLINK:
                 node.ip("link", "del", "gone")
-            if body[0] == AF_BRIDGE:
-                node.ip("link", "add", "new", "master", "azure0", "type", "ifb")
-                node.run("bridge", "fdb", "add", POD, "dev", "new", "master", "static")
             return dump(self, kind, body)
 
         monkeypatch.setattr(NetlinkSocket, "dump", listed)
-        try:
-            assert KernelLinkLayer().look() == VIEW
-        finally:
-            node.ip("link", "del", "new")
+        assert KernelLinkLayer().look() == VIEW
         neighbours, devices, learned = (
             (RTM_GETNEIGH, 0),
             (RTM_GETLINK, 0),
             (RTM_GETNEIGH, AF_BRIDGE),
         )
         assert asked == [neighbours, devices, learned]
+
+    def test_a_port_that_appears_while_lists_are_read(
+        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a bridge has learned behind a port that is not in the list of devices is not left
+        out: all is read again.
+        """
+        appears = ["link add new master azure0 type ifb"]
+        dump = NetlinkSocket.dump
+
+        def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+            if body[0] == AF_BRIDGE and appears:
+                node.batch([appears.pop()])
+                node.run("bridge", "fdb", "add", POD, "dev", "new", "master", "static")
+            return dump(self, kind, body)
+
+        monkeypatch.setattr(NetlinkSocket, "dump", listed)
+        try:
+            view = KernelLinkLayer().look()
+        finally:
+            node.ip("link", "del", "new")
+        assert (POD, "new") in view.learned
+        assert "new" in view.macs

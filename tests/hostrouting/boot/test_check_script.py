@@ -149,6 +149,14 @@ class TestWhatItSaysAndLeaves:
         }
 
     @pytest.mark.parametrize("awk", AWKS)
+    def test_no_address_to_ask_about(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Linux is not asked about 0.0.0.0, so to expect only that address adds nothing."""
+        alone = Checked(namespace, check("0.0.0.0/32"), tmp_path, awk=awk)
+        assert alone.verdict == "ok"
+        beside = Checked(namespace, check("0.0.0.0/32", FABRIC), tmp_path, awk=awk)
+        assert beside.lines == [OVERLAP]
+
+    @pytest.mark.parametrize("awk", AWKS)
     def test_addresses(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """In IPv6, the longest run of zeros is left out, the first of equal ones, and not a single
         zero.
@@ -822,7 +830,7 @@ exit $status"""
         """A row is enough to have routes with a word undecided, and to say why."""
         namespace.batch(["route add 10.77.0.0/16 dev eth0 via 10.0.0.9 mtu 1400"])
         assert Checked(namespace, check(HEALTHY), tmp_path).verdict == "ok"
-        monkeypatch.setitem(check_settings._UNCLEAR, "mtu", "its packets are small")
+        monkeypatch.setitem(check_settings._WHY_NOT_JUDGED, "mtu", "its packets are small")
         checked = Checked(namespace, check(HEALTHY), tmp_path)
         assert checked.verdict == "undecided"
         assert "mtu 1400] (its packets are small)" in checked.said

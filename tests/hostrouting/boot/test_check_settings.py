@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from hostrouting.boot.check_settings import NO_KIND, _word, check_sentences, check_settings
+from hostrouting.boot.check_settings import NO_KIND, _one_word, check_sentences, check_settings
 from hostrouting.boot.scripts import asset, render_check_script, render_static_routes_script
 from hostrouting.check.doubts import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
@@ -98,7 +98,7 @@ def test_each_device_of_a_cni() -> None:
     """The script knows each device in the table of CNIs, with its kinds and its use; and each that
     shows that its CNI has pods is also one of a pod.
     """
-    names = {_word(cni.name): cni.name for cni in CNIS}
+    names = {_one_word(cni.name): cni.name for cni in CNIS}
     rendered: set[tuple[str, ...]] = set()
     for name, use, *devices in settings("cni"):
         for kind, pattern in pairs(devices):

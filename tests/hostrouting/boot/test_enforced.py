@@ -8,7 +8,7 @@ from hypothesis import given
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import files_of, render_config
-from hostrouting.boot.units import DROP_IN
+from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
@@ -96,6 +96,8 @@ NO_ROUTES = {"static_routes": StaticRoutesConfig()}
 NO_CHECK = {"route_overlap": RouteOverlapConfig()}
 EDITS = {
     "a metric in words": Edit(LAYOUT.routes_step, "/17 metric 0", "/17 metric low"),
+    "no metric": Edit(LAYOUT.routes_step, "/17 metric 0", "/17"),
+    "a word without a value": Edit(LAYOUT.routes_step, "/17 metric 0", "/17 metric 0 onlink"),
     "a route without a destination": Edit(LAYOUT.routes_step, "'route 172", "'route '\n  'was 172"),
     "two modes": Edit(LAYOUT.check_step, "'mode STRICT'", "'mode STRICT'\n  'mode WARN'"),
     "a CIDR without a length": Edit(LAYOUT.check_step, "'cidr 172.16.0.0/16", "'cidr 172.16.0.0/x"),
@@ -144,7 +146,7 @@ def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
     config.json cannot be read.
     """
     host = configured(WANTED._replace(gate=GateConfig(("kubelet.service",))))
-    host.files.texts[LAYOUT.drop_in_path("containerd.service")] = DROP_IN
+    host.files.texts[LAYOUT.drop_in_path("containerd.service")] = DROP_IN_TEXT
     host.files.texts[LAYOUT.config_path] = "{"
     enforced = read_enforced(host.files)
     assert enforced.gate == GateConfig(("kubelet.service",))

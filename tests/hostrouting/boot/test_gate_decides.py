@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 
 from hostrouting.boot.scripts import asset
+from hostrouting.boot.unit_gates import _reason_to_open
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from tests.support.inline_gate import COMMAND, gate_text
 
@@ -409,6 +411,15 @@ IGNORED = {
 }
 
 
+def reason_for_status(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The reason in the file that opens the gate; empty if `status` takes it for ignored."""
+    monkeypatch.setattr(HostLayout, "opening_path", str(gate.open))
+    files = LocalFiles()
+    entry = files.look(HostLayout.opening_path)
+    assert entry is not None
+    return _reason_to_open(files, entry)
+
+
 class TestBreakGlass:
     """A file of root's with a reason starts any unit unchecked; every other file is ignored."""
 
@@ -451,24 +462,32 @@ class TestBreakGlass:
     @pytest.mark.parametrize(
         "change", ["chmod 600", "chmod 400", "head -c 99999 /dev/zero | tr '\\0' x >"]
     )
-    def test_files_that_open_it(self, gate: Gate, change: str) -> None:
-        """Whatever others may not write; of a long reason, the beginning is logged."""
+    def test_files_that_open_it(
+        self, gate: Gate, monkeypatch: pytest.MonkeyPatch, change: str
+    ) -> None:
+        """Whatever others may not write; of a long reason, the beginning is logged. `status` takes
+        the same files for an opening.
+        """
         self.open_by(gate)
         subprocess.run(["sh", "-c", f"{change} {gate.open}"], check=True)
         status, log = gate.start()
         assert status == 0
         assert f"{gate.open} is ignored" not in log
         assert len(log.replace(str(gate.paths), "")) < 500
+        assert reason_for_status(gate, monkeypatch)
 
     @pytest.mark.parametrize(("change", "why_not"), IGNORED.items(), ids=str)
-    def test_files_that_do_not(self, gate: Gate, change: str, why_not: str) -> None:
-        """The log says what is wrong with the file."""
+    def test_files_that_do_not(
+        self, gate: Gate, monkeypatch: pytest.MonkeyPatch, change: str, why_not: str
+    ) -> None:
+        """The log says what is wrong with the file. `status` says, too, that it is ignored."""
         self.open_by(gate)
         subprocess.run(["sh", "-c", change.format(file=gate.open)], check=True)
         status, log = gate.start()
         assert status == 255
         assert f"{gate.open} is ignored: {why_not}" in log
         assert len(log.replace(str(gate.paths), "")) < 500
+        assert not reason_for_status(gate, monkeypatch)
 
     def test_no_file_is_not_named(self, gate: Gate) -> None:
         """A gate that nobody has opened is nothing to log."""

@@ -29,7 +29,7 @@ KUBE1 = "systemd-nspawn@kube1.service"
 KUBE2 = "systemd-nspawn@kube2.service"
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
 CHECK = LAYOUT.step_path(LAYOUT.check_step)
-AGAIN = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
+APPLY = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
 WITH_KUBELET = WANTED._replace(gate=GateConfig((KUBELET,)))
 """kubelet is gated instead of the machines."""
 
@@ -83,6 +83,18 @@ def dropped(host: FakeHost, folder: str, text: str, name: str = "50-x.conf") -> 
     host.files.texts[path] = text
     manager_of(host).reload()
     return path
+
+
+def deny(host: FakeHost, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have only root read this file."""
+    read = type(host.files).read
+
+    def denied(files: Any, asked: str) -> str | None:
+        if asked == path:
+            raise HostError(f"cannot read {path}: Permission denied", what="file")
+        return read(files, asked)
+
+    monkeypatch.setattr(type(host.files), "read", denied)
 
 
 @pytest.mark.linux
@@ -141,7 +153,7 @@ class TestFiles:
         assert fault.name == "gate-open"
         assert fault.severity == "error"
         assert fault.sentence == f"{MACHINES} starts unchecked: {DROP_IN} is missing"
-        assert fault.remedy == AGAIN
+        assert fault.remedy == APPLY
         assert [other.target for other in others] == further
 
     @pytest.mark.parametrize(
@@ -231,7 +243,7 @@ class TestFiles:
         """The gate does not run such a step, so no unit starts. `apply` repairs a step of ours."""
         path = LAYOUT.step_path(LAYOUT.routes_step)
         host.files.modes[path] = 0o775
-        assert remedy_for_a_writable_step(host, path) == AGAIN
+        assert remedy_for_a_writable_step(host, path) == APPLY
 
     def test_a_foreign_step_that_others_can_change(self, host: FakeHost) -> None:
         """No unit starts either; and the remedy is a command that leaves what is in it alone."""
@@ -323,14 +335,7 @@ class TestFiles:
         path = LAYOUT.opening_path
         host.files.texts[path] = "why"
         host.files.modes[path] = 0o600
-        read = type(host.files).read
-
-        def denied(files: Any, asked: str) -> str | None:
-            if asked == path:
-                raise HostError(f"cannot read {path}: Permission denied", what="file")
-            return read(files, asked)
-
-        monkeypatch.setattr(type(host.files), "read", denied)
+        deny(host, path, monkeypatch)
         [fault] = find_faults(host, WANTED)
         assert fault.name == "gate-open"
         assert fault.severity == "warning"
@@ -363,7 +368,7 @@ class TestFiles:
         manager_of(host).reload()
         [fault] = find_faults(host, WANTED)
         assert fault.sentence == f"{path} {predicate}"
-        assert fault.remedy == AGAIN._replace(words="remove the link; then")
+        assert fault.remedy == APPLY._replace(words="remove the link; then")
 
     def test_a_link_that_leads_elsewhere(self, host: FakeHost) -> None:
         """`apply` replaces it: a link has to be there."""
@@ -371,7 +376,7 @@ class TestFiles:
         host.files.links[path] = "/srv/copy"
         [fault] = find_faults(host, WANTED)
         assert fault.sentence == f"{path} is not what {LAYOUT.config_path} asks for"
-        assert fault.remedy == AGAIN
+        assert fault.remedy == APPLY
 
     def test_a_link_and_files_of_another_release(self, host: FakeHost) -> None:
         """No release writes a link there, so it is named, although texts are not compared."""
@@ -557,7 +562,7 @@ class TestSystemd:
         assert fault.sentence == (
             f"as soon as systemd reads its files, {KUBELET} starts unchecked: {path} is missing"
         )
-        assert fault.remedy == AGAIN
+        assert fault.remedy == APPLY
         assert ineffective_gates(host, WITH_KUBELET) == [], "apply ends it"
 
     def test_a_unit_that_does_not_exist(self) -> None:
@@ -596,6 +601,18 @@ class TestSystemd:
         host.files.texts[f"{UNITS}/{KUBE1}.d/50-x.conf"] = "[Service]\nNice=1\n"  # not read yet
         assert faults(host, wanted) == []
         assert ineffective_gates(host, wanted) == []
+
+    def test_a_condition_with_spaces(self) -> None:
+        """Systemd allows them around the `=`: such a file is not as it was, but runs the gate."""
+        host = host_with_kubelet()
+        path = LAYOUT.drop_in_path(KUBELET)
+        text = host.files.texts[path]
+        host.files.texts[path] = text.replace("ExecCondition=", " ExecCondition = ")
+        assert host.files.texts[path] != text
+        assert named(host, "gate-open", WITH_KUBELET) == []
+        assert faults(host, WITH_KUBELET) == [
+            ("file", "error", f"{path} is not what {LAYOUT.config_path} asks for")
+        ]
 
     def test_an_earlier_reset(self) -> None:
         """What comes before the gate's drop-in takes nothing away from it."""
@@ -685,6 +702,17 @@ class TestSystemd:
         dropped(host, KUBE1, "[Service]\nRestart=always\n", "10-kubeadm.conf")
         manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
         [fault] = find_faults(host, WANTED)
+        assert fault.remedy == Remedy("see", f"systemctl cat {KUBE1}", needs_root=False)
+
+    def test_a_drop_in_that_only_root_can_read(
+        self, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One with the password of a proxy hides nothing from other users."""
+        path = dropped(host, KUBE1, "[Service]\nEnvironment=HTTPS_PROXY=x\n", "http-proxy.conf")
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        deny(host, path, monkeypatch)
+        [fault] = find_faults(host, WANTED)
+        assert fault.sentence.startswith(f"{KUBE1} has SuccessExitStatus=255")
         assert fault.remedy == Remedy("see", f"systemctl cat {KUBE1}", needs_root=False)
 
     def test_one_cause_of_two_instances(self, host: FakeHost) -> None:

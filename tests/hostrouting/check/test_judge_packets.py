@@ -200,19 +200,34 @@ class TestSockets:
                 "ok",
                 id="behind one for the device",
             ),
-            pytest.param([rule(fwmark=1, fwmask=1)], "ok", id="a mark"),
+            pytest.param([rule(fwmark=1, fwmask=1)], "undecided", id="a mark"),
+            pytest.param([rule(iif="eth0", invert=True)], "undecided", id="from elsewhere"),
+            pytest.param([rule(others=(("oif", "eth0"),))], "ok", id="bound sockets"),
+            pytest.param([rule(others=(("uidrange", "1-99"),))], "ok", id="other users"),
+            pytest.param(
+                [rule(priority=95, fwmark=1, fwmask=1, iif="lo")], "ok", id="a mark that is sent"
+            ),
         ],
     )
     def test_packets_behind_a_rule_for_what_this_host_sends(
         self, rules: list[Rule], verdict: str
     ) -> None:
-        """Those of pods go on to the rules behind it; those of this host do not."""
+        """Those of pods go on to the rules behind it, and may have a mark; those of this host do
+        not.
+        """
         host = node(
             ELSEWHERE,
             links=(IB0, CNI0),
             rules=(rule(priority=90, table=TABLE_MAIN, iif="lo"), *rules),
         )
         assert checked(host).verdict == verdict
+
+    def test_a_rule_for_what_this_host_sends_before_the_same_for_all(self) -> None:
+        """The second one is for what is forwarded with the mark."""
+        marked = rule(fwmark=1, fwmask=1)
+        sent = marked._replace(priority=90, table=TABLE_MAIN, iif="lo")
+        assert checked(node(ELSEWHERE, rules=(sent, marked))).verdict == "undecided"
+        assert checked(node(ELSEWHERE, rules=(sent, marked._replace(iif="lo")))).verdict == "ok"
 
     def test_packets_of_users_with_any_source_but_some(self) -> None:
         """A `not from` whose block is no own address is about the host's packets, where another

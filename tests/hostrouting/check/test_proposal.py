@@ -22,10 +22,11 @@ from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.testing import FakeKernel, cni_node, h200, plain_vm
+from tests.support import topologies
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
-from tests.support.topologies import main_with, rule
+from tests.support.topologies import IB0, main_with, rule
 
 BOTH = config(*REPAIR, cidrs=(CIDR,))
 HALF = config(REPAIR[0], cidrs=(CIDR,))
@@ -345,20 +346,22 @@ def test_a_typed_route_that_no_configuration_can_have(cidr: str, dev: str) -> No
     assert proposed.taken_over == ()
 
 
-def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
-    """The configured route names its device and its gateway."""
-    kernel = FakeKernel()
-    kernel.add_link("eth0")
-    kernel.add_link("eth1")
-    kernel.add_address("eth0", "10.0.0.4/24")
-    kernel.add_address("eth1", "10.1.0.4/24")
-    for route in (
+def host_with_two_cards(*routes: Route) -> Snapshot:
+    """A host with these routes beside InfiniBand and two cards, each with a default route, of which
+    Linux prefers that of eth0.
+    """
+    addresses = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "10.128.0.4/9")]
+    defaults = (
         Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=2, protocol=4),
         Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=3, protocol=4),
-        Route.to("172.16.0.0/16", dev="eth1", gateway="10.1.0.1", protocol=PROTOCOL_BOOT),
-    ):
-        kernel.ip_route("add", route)
-    host = kernel.snapshot()
+    )
+    return topologies.host(addresses, (*defaults, *routes), links=[IB0])
+
+
+def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
+    """The configured route names its device and its gateway."""
+    typed_route = Route.to("172.16.0.0/16", dev="eth1", gateway="10.1.0.1", protocol=PROTOCOL_BOOT)
+    host = host_with_two_cards(typed_route)
     section = expect("172.16.0.0/16", expected_devs=["eth1"])
 
     proposed = propose_configuration(HostRoutingConfig(route_overlap=section), host)
@@ -373,22 +376,11 @@ def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
 
 def test_a_typed_route_by_an_allowed_device_is_taken_over() -> None:
     """It leads away from ib0, by a second default route whose device the configuration allows."""
-    kernel = FakeKernel()
-    kernel.add_link("eth0")
-    kernel.add_link("eth1")
-    kernel.add_link(Link(name="ib0", index=0, type=32))
-    kernel.add_address("eth0", "10.0.0.4/24")
-    kernel.add_address("eth1", "10.1.0.4/24")
-    kernel.add_address("ib0", "10.128.0.4/9")
-    for route in (
-        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=2, protocol=4),
-        Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=3, protocol=4),
-        Route.to("10.192.0.0/10", dev="eth1", gateway="10.1.0.1", protocol=PROTOCOL_BOOT),
-    ):
-        kernel.ip_route("add", route)
+    typed_route = Route.to("10.192.0.0/10", dev="eth1", gateway="10.1.0.1", protocol=PROTOCOL_BOOT)
+    host = host_with_two_cards(typed_route)
     section = expect("10.192.0.0/10", allowed_devs=["eth1"])
 
-    proposed = propose_configuration(HostRoutingConfig(route_overlap=section), kernel.snapshot())
+    proposed = propose_configuration(HostRoutingConfig(route_overlap=section), host)
 
     [static] = proposed.taken_over
     assert str(static.destination) == "10.192.0.0/10"

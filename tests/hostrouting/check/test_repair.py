@@ -338,7 +338,7 @@ class TestProof:
         parts = []
         for part in find_parts(judge, self.BLOCK.first, self.BLOCK.last):
             assert part.plain_grade == Grade.FINE
-            parts.append(part._replace(others=(lost,)))
+            parts.append(part._replace(other_opinions=(lost,)))
         case = Case(judge, [self.BLOCK], parts, HiddenParts({}, judge.fib))
         repair = prove(case, Repair((self.BAD,)), unmade={})
         assert repair.resolved == ()

@@ -8,6 +8,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport, shares_of
 from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.testing import ecmp_node, plain_vm
@@ -64,7 +65,11 @@ def test_another_rule_of_the_priority_of_that_for_table_local() -> None:
     first, second, *_ = host.rules
     assert first.table == 100
     assert second.table == TABLE_LOCAL
-    assert "10.0.0.4" in targets(checked(host), "missing-rule")
+    report = checked(host)
+    assert "10.0.0.4" in targets(report, "missing-rule")
+    # Linux would refuse to add the rule again.
+    [flaw] = [flaw for flaw in check_findings(report) if flaw.name == "missing-rule"]
+    assert flaw.remedy == Remedy("give the rules before it a priority above 0")
 
 
 def test_a_rule_for_table_main_that_no_route_of_its_family_needs() -> None:

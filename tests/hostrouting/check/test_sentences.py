@@ -12,8 +12,8 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
-from tests.support.topologies import BY_IPV6, IB0, address, checked, vm_with
+from hostrouting.testing import FakeKernel, cni_node, plain_vm
+from tests.support.topologies import BY_IPV6, IB0, address, checked, main_with, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
@@ -185,46 +185,9 @@ def test_the_rule_for_table_local_is_never_deleted() -> None:
     assert str(escape.remedy) == f"delete the route to {CIDR}, as root: {command}"
 
 
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        pytest.param(
-            second_default(100),
-            "eth0 or eth1; they leave through eth0 or eth1 now",
-            id="two equal ones",
-        ),
-        pytest.param(
-            vm_with(Route.to(ANYWHERE, dev="wg0"), links=(WG0,)),
-            "eth0 or wg0; they leave through wg0 now",
-            id="a tunnel's before a card's",
-        ),
-        pytest.param(
-            only_default(Route.to(ANYWHERE, dev="wg0"), WG0),
-            "wg0; they leave through wg0 now",
-            id="only a tunnel's",
-        ),
-    ],
-)
-def test_a_doubtful_default_route(host: Snapshot, words: str) -> None:
-    """Whoever reads that the uplink is unclear reads by which device packets leave now."""
-    [doubt] = named("default-routes", host)
-    assert doubt.sentence.endswith(f"should leave through {words}")
-
-
-@pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])
-def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, ...]) -> None:
-    """Of several by one device, whatever their order."""
-    routes = [
-        Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", metric=metric) for metric in metrics
-    ]
-    [doubt] = named("default-routes", vm_with(*routes, links=(ETH1,)))
-    assert "metric 100" in str(doubt.remedy)
-    assert "metric 300" not in str(doubt.remedy)
-
-
-def costs(host: Snapshot, *cidrs: str) -> list[str]:
+def costs(host: Snapshot, *cidrs: str, **section: object) -> list[str]:
     """The sentences about what the repair costs."""
-    return [cost.sentence for cost in named("repair-cost", host, *cidrs)]
+    return [cost.sentence for cost in named("repair-cost", host, *cidrs, **section)]
 
 
 UNREACHED = "it no longer reaches containers or virtual machines behind br9"
@@ -238,6 +201,17 @@ def test_a_repair_that_takes_from_a_vpn(to: str) -> None:
     """
     host = vm_with(Route.to(to, dev="wg0"), links=(WG0,))
     assert costs(host) == [MOVES]
+
+
+def test_a_repair_that_takes_from_a_vpn_beside_others() -> None:
+    """It is named also behind addresses without a route, and as the second next hop of a route."""
+    both = (NextHop("eth1", gateway=as_ip("10.1.0.1"), onlink=True), NextHop("wg0"))
+    half = Prefix.parse("172.16.128.0/17")
+    host = vm_with(Route(half, both), links=(ETH1, WG0))
+    rules = [each for each in host.rules if each.table != TABLE_MAIN]
+    suppressing = host._replace(rules=(*rules, main_with(0)))
+    found = costs(suppressing, expected_devs=["eth0"])
+    assert found == [MOVES.replace(CIDR, str(half))]
 
 
 def test_a_repair_that_takes_neighbours() -> None:
@@ -369,17 +343,8 @@ def test_to_allow_a_partition_of_infiniband_is_no_remedy() -> None:
     assert escape.remedy is None
 
 
-def test_devices_with_names_that_no_configuration_can_have() -> None:
-    """Linux takes almost any name. No command names such a device, and to allow it is no remedy."""
-    equal = Route.to("0.0.0.0/0", dev="a@b", metric=100)
-    host = vm_with(equal, Route.to(CIDR, dev="ib0"), links=(IB0, Link(name="a@b", index=10)))
-    remedies = [finding.remedy for finding in findings(host) if finding.name == "unsafe"]
-    assert remedies[0] is not None
-    odd, eth0 = remedies[0].ways()
-    assert odd.command == ""
-    assert " --dev eth0 | " in eth0.command
-    assert odd.words.endswith(", give it another name: a configuration cannot have this one")
-
+def test_a_tunnel_with_a_name_that_no_configuration_can_have() -> None:
+    """To allow it is no remedy: Linux takes almost any name."""
     tunnel = WG0._replace(name="wg@1")
     [escape, *_] = findings(vm_with(Route.to(CIDR, dev="wg@1"), links=(tunnel,)))
     assert escape.name == "overlap"
@@ -547,12 +512,6 @@ def test_the_commands_of_a_repair() -> None:
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
     assert for_both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
     assert for_first == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
-
-
-def test_one_doubt_about_several_cidrs_is_one_finding() -> None:
-    """It is about the host, and not about a CIDR."""
-    doubts = findings(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
-    assert [finding.name for finding in doubts] == ["default-routes"]
 
 
 def test_one_reason_for_several_ranges_is_one_finding() -> None:

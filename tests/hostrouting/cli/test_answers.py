@@ -400,6 +400,17 @@ def test_a_part_of_a_repair_in_a_pipe() -> None:
     assert applied.lines[0] == "DONE: this host matches the configuration, but addresses escape"
 
 
+def test_a_repair_says_nothing_of_a_family_that_is_right() -> None:
+    """Nor does it say more of an escape than the repair."""
+    kernel = h200()
+    default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
+    kernel.ip_route("add", default)
+    repair = say("repair", CIDR, "fd00::/64", kernel=kernel)
+    assert "OK: every address of fd00::/64" in say("check", CIDR, "fd00::/64", kernel=kernel).out
+    assert repair.code == 0
+    assert "every address" not in repair.err
+
+
 def test_a_repair_that_a_file_has_already(tmp_path: Path) -> None:
     """The file that is typed is not called the installed one."""
     file = tmp_path / "routes.json"

@@ -5,13 +5,14 @@ from the scripts what is in force, and say how to get the file back.
 import errno
 import json
 import re
+from collections.abc import Callable
 
 import attrs
 import pytest
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
-from hostrouting.testing import FakeFiles
+from hostrouting.testing import FakeFiles, FakeHost
 from tests.support.cli import say
 from tests.support.incidents import (
     BY_HAND,
@@ -37,6 +38,37 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     assert "the gate still checks kubelet.service" in status.out
     assert "mode STRICT; the guard runs" in status.out
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
+
+
+SCRIPT = LAYOUT.step_path("50-licence")
+
+
+def open_to_others(host: FakeHost) -> None:
+    """A script that somebody else has added, and that others can change."""
+    host.files.texts[SCRIPT] = "exit 0\n"
+    host.files.modes[SCRIPT] = 0o666
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (open_to_others, f"users other than root can write to {SCRIPT}, so the gate does not run"),
+        (lambda host: host.files.texts.pop(LAYOUT.gate_path), f"{LAYOUT.gate_path} is missing"),
+    ],
+    ids=["a script", "gate.sh"],
+)
+def test_a_broken_file_does_not_hide_that_the_gate_is_shut(
+    change: Callable[[FakeHost], object], words: str
+) -> None:
+    """Then the gate does not check: it refuses each start."""
+    host = node(config(*REPAIR))
+    garble(host)
+    change(host)
+    status = say("status", host=host)
+    assert status.code == 2
+    [line] = [line for line in status.lines if line.startswith("GATE-SHUT: ")]
+    assert words in line
+    assert "the gate still checks" not in status.out
 
 
 @pytest.mark.parametrize(
@@ -86,12 +118,14 @@ def test_the_file_of_another_release() -> None:
     assert say("check", host=host).err.count("is not a device pattern") == 5
 
 
-@pytest.mark.parametrize("text", ["{", '{"hostRouting": {"routeOverlap": {"mode": 1}}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"hostRouting": {"routeOverlap": {"mode": 1}}}'])
 def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
     """Nothing is said about the release: it is somebody's edit."""
     host = node(config(*REPAIR))
     host.files.texts[LAYOUT.config_path] = text
-    assert "were written by" not in say("status", host=host).out
+    status = say("status", host=host)
+    assert status.lines[0].startswith("BROKEN: ")
+    assert "were written by" not in status.out
 
 
 SET_ROUTES_AGAIN = f"as root: systemctl restart {LAYOUT.routes_unit}"

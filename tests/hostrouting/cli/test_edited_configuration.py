@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.boot.unit_gates import APPLY
 from tests.support.cli import say
 from tests.support.incidents import GUARDED, KUBELET, apply_installed, config, edit_config, node
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, ours
@@ -66,8 +66,8 @@ def test_status_says_what_an_edited_file_would_take_away(name: str) -> None:
     status = say("status", host=host)
     assert loss in status.lines[0]
     assert "apply would fail" in status.lines[0]
-    assert f"{AGAIN.command}\n" not in status.out
-    assert f"{AGAIN.command} --allow-removal" in status.out
+    assert f"{APPLY.command}\n" not in status.out
+    assert f"{APPLY.command} --allow-removal" in status.out
     assert "mode STRICT; the guard runs" in status.out
     assert "UNIT-NOT-GATED" not in status.out
 

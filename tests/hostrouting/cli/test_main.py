@@ -371,7 +371,7 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     """
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(block_of(family)))
-    check = HostCheck.of(check_snapshot(snapshot, config), config)
+    check = HostCheck.of_snapshot(check_snapshot(snapshot, config), config)
     from_best_to_worst = [0, 3, 1]
     counted = {finding.name for finding in check.findings} - ignored
 
@@ -539,8 +539,8 @@ class Unwritable(io.StringIO):
         super().__init__()
         self._error = OSError(number, os.strerror(number))
 
-    def write(self, _: str) -> int:
-        """Fail as Linux does."""
+    def flush(self) -> None:
+        """Fail as Linux does: until then, what was written is in a buffer."""
         raise self._error
 
 

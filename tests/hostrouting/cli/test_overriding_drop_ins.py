@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.boot.unit_gates import APPLY
 from hostrouting.testing import FakeHost
 from tests.support.cli import Said, say
 from tests.support.incidents import (
@@ -48,7 +48,7 @@ def test_an_overriding_drop_in_is_named_before_systemd_reads_it() -> None:
     status = say("status", host=host)
     assert status.code == 1
     assert OVERRIDE in status.lines[0]
-    assert f"{AGAIN.command}\n" not in status.out
+    assert f"{APPLY.command}\n" not in status.out
     refused = apply_installed(host)
     assert refused.code == 1
     assert OVERRIDE in refused.out
@@ -97,7 +97,7 @@ def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
     status = say("status", host=host)
     reason = f"{KUBELET} can start unchecked, and systemd has not read its files"
     assert status.lines[0] == f"DIFFERENT: {reason}"
-    assert status.lines[2] == f"  {AGAIN.command}"
+    assert status.lines[2] == f"  {APPLY.command}"
     assert "GATE-OPEN: kubelet.service starts unchecked: systemd still uses" in status.out
     assert "systemctl daemon-reload" not in status.out
     assert apply_installed(host).code == 0
@@ -124,4 +124,4 @@ def test_our_own_drop_in_was_overwritten() -> None:
     assert "cancels the gate" not in status.out
     assert f"starts unchecked: {DROP_IN} was overwritten" in status.out
     assert "apply would fail" in status.lines[0]
-    assert AGAIN.command not in status.out
+    assert APPLY.command not in status.out

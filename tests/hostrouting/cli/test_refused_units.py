@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from hostrouting.boot.unit_names import with_type
 from hostrouting.boot.unit_states import UnitState
 from hostrouting.cli.status_page import status_lines
 from hostrouting.finding import Finding
 from hostrouting.headline import what_is_wrong_now
 from hostrouting.status import Status
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
@@ -70,6 +71,19 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     status = say("status", host=host)
     assert "systemctl start" not in status.out
     assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: addresses escape"
+
+
+def test_a_refused_unit_is_to_be_started_in_warn_although_addresses_escape() -> None:
+    """The gate lets it start. That addresses escape is not why it was refused, perhaps before the
+    mode was changed.
+    """
+    host = node(config(mode="WARN"), h200)
+    refuse(host)
+    assert say("status", host=host).lines[:3] == [
+        "ATTENTION: addresses escape",
+        "To start what was refused, as root:",
+        f"  systemctl start {KUBELET}",
+    ]
 
 
 def node_without_its_routes() -> FakeHost:
@@ -153,17 +167,18 @@ def test_a_refused_unit_whose_gate_is_shut() -> None:
     assert finding.startswith("GATE-SHUT: ")
 
 
-def test_a_masked_unit() -> None:
+@pytest.mark.parametrize(("active", "state"), [("inactive", "does not run"), ("failed", "failed")])
+def test_a_masked_unit(active: str, state: str) -> None:
     """The page has the command that unmasks it. The host matches, although systemd says of a masked
     unit with drop-ins at all times that it has to reload.
     """
     host = node(config(*REPAIR))
-    manager_of(host).states[KUBELET] = "inactive"
+    manager_of(host).states[KUBELET] = active
     drop_in = {"DropInPaths": LAYOUT.drop_in_path(KUBELET), "NeedDaemonReload": "yes"}
     manager_of(host).properties[KUBELET] |= {"LoadState": "masked", **drop_in}
     status = say("status", host=host)
     assert status.code == 0
-    assert status.lines[1] == f"  {KUBELET} does not run"
+    assert status.lines[1] == f"  {KUBELET} {state}"
     unmask = f"to undo that, as root: systemctl unmask {KUBELET}"
     assert status.lines[2] == f"    it is masked, so systemd does not start it; {unmask}"
     assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
@@ -230,6 +245,29 @@ def test_a_unit_that_runs_and_was_checked(main_process: str) -> None:
     assert unit["checked"] > 0
 
 
+@pytest.mark.parametrize(
+    ("active", "sub", "state"),
+    [
+        ("activating", "condition", "is in the gate"),
+        ("activating", "start-pre", "is starting"),
+        ("activating", "start", "is starting"),
+        ("activating", "start-post", "is starting"),
+        ("active", "running", "runs"),
+        ("reloading", "reload", "runs"),
+        ("failed", "failed", "failed"),
+        ("inactive", "dead", "does not run"),
+    ],
+)
+def test_the_state_of_a_unit(active: str, sub: str, state: str) -> None:
+    """In one of our words. While it is starting, too, its start has been checked or not."""
+    host = node(config(*REPAIR))
+    began(host, start="50", main_process="40")
+    manager_of(host).properties[KUBELET] |= {"ActiveState": active, "SubState": sub}
+    unit = state_of_kubelet(host)
+    assert unit["state"] == state
+    assert unit["unchecked"] is (state in {"runs", "is starting"})
+
+
 # A unit that has no state here.
 
 WITHOUT_STATE = {
@@ -262,6 +300,28 @@ def test_a_unit_may_be_typed_without_its_suffix(name: str) -> None:
     said = say("status", name, host=host)
     assert said == say("status", f"{name}.service", host=host)
     assert f"systemctl start {name}.service" in said.out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "service",
+        "socket",
+        "device",
+        "mount",
+        "automount",
+        "swap",
+        "target",
+        "path",
+        "timer",
+        "slice",
+        "scope",
+    ],
+)
+def test_the_types_of_units(name: str) -> None:
+    """Each that systemd.unit(5) has is a type, and no part of a name."""
+    assert with_type(f"a.{name}") == f"a.{name}"
+    assert with_type(f"a.{name}s") == f"a.{name}s.service"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from hostrouting.boot.unit_gates import AGAIN
+from hostrouting.boot.unit_gates import APPLY
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost, FakeManager, plain_vm
 from tests.support.cli import say
@@ -51,6 +51,8 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+    has_more = state in {"has failed", "is being restarted"}
+    assert (f"    see: journalctl -u {GUARD}" in status.lines) is has_more
 
 
 def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:
@@ -113,7 +115,7 @@ def test_the_first_line_says_what_is_wrong_and_the_next_lines_what_to_type(
     type.
     """
     status = say("status", host=masked)
-    command = f"{UNMASK} && {AGAIN.command}"
+    command = f"{UNMASK} && {APPLY.command}"
     assert status.lines[:3] == [
         "DIFFERENT: addresses escape: 2 routes are missing and the guard is masked",
         "To make it match, as root:",
@@ -149,7 +151,7 @@ def test_a_check_knows_that_the_guard_is_masked(masked: FakeHost) -> None:
     `status`: the installed configuration has the repair.
     """
     page = say("check", host=masked).out
-    assert f"\nPermanently, as root:\n  {UNMASK}\n  {AGAIN.command}\n" in page
+    assert f"\nPermanently, as root:\n  {UNMASK}\n  {APPLY.command}\n" in page
     assert page.count(UNMASK) == 1
     assert UNMASK in say("repair", "--commands", host=masked).err
     unmask(masked)
@@ -212,12 +214,20 @@ def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
 
 
 def test_what_a_guard_that_runs_has_logged() -> None:
-    """That says why it has not set the routes; where none is missing, it is old."""
+    """That says why it has not set the routes; where none is missing that it should have set, it is
+    old.
+    """
     host = node(config(*REPAIR, guard=GUARDED))
     started = {"ActiveState": "active", "ExecMainStartTimestamp": "Thu 03:02 UTC"}
     manager_of(host).properties[GUARD] = started
     manager_of(host).errors[GUARD] = ("cannot lock the routes",)
     assert "cannot lock" not in say("status", host=host).out
+    installed = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = json.dumps(config(*REPAIR, "10.9.0.0/16", guard=GUARDED))
+    status = say("status", host=host)
+    assert RUNS in status.out
+    assert "cannot lock" not in status.out
+    host.files.texts[LAYOUT.config_path] = installed
     lose_routes(host)
     status = say("status", host=host)
     assert "    cannot lock the routes" in status.lines

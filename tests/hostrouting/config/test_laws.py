@@ -129,14 +129,6 @@ def test_a_drawn_gateway_is_valid(of_ipv4: IP, of_ipv6: IP) -> None:
     assert static("fd00::/8", of_ipv6, "eth0").gateway == of_ipv6
 
 
-@given(configs(), configs())
-def test_what_differs_is_written_otherwise(
-    one: HostRoutingConfig, other: HostRoutingConfig
-) -> None:
-    """Two configurations are equal exactly if their JSON is, and if their texts are."""
-    assert (one == other) is (one.to_mapping() == other.to_mapping()) is (repr(one) == repr(other))
-
-
 # "all faults at once, each with its path"
 
 

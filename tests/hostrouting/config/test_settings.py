@@ -23,6 +23,7 @@ from hostrouting.config import (
 )
 from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
+from hostrouting.host.layout import HostLayout
 from tests.support.sections import expect, static
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
@@ -764,6 +765,15 @@ def test_dev_is_what_the_pattern_says(text: str) -> None:
     else:
         with pytest.raises(ConfigError):
             static("10.0.0.0/8", dev=text)
+
+
+def test_our_own_units() -> None:
+    """None of them can wait for the gate."""
+    units = [name for setting, name in vars(HostLayout).items() if setting.endswith("_unit")]
+    assert len(units) == 4
+    for unit in units:
+        with pytest.raises(ConfigError, match="is needed for the network, or by the gate itself"):
+            GateConfig([unit])  # type: ignore[arg-type]  # as in JSON
 
 
 def test_an_empty_dev() -> None:

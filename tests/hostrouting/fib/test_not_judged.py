@@ -231,9 +231,14 @@ def test_the_tables_main_and_local_where_a_rule_was_added(rule: Rule) -> None:
 
 
 def test_routes_of_the_tables_main_and_local_to_one_prefix() -> None:
-    """Linux uses the one of table local in any case."""
-    alike = vm_with(SERVICES, Route.to("172.16.0.0/15", dev="eth0", gateway="10.0.0.1"))
-    assert checked(alike, "172.16.0.0/15").families[0].doubts == ()
+    """Linux uses the one of table local in any case, also inside a wider one and with a worse
+    metric.
+    """
+    alike = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1")
+    local = Route.to("172.16.0.0/17", type="local", dev="lo", table=TABLE_LOCAL, metric=100)
+    for around in ([], [SERVICES]):
+        host = vm_with(*around, local, alike)
+        assert checked(host, "172.16.0.0/17").families[0].doubts == ()
 
 
 @pytest.mark.parametrize(

@@ -557,6 +557,31 @@ def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
     assert for_removal == "\n"
 
 
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EACCES, "run as root"),
+        (errno.EPERM, "run as root"),
+        (errno.EROFS, "remount the file system writable"),
+        (errno.ENOSPC, "free some space, or inodes"),
+        (errno.EDQUOT, "free some space, or raise the quota"),
+        (errno.ELOOP, "the path is a link: remove it"),
+        (errno.EISDIR, "remove the folder"),
+        (errno.ENOENT, "a part of the path is missing"),
+        (errno.ENOTDIR, "a part of the path is not a folder"),
+        (errno.EIO, "dmesg may have the cause"),
+    ],
+)
+def test_the_remedy_of_an_error(tmp_path: Path, number: int, remedy: str) -> None:
+    """What to do follows the reason of the system."""
+    path = str(tmp_path / "file")
+    with (
+        mock.patch("os.open", side_effect=OSError(number, "a reason")),
+        pytest.raises(HostError, match=f"^cannot write {path}: a reason; {remedy}"),
+    ):
+        HERE.write(path, "text")
+
+
 def test_a_file_system_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -588,6 +613,18 @@ def test_who_has_a_lock(tmp_path: Path) -> None:
         assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep)",)
         next_.kill()
     assert files.lock_holders("/lock") == ()
+
+
+@pytest.mark.linux
+def test_who_has_the_lock_of_the_root_folder(tmp_path: Path) -> None:
+    """The lock of an image is found like that of a file."""
+    files = LocalFiles(str(tmp_path))
+    release = files.try_lock("/")
+    assert release
+    [holder] = files.lock_holders("/")
+    assert holder.startswith(f"process {os.getpid()} (")
+    release()
+    assert files.lock_holders("/") == ()
 
 
 @pytest.mark.linux

@@ -19,7 +19,7 @@ RESOLVED, PLAIN = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
         ({PLAIN: "nameserver 127.0.0.53\n", RESOLVED: "nameserver\t9.9.9.9 \n"}, ["9.9.9.9"]),
         ({PLAIN: "nameserver 127.0.0.53\n"}, ["127.0.0.53"]),
         ({PLAIN: "nameserver 1.1.1.1\n", RESOLVED: "nameserver 9.9.9.9\n"}, ["1.1.1.1"]),
-        ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\n"}, []),
+        ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\nnameservers 1.1.1.1\n"}, []),
     ],
 )
 def test_files_with_name_servers(texts: dict[str, str], servers: list[str]) -> None:

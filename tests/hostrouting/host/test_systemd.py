@@ -68,6 +68,18 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     assert "--since=Thu 09:00 " in run.commands[-1]
 
 
+def test_a_start_that_is_canceled() -> None:
+    """The unit has not failed, so systemctl says why, and not what the unit has logged."""
+    run = Systemctl(
+        start=Ended(1, "", "Job for x.service canceled."),
+        show=[Ended(0, INACTIVE), Ended(0, FAILED.replace("exit-code", "success"))],
+        sync="",
+        quiet="all is well\n",
+    )
+    with pytest.raises(HostError, match=r": Job for x\.service canceled\.; see"):
+        SystemdManager(run=run).start(UNIT, timeout=10)
+
+
 def test_a_unit_that_fails_without_a_word() -> None:
     """The error has only systemd's reason."""
     error = unit_failed(UNIT, result="signal", status="9", lines=())

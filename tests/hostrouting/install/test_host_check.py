@@ -109,10 +109,10 @@ def test_what_else_is_expected() -> None:
         kernel.ip_route("add", far)
     escaping = check_host(typed, host, to_repair=installed)
     assert fine.managed is not None
-    assert fine.managed.has_repair
+    assert fine.managed.is_repaired_by_apply
     assert escaping.report.verdict == "ok"
     assert escaping.managed is not None
-    assert not escaping.managed.has_repair
+    assert not escaping.managed.is_repaired_by_apply
 
 
 SETS_ROUTES = config("10.77.0.0/16", cidrs=(CIDR,))
@@ -139,6 +139,18 @@ def test_what_deletes_typed_routes(installed: HostRoutingConfig, occasions: str)
     phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
     type_routes(host, *REPAIR)
     [finding] = check_host(installed, host).named("route-not-configured")
+    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
+
+
+def test_strict_without_cidrs() -> None:
+    """Nothing is checked then, so apply deletes what only the typed CIDR needs."""
+    installed = config("10.77.0.0/16")
+    host = FakeHost(kernel=h200())
+    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+    type_routes(host, *REPAIR)
+    typed = config("10.77.0.0/16", cidrs=(CIDR,))
+    [finding] = check_host(typed, host).named("route-not-configured")
+    occasions = "start of a gated unit, apply or boot"
     assert finding.sentence.startswith(f"the next {occasions} deletes routes")
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from typing import Any
 
 import attrs
@@ -493,6 +494,19 @@ ORIGINAL = {
 }
 
 
+ORIGINAL_LINKS = [
+    f"/{folder}/systemd/system/{unit}.{how}/{ours}"
+    for folder, unit, how, ours in product(
+        ("etc", "run"),
+        ("systemd-nspawn@.service", "multi-user.target"),
+        ("requires", "wants"),
+        (LAYOUT.routes_unit, LAYOUT.check_unit),
+    )
+    if (unit, how) != ("multi-user.target", "wants")
+]
+"""By these, a running machine needs its units, or the boot does."""
+
+
 class TestOriginal:
     """A host on which the Go original was installed."""
 
@@ -500,7 +514,7 @@ class TestOriginal:
     def host(self) -> FakeHost:
         """Its units, script, marker, and the links that tie running machines to its units."""
         files = FakeFiles(dict(ORIGINAL), dict.fromkeys(ORIGINAL, 0o644))
-        for link in (*LAYOUT.original_links[:4], LAYOUT.enabled_path(LAYOUT.routes_unit)):
+        for link in (*ORIGINAL_LINKS, LAYOUT.enabled_path(LAYOUT.routes_unit)):
             _, _, unit = link.rpartition("/")
             files.links[link] = f"/etc/systemd/system/{unit}"
         host = FakeHost(kernel=h200(), files=files)
@@ -514,8 +528,8 @@ class TestOriginal:
         run(Configure(WANTED, host=host))
         writes = host.files.writes
         before = writes[: writes.index(LAYOUT.config_path)]
-        assert set(LAYOUT.original_links[:4]) <= set(before)
-        assert not set(LAYOUT.original_links) & host.files.links.keys()
+        assert set(ORIGINAL_LINKS) <= set(before)
+        assert not set(ORIGINAL_LINKS) & host.files.links.keys()
         script = {ORIGINAL_SCRIPT: ("#!/bin/sh\n", 0o644)}
         assert differing(disk(host), script | files_by_path(WANTED)) == []
 
@@ -710,6 +724,9 @@ class TestUnusableConfigJson:
         assert differing(disk(host), {}) == []
 
 
+WITHOUT_GATE = HostRoutingConfig(manage_foreign="keep")
+
+
 class TestForeignSteps:
     """Scripts of others in gate.d hold units back, too."""
 
@@ -724,9 +741,15 @@ class TestForeignSteps:
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
     @pytest.mark.parametrize(
-        "make", [partial(Configure, config()), Remove], ids=["apply", "remove"]
+        ("make", "is_whole"),
+        [
+            pytest.param(partial(Configure, config()), True, id="apply"),
+            pytest.param(Remove, True, id="remove"),
+            pytest.param(partial(Configure, config()), False, id="apply, half removed"),
+            pytest.param(Remove, False, id="remove, half removed"),
+            pytest.param(partial(Configure, WITHOUT_GATE), True, id="config.json stays"),
+        ],
     )
-    @pytest.mark.parametrize("is_whole", [True, False])
     def test_what_they_hold_would_be_free(
         self, make: Callable[..., InstallTask[Any]], *, is_whole: bool
     ) -> None:

@@ -114,3 +114,22 @@ def test_what_is_run() -> None:
         (("nft", "-f", "-"), "text\n"),
         (("nft", "--numeric", "--stateless", "list", "table", "ip6", "first"), ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_absent"),
+    [
+        ("Error: No such file or directory\nlist table ip6 first\n               ^^^^^", True),
+        ("Error: No such file or directory; did you mean table first in family ip?", True),
+        ("<cmdline>:1:1-20: Error: Could not process rule: No such file or directory", True),
+        ("nft: error while loading shared libraries: x.so.1: No such file or directory", False),
+    ],
+)
+def test_a_table_that_is_absent(printed: str, *, is_absent: bool) -> None:
+    """A program that cannot be loaded prints the same words, and says nothing about the table."""
+    nft = NftProgram(run=Programs(nft=[Ended(1, err=printed)]))
+    if is_absent:
+        assert nft.listing("first") is None
+        return
+    with raises(HostError, "refused", match="nft could not list the table ip6 first"):
+        nft.listing("first")

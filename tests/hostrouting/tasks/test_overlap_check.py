@@ -12,7 +12,9 @@ from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
@@ -60,12 +62,23 @@ class TestModes:
             LAYOUT.detected_path
         }
 
+    def test_what_no_route_repairs(self, caplog: pytest.LogCaptureFixture) -> None:
+        """That is in the error, too, and in no log."""
+        kernel = h200()
+        refused = Prefix.parse("172.16.3.0/24")
+        kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
+        host = FakeHost(kernel=kernel)
+        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
+        assert "; UNSAFE: " in str(error)
+        assert "UNSAFE" not in caplog.text
+
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
         result = checked(FakeHost(kernel=h200()), CIDR)
         assert result.log_fields()["verdict"] == "overlap"
         counted = result.log_fields()["findings"]
         assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 3
+        assert {"schema", "mode"}.isdisjoint(result.to_mapping())  # they are not its own
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
@@ -192,6 +205,17 @@ class TestMarkersThatFail:
                     "overlap" if cidr == CIDR else "ok"
                 )
             assert f" {path}: Read-only file system" in caplog.text
+
+    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.detected_path])
+    def test_no_marker_is_better_than_a_wrong_one(self, path: str) -> None:
+        """An earlier marker goes if that of this check cannot be written, or the lock not taken."""
+        host = FakeHost(kernel=h200())
+        checked(host, "10.0.0.0/8")
+        assert [*markers(host)] == ["ok"]
+        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
+        host.files.broken[path] = "Read-only file system"
+        assert checked(host, "10.0.0.0/8").report.verdict == "overlap"
+        assert markers(host) == {}
 
     def test_a_folder_that_is_read_only(self) -> None:
         """A marker that cannot be removed does not keep the rest from being removed."""

@@ -264,7 +264,7 @@ class NeedsTheLink(Honest):
 
 
 class HonestWatch(Watch):
-    """Passes everything on."""
+    """Passes everything on, and knows that it was woken."""
 
     def __init__(self, inner: Watch) -> None:
         """Wrap this watch."""
@@ -277,6 +277,7 @@ class HonestWatch(Watch):
 
     def wake(self) -> None:
         """See Watch."""
+        self.is_awakened = True
         self.inner.wake()
 
     def close(self) -> None:
@@ -321,11 +322,6 @@ class StaysAwake(HonestWatch):
         """See Watch."""
         return False if self.is_awakened else self.inner.wait(timeout, clock=clock)
 
-    def wake(self) -> None:
-        """See Watch."""
-        self.is_awakened = True
-        self.inner.wake()
-
 
 class WakesEachWait(HonestWatch):
     """Once it is woken, each wait ends at once, and reports what has changed."""
@@ -333,11 +329,6 @@ class WakesEachWait(HonestWatch):
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """See Watch."""
         return self.inner.wait(0 if self.is_awakened else timeout, clock=clock)
-
-    def wake(self) -> None:
-        """See Watch."""
-        self.is_awakened = True
-        self.inner.wake()
 
 
 class LosesAChange(HonestWatch):
@@ -352,11 +343,6 @@ class LosesAChange(HonestWatch):
             return False
         return is_changed
 
-    def wake(self) -> None:
-        """See Watch."""
-        self.is_awakened = True
-        self.inner.wake()
-
 
 class WakesAsAChange(HonestWatch):
     """Reports a change where it is only woken."""
@@ -368,11 +354,6 @@ class WakesAsAChange(HonestWatch):
             self.is_awakened = False
             return True
         return is_changed
-
-    def wake(self) -> None:
-        """See Watch."""
-        self.is_awakened = True
-        self.inner.wake()
 
 
 class Deaf(HonestWatch):

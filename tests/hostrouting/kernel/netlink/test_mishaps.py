@@ -186,6 +186,28 @@ def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count
         assert len(answer.route.next_hops) == count
 
 
+def test_many_routes_with_many_next_hops(backend: NetlinkBackend) -> None:
+    """All requests that are sent at once fit into the buffer for sending."""
+    next_hops = tuple(NextHop("eth0", gateway=as_ip("10.0.0.10") + number) for number in range(200))
+    requests = [
+        RouteRequest("add", Route(Prefix.parse(f"20.0.{number}.0/24"), next_hops, metric=7))
+        for number in range(200)
+    ]
+    assert all(outcome.ok for outcome in backend.change(requests))
+
+
+def test_an_answer_that_is_cut_short(
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error, and never a shorter list."""
+    calm = calm_snapshot(backend)
+    for longest in (100, 101, 128, 256, 1024):
+        with monkeypatch.context() as patch, raises(BackendError, "failed", match="cut short"):
+            patch.setattr("hostrouting.kernel.netlink.socket._LONGEST_PART", longest)
+            backend.snapshot()
+    assert backend.snapshot() == calm
+
+
 @pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])
 def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
     """Whatever ends a call, the backend stays usable, and no later answer is taken for another."""
@@ -225,8 +247,8 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
 def test_a_timeout_of_nothing() -> None:
     """For Linux, zeros would mean to wait for ever."""
     with NetlinkBackend(timeout=0) as backend:
-        so_rcvtimeo, size = 20, 16
-        waits = backend._netlink._socket.getsockopt(socket.SOL_SOCKET, so_rcvtimeo, size)
+        size = 16
+        waits = backend._netlink._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, size)
     assert waits != bytes(size)
 
 

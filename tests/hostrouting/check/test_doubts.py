@@ -1,0 +1,82 @@
+"""hostrouting.check.doubts: what is in doubt, and the ways to name the device that is intended."""
+
+import pytest
+
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.testing import plain_vm, vpn_node
+from tests.support.topologies import IB0, checked, vm_with
+
+ANYWHERE = Prefix.parse("0.0.0.0/0")
+ETH1 = Link(name="eth1", index=9)
+WG0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
+BY_WG0 = Route.to(ANYWHERE, dev="wg0")
+
+
+def second_default(metric: int) -> Route:
+    """The default route of a second card."""
+    return Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", protocol=16, metric=metric)
+
+
+def only_by_wg0() -> Snapshot:
+    """A plain VM whose only default route is a tunnel's."""
+    vm = plain_vm().snapshot()
+    others = [route for route in vm.routes if route.prefix.length]
+    return vm._replace(routes=(BY_WG0, *others), links=(*vm.links, WG0))
+
+
+@pytest.mark.parametrize(
+    ("host", "candidates", "now"),
+    [
+        pytest.param(
+            vm_with(second_default(100), links=(ETH1,)),
+            ["eth0", "eth1"],
+            "eth0 or eth1",
+            id="two equal ones",
+        ),
+        pytest.param(
+            vm_with(BY_WG0, links=(WG0,)),
+            ["eth0", "wg0"],
+            "wg0",
+            id="a tunnel's before a card's",
+        ),
+        pytest.param(only_by_wg0(), ["wg0"], "wg0", id="only a tunnel's"),
+    ],
+)
+def test_a_doubtful_default_route(host: Snapshot, candidates: list[str], now: str) -> None:
+    """Whoever reads that the uplink is unclear reads by which device packets leave now; programs
+    read which devices it may be.
+    """
+    [doubt] = checked(host).doubts
+    assert doubt.name == "default-routes"
+    words = f"should leave through {' or '.join(candidates)}; they leave through {now} now"
+    assert doubt.sentence.endswith(words)
+    assert doubt.facts == {"candidates": candidates}
+
+
+@pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])
+def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, ...]) -> None:
+    """Of several by one device, whatever their order."""
+    routes = [second_default(metric) for metric in metrics]
+    [doubt] = checked(vm_with(*routes, links=(ETH1,))).doubts
+    assert "metric 100" in str(doubt.remedy)
+    assert "metric 300" not in str(doubt.remedy)
+
+
+def test_a_device_with_a_name_that_no_configuration_can_have() -> None:
+    """No command names it: Linux takes almost any name."""
+    equal = Route.to(ANYWHERE, dev="a@b", metric=100)
+    [doubt] = checked(vm_with(equal, links=(IB0, Link(name="a@b", index=10)))).doubts
+    assert doubt.remedy is not None
+    odd, eth0 = doubt.remedy.ways()
+    assert odd.command == ""
+    assert " --dev eth0 | " in eth0.command
+    assert odd.words.endswith(", give it another name: a configuration cannot have this one")
+
+
+def test_one_doubt_about_several_cidrs_is_one_finding() -> None:
+    """It is about the host, and not about a CIDR."""
+    report = checked(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
+    [doubt] = report.doubts
+    assert doubt.name == "default-routes"
