@@ -106,7 +106,8 @@ class Run(NamedTuple):
 @contextmanager
 def told_anyway(run: Run) -> Iterator[None]:
     """If the block, which makes the answer about the run, fails or is interrupted, then what the
-    run has changed is on standard error. The host may not answer any more, or this is a bug.
+    run has changed is on standard error. The host may not answer any more, or this is a bug. Not
+    covered is Ctrl-C in the milliseconds before the block.
     """
     try:
         yield

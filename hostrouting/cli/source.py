@@ -23,14 +23,11 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_name(path: str) -> str:
-    """The file as it is typed in a shell; standard input has no name."""
-    return "FILE" if path == "-" else typed_path(path)
-
-
-def typed_path(path: str) -> str:
-    """The path as it is typed in a shell, also one that would be taken for an option, or by tar for
-    a file on another host.
+    """The file as it is typed in a shell, also one that would be taken for an option, or by tar for
+    a file on another host. Standard input has no name.
     """
+    if path == "-":
+        return "FILE"
     if re.match("-.|[^/]*:", path):
         path = f"./{path}"
     return shlex.quote(path)
