@@ -399,6 +399,19 @@ AZURE, CILIUM = (
             "10.conflist",
         ),
         (
+            {
+                "04.conf": '{"name": "a", "plugins": [{"type": "a"}]}',
+                "05.conflist": CILIUM,
+                "06.conflist": '{"plugins": [{"type": "a"}]}',
+                "07.conflist": '{"name": "a", "plugins": [{"type": "a"}, {"type": ""}]}',
+                "08.conf": '{"type": 8}',
+                "10.conflist": AZURE,
+            },
+            "10.conflist",
+        ),
+        ({"05.conflist": '{"name": "a", "plugins": [{"type": "a"}]}', "10.conflist": AZURE}, ""),
+        ({"05.conf": '{"Type": "azure-vnet"}', "10.conf": CILIUM}, "05.conf"),
+        (
             {"05.conf": '{"type": "a", "ipam": {"type": "azure-vnet-ipam"}}', "10.conflist": AZURE},
             "",
         ),
