@@ -24,7 +24,7 @@ class FakeFiles:
     """Files and links in dictionaries, which tests can read and set.
 
     A folder exists while something is in it. A link is followed once, by `read`, and no folder is a
-    link.
+    link. A lock creates no file.
     """
 
     texts: dict[str, str] = attrs.field(factory=dict)
@@ -34,7 +34,7 @@ class FakeFiles:
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
     broken: dict[str, str] = attrs.field(factory=dict)
-    """Paths that cannot be changed, with the reason for each."""
+    """Files that cannot be changed, and folders in which nothing can, with the reason for each."""
     locked: set[str] = attrs.field(factory=set)
     """Paths that another process has locked."""
 
@@ -77,15 +77,14 @@ class FakeFiles:
     def link(self, path: str, target: str) -> None:
         require_target(target)
         self._change("link", path, "file", "link")
-        self.texts.pop(path, None)
+        self._forget(path)
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
         if not self.look(path):
             return False
         self._change("remove", path, "file", "link")
-        self.texts.pop(path, None)
-        self.links.pop(path, None)
+        self._forget(path)
         return True
 
     def remove_empty(self, folder: str) -> None:
@@ -95,9 +94,13 @@ class FakeFiles:
     def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:  # noqa: ARG002
         """See Files. A folder that is `broken`, or is in one, refuses files."""
         require_path(folder)
-        for path, reason in self.broken.items():
-            if f"{folder}/".startswith(f"{path}/"):
-                return reason
+        place = folder
+        while place != "/":
+            if place in self.broken:
+                return self.broken[place]
+            if place in self.texts:
+                return f"{place} is not a directory; remove it"
+            place = os.path.dirname(place)
         return ""
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
@@ -112,7 +115,13 @@ class FakeFiles:
         return ("another process",) if path in self.locked else ()
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
-        if path in self.broken:
-            raise HostError(f"cannot {verb} {path}: {self.broken[path]}", what="file", target=path)
+        require_path(path)
+        reason = self.broken.get(path) or self.why_unwritable(os.path.dirname(path))
+        if reason:
+            raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
         require_kind(verb, path, self.look(path), *kinds)
         self.writes.append(path)
+
+    def _forget(self, path: str) -> None:
+        for known in (self.texts, self.modes, self.links):
+            known.pop(path, None)

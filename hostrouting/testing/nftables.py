@@ -40,7 +40,7 @@ def _tables_after(text: str, before: dict[str, str]) -> dict[str, str]:
             case ["delete", "table", "ip6", name] if name in tables:
                 del tables[name]
             case ["table", "ip6", name, "{"]:
-                tables[name] = _whole_table(line, lines)
+                tables[name] = tables.get(name, "") + _whole_table(line, lines)  # nft adds to it
             case _:
                 raise _refused(line)
     return tables

@@ -34,7 +34,8 @@ _STATES = ("ActiveState", "SubState")
 @attrs.define
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
-    fail to start, and so do those that are masked.
+    fail to start, and so do those that are masked. One without a file starts: systemd would read
+    kubelet.service and others from folders that a test need not fill.
     """
 
     running: bool = True
@@ -91,8 +92,8 @@ class FakeManager:
     def stop(self, unit: str) -> None:
         self._require_running()
         self.calls.append(f"stop {unit}")
-        if unit in self.states:
-            self.states[unit] = "inactive"
+        if self._properties_of(unit)["ActiveState"] not in {"inactive", "failed"}:
+            self._set_state(unit, "inactive")
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
@@ -116,7 +117,7 @@ class FakeManager:
         return self.errors.get(unit, ())
 
     def _set_state(self, unit: str, state: str) -> None:
-        """The state that `properties` gave to the unit has ended."""
+        """Set the state of the unit, in the place of the one that `properties` gave it."""
         self.states[unit] = state
         if unit in self.properties:
             given = self.properties[unit].items()

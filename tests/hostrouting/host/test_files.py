@@ -47,7 +47,10 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     ),
     st.just(("link", "/d/m", "../a")),  # from /l, it would lead out of the folder
     st.tuples(st.sampled_from(["remove", "read", "look"]), PATHS),
-    st.tuples(st.sampled_from(["names", "why_unwritable"]), st.sampled_from(["/d", "/gone"])),
+    st.tuples(
+        st.sampled_from(["names", "why_unwritable"]),
+        st.sampled_from(["/d", "/gone", "/a", "/a/x"]),
+    ),
 )
 
 

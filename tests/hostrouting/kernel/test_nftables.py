@@ -64,6 +64,9 @@ def test_what_is_loaded_is_listed(nft: Nftables) -> None:
         assert nft.listing("first") == listing
     nft.load(table().replace("fe80::5", "fe80::7"))
     assert nft.listing("first") not in {listing, None}
+    nft.load(table("first").partition("delete table ip6 first\n")[2])
+    added_to = nft.listing("first") or ""
+    assert added_to.count("fe80::7") == added_to.count("fe80::5") == 1  # nothing was deleted
     for _ in range(2):
         nft.load("add table ip6 first\ndelete table ip6 first\n")
         assert nft.listing("first") is None

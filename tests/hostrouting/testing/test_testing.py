@@ -169,6 +169,21 @@ def test_folders_that_refuse_files() -> None:
         "it is read-only",
         "",
     ]
+    files.write("/etc/systemd-old", "a file")
+    for change in (files.write, files.link):
+        with pytest.raises(HostError, match="/system/a: it is read-only"):
+            change("/etc/systemd/system/a", "text")
+        with pytest.raises(HostError, match="old/a: /etc/systemd-old is not a directory; remove"):
+            change("/etc/systemd-old/a", "text")
+    assert files.writes == ["/etc/systemd-old"]
+
+
+def test_the_mode_of_a_removed_file() -> None:
+    """It goes with the file: a text that a test then sets has 0644, as the docstring says."""
+    files = FakeFiles({"/etc/a": "", "/etc/b": ""}, {"/etc/a": 0o600, "/etc/b": 0o600})
+    files.remove("/etc/a")
+    files.link("/etc/b", "a")
+    assert files.modes == {}
 
 
 @pytest.mark.parametrize("missing", [["zzz"], {"nft", "ipp"}, "nft"])
@@ -236,6 +251,20 @@ def test_a_manager_that_has_yet_to_read() -> None:
         )
 
 
+def test_a_stop_ends_what_runs() -> None:
+    """Whoever gave the unit its state; one that has failed has failed still, as in systemd."""
+    manager = FakeManager(
+        states={"a.service": "active", "b.service": "failed"},
+        properties={"c.service": {"ActiveState": "active", "SubState": "running"}, "d.service": {}},
+    )
+    units = ("a.service", "b.service", "c.service", "d.service")
+    for unit in units:
+        manager.stop(unit)
+    states = [shown["ActiveState"] for shown in manager.show(("ActiveState",), *units)]
+    assert states == ["inactive", "failed", "inactive", "inactive"]
+    assert manager.show(("SubState",), "c.service") == ({"SubState": ""},)
+
+
 def test_what_a_manager_shows() -> None:
     """A pattern matches the units in `properties`; a property that is not set is empty; a template
     is not a unit.
@@ -288,17 +317,22 @@ def test_a_manager_starts_what_does_not_run() -> None:
 
 
 def test_a_unit_that_does_not_start() -> None:
-    """It has failed, whatever state the test gave it; a masked one is as before. Both are told."""
+    """It has failed, whatever state the test gave it. One that is masked is as before.
+    Both are told.
+    """
     masked = FakeFiles(links={"/etc/systemd/system/masked.service": "/dev/null"})
     manager = FakeManager(
         failing={"a.service": ("no certificate",)},
         properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
         files=masked,
     )
-    for unit, reason in (("a.service", "no certificate"), ("masked.service", "is masked")):
+    for unit, reason in (
+        ("a.service", "no certificate"),
+        ("masked.service", "is masked"),
+    ):
         with pytest.raises(HostError, match=reason):
             manager.start(unit, timeout=1)
-    assert manager.calls == ["start a.service", "start masked.service"]
+    assert manager.calls == [f"start {name}.service" for name in ("a", "masked")]
     assert manager.show(("ActiveState", "MainPID"), "a.service", "masked.service") == (
         {"ActiveState": "failed", "MainPID": "0"},
         {"ActiveState": "inactive", "MainPID": ""},
