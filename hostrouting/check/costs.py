@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import sources_of
 from hostrouting.model.link_kinds import is_tunnel
-from hostrouting.model.route import bare_hop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hostrouting.check.judge import Judge
     from hostrouting.check.results import Part
-    from hostrouting.model.prefix import Prefix
+    from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.route import Route
 
 
@@ -33,9 +32,9 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     """What the default route with these next hops says about packets, in the words of `ip`, and a
     static route cannot say. A `src` is lost only if Linux would choose another one without it.
     """
+    wanted = _neighbours(route)
     for default in judge.uplinks.defaults:
-        hops = {bare_hop(hop) for hop in default.next_hops}
-        if not hops.issuperset(route.next_hops):
+        if not _neighbours(default).issuperset(wanted):
             continue
         lost: list[str] = []
         if default.prefsrc and sources_of(judge, route) != (default.prefsrc,):
@@ -48,8 +47,15 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     return ""
 
 
+def _neighbours(route: Route) -> set[tuple[str | None, IP | None]]:
+    """The next hops without their weights: a route by one of several has none."""
+    return {(hop.dev, hop.gateway) for hop in route.next_hops}
+
+
 def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:
-    """Whether packets to addresses of the network, in these parts, left by the device before."""
+    """Whether packets to addresses of the network, in these parts, left by the device before: these
+    parts escape, so their opinions have devices.
+    """
     last = network.last
     for part in taken:
         is_inside = part.first <= last and network.first <= part.last
