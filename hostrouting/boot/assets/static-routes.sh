@@ -525,7 +525,7 @@ function is_card(dev) {
 
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
-  if ($2 == "default" || name_for("type", $1) == "local") return 1
+  if ($2 == "default" || name_for("type", $1) ~ /^(local|broadcast)$/) return 1
   return $2 in is_wanted_prefix || is_line_of_ours()
 }
 
@@ -613,10 +613,11 @@ function is_ours(r) {
   return route[r, "protocol"] == ours
 }
 
-# Whether it is the route to an address of this host. In another table, one of the type local can be
-# that of a proxy, which takes marked packets in.
+# Whether it is the route to an address of this host, or to the broadcast address of a network. In
+# another table, one of the type local can be that of a proxy, which takes marked packets in.
 function leads_to_own_address(r) {
-  if (route[r, "type"] != "local " || is_ours(r) || has_gateway(route[r, "text"])) return 0
+  if (route[r, "type"] !~ /^(local|broadcast) $/) return 0
+  if (is_ours(r) || has_gateway(route[r, "text"])) return 0
   return route[r, "table"] ~ /^(255)?$/
 }
 

@@ -126,8 +126,13 @@ def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path
         ),
         pytest.param(
             ["address add 10.0.0.1/32 dev eth1"],
-            "a gateway other than 10.0.0.1, this host's own address",
+            "a gateway other than 10.0.0.1, this host's own address or a broadcast address",
             id="own",
+        ),
+        pytest.param(
+            ["address add 192.168.7.7/24 broadcast 10.0.0.1 dev eth0"],
+            "a gateway other than 10.0.0.1, this host's own address or a broadcast address",
+            id="broadcast",
         ),
     ],
 )
