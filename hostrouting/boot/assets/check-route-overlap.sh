@@ -131,6 +131,7 @@ set -f # a line that is split into words names no files
 shopt -s lastpipe # the last command of a pipeline runs in the shell that has the pipeline
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+TMPDIR=/run/hostrouting # bash before 5.1 writes the text of `<<<` there, and a disk may be full
 declare -A setting # by its first word: mode, state, families and no-ipv6
 cidrs=()           # the settings about expected CIDRs
 prints_steps=${3-}
@@ -381,11 +382,12 @@ say() { # LEVEL LINE...
 }
 
 # Leaves these lines as the only marker, which is whole or absent. If it is there already, nothing
-# is written, so a program that watches the folder sees only changes.
+# is written, so a program that watches the folder sees only changes. What a signal has left of a
+# marker has the number of this process ($$) at its end, and the trap of the signal deletes it.
 leave_marker() { # NAME LINE...
   local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
   local name text left=''
-  for name in ok detected undecided; do
+  for name in ok detected undecided $$; do
     if [[ $name != "$1" && -e $path.$name ]]; then
       rm -f "$path.$name" || return
     fi

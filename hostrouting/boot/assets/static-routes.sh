@@ -50,6 +50,7 @@ configuration=(
 set -u -o pipefail
 umask 077
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+TMPDIR=/run/hostrouting # bash before 5.1 writes the text of `<<<` there, and a disk may be full
 shopt -s lastpipe # the last command of a pipeline is run by this shell, and can set its variables
 awk='awk'
 if hash mawk 2>/dev/null; then

@@ -41,6 +41,16 @@ def test_the_same_files_make_the_same_archive() -> None:
         assert entry.uname == entry.gname == "root"
 
 
+@pytest.mark.linux
+def test_the_longest_names(tmp_path: Path) -> None:
+    """A configuration may name any unit that a folder of systemd can be named after."""
+    unit = f"{'a' * 243}.service"
+    files = files_of(config(cidrs=(CIDR,), units=(unit,)))
+    subprocess.run(["tar", "-x", "-C", tmp_path], input=tar_of(files), check=True)
+    for wanted in files:
+        assert (tmp_path / wanted.path.lstrip("/")).read_text() == wanted.text
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """The root of a host, as its administrator has it, with the archive unpacked."""
