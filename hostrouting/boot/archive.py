@@ -25,7 +25,7 @@ def tar_of(files: Iterable[File]) -> bytes:
     The same files always make the same archive.
     """
     archive = io.BytesIO()
-    # The format is that of POSIX.1-1988 (ustar) with an addition for a name that is too long for it.
+    # The format is ustar, with an addition for each name that is too long for it.
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
         folders = set(_ON_EVERY_HOST)
         for file in files:

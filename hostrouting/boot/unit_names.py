@@ -10,8 +10,8 @@ _TYPES = (
 )  # fmt: skip
 """How the name of a unit ends, by systemd.unit(5)."""
 _TEMPLATE = re.compile(r"^([^@]*@)(\.[^.]*)$")
-"""What an instance is called stands between the first @ and the last dot, and may have both in it. A
-template has nothing there.
+"""The name of an instance is what stands between the first @ and the last dot, and may have both in
+it. A template has nothing there.
 """
 
 
