@@ -131,7 +131,6 @@ set -f # a line that is split into words names no files
 shopt -s lastpipe # the last command of a pipeline runs in the shell that has the pipeline
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-TMPDIR=/run/hostrouting # bash before 5.1 writes the text of `<<<` there, and a disk may be full
 declare -A setting # by its first word: mode, state, families and no-ipv6
 cidrs=()           # the settings about expected CIDRs
 prints_steps=${3-}
@@ -234,9 +233,9 @@ run() { # STEP...
   return 1
 }
 
+# Not with `<<<`: bash before 5.1 writes that into a file, and the disk may be full.
 list() { # COMMAND...
-  local IFS=$'\n'
-  batch <<<"$*"
+  lines "$@" | batch
 }
 
 # Prints a command for `ip` for each place, in the order of the places.

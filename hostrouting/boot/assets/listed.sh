@@ -47,8 +47,8 @@ function read_device(   dev, piece, link_type, kind) {
   class[dev] = class_of(kind, link_type)
   return dev
 }
-# A kind that is not in the settings is a tunnel, unless the link type is that of a card. So a word
-# that is wrongly taken for the kind of a card changes nothing.
+# A kind that is not in the settings is a tunnel, unless the link type is that of a card. So a card
+# stays one if a word is wrongly taken for its kind.
 function class_of(kind, link_type,   by_kind, by_type) {
   by_kind = class_of_kind[kind]
   by_type = class_of_link_type[link_type]
