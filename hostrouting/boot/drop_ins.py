@@ -41,7 +41,8 @@ RESET = rf"{CONDITION}\s*$"
 
 def drop_ins_of(files: Files, unit: str) -> list[str]:
     """The drop-ins that systemd will read for this unit, sorted by name, as it reads them. Of two
-    with the same name it reads only the one in the first folder.
+    with the same name it reads only the one in the first folder. A hidden file, which it does not
+    read, comes before ours, where it does not matter.
     """
     by_name: dict[str, str] = {}
     for folder in _folders_of(unit):

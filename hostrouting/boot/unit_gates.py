@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.drop_ins import (
@@ -50,9 +51,7 @@ it is unmasked, so our drop-in has to be there all the same.
 """
 _RUNS_GATE = re.compile(rf"(?m){CONDITION}.*{re.escape(HostLayout.gate_path)}")
 _REFUSAL = "255"
-"""The exit status of a gate that refuses a start. (With 1 to 254 systemd skips the start in
-silence: see gate.sh.)
-"""
+"""The exit status of a gate that refuses a start; gate.sh says why it is this one."""
 APPLY = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
@@ -319,10 +318,13 @@ def _setting_against_the_gate(
 
 
 def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str) -> Remedy:
-    """Where to look for a setting of the unit: the drop-ins that have it, or all its files."""
+    """Where to look for a setting of the unit: the drop-ins that have it; or all its files, also if
+    one of them is for root alone.
+    """
     ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    having = [path for path in others if setting in text_at(files, path)]
-    if having:
-        return Remedy(f"see {', '.join(having)}")
+    with suppress(HostError):
+        having = [path for path in others if setting in text_at(files, path)]
+        if having:
+            return Remedy(f"see {', '.join(having)}")
     return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)

@@ -71,7 +71,8 @@ class UnitState(NamedTuple):
     unchecked: bool = False
     """Whether it runs or is starting, and waits for the gate at the next start, but did not at this
     one. Always false for a unit that has other commands before its main process, and for one that
-    systemd 254 or later has started again by itself, because systemd does not show it then.
+    systemd 254 or later has started again by itself, because systemd does not show it then. So of
+    some units, neither this nor `checked` is known.
     """
 
     @property
