@@ -195,8 +195,8 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
     # It can be the error of a step inside this one: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. It began in the innermost of these steps. This
-    # step itself has no error yet.
+    # task can raise the `error` of a step that failed. It began in the innermost of these steps.
+    # This step itself has no error yet.
     children_first = reversed(list(step.walk()))
     for inner in children_first:
         if inner.error is error:

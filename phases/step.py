@@ -257,9 +257,9 @@ continues; only Ctrl-C ends it. An observer must not wait for another step.
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """One or more tasks failed.
 
-    `failures` are their steps, at least one, in the order in which they failed, each with its `path` and its
-    `error`. `error` is the first error, and also `__cause__`, so that a printed traceback begins
-    where it was raised.
+    `failures` are their steps, at least one, in the order in which they failed, each with its
+    `path` and its `error`. `error` is the first error, and also `__cause__`, so that a printed
+    traceback begins where it was raised.
     """
 
     __slots__ = ("error", "failures")  # so vars() has only what was added later

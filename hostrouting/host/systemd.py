@@ -56,8 +56,9 @@ class Manager(Protocol):
         HostError gives the reason and the output.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop. Units that depend on this unit are
-        not touched. A unit whose failures have reached its limit of starts is started all the same.
+        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit was being started
+        already. Units that depend on this unit are not touched. A unit whose failures have reached
+        its limit of starts is started all the same.
         """
 
     def stop(self, unit: str) -> None:
