@@ -43,11 +43,17 @@ def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Findin
     gates = judge_gates(host, units)
     own: list[Finding] = []
     with suppress(HostError):  # this user may not look into our folders
-        gate = _why_unusable(host.files, File(HostLayout.gate_path))
-        if gate is not None:
-            own.append(gate._replace(name="gate-shut"))
+        if units:
+            own += _unusable_gate(host.files)
         return _with_others(host.files, units, gates, own)
     return gates.findings
+
+
+def _unusable_gate(files: Files) -> Iterator[Finding]:
+    """That gate.sh is missing or cannot be run, so that it lets no unit pass."""
+    gate = _why_unusable(files, File(HostLayout.gate_path))
+    if gate is not None:
+        yield gate._replace(name="gate-shut")
 
 
 def _with_others(
