@@ -568,7 +568,8 @@ class Fib:
             if decision is None:
                 continue
             if selection != ALL:
-                (exhausted_of_sent if is_only_for_sent else exhausted).add(selection)
+                now_exhausted = exhausted_of_sent if is_only_for_sent else exhausted
+                now_exhausted.add(selection)
                 if plain is None and selection.has_plain and not is_sent_captured:
                     plain = Outcome(applied.rule, decision, selection.unmet)
                 else:
