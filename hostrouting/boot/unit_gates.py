@@ -16,7 +16,12 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.drop_ins import drop_ins_of, instances_with_drop_ins, resets_after_ours
+from hostrouting.boot.drop_ins import (
+    drop_ins_of,
+    instances_with_drop_ins,
+    listed_in_files,
+    resets_after_ours,
+)
 from hostrouting.boot.on_disk import text_at
 from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
 from hostrouting.errors import HostError
@@ -127,7 +132,7 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
             is_opened_by_reload = cause.kind == "drop-in" and (cause.is_pending or is_image)
             # A setting of one instance hinders nothing: the others can be gated.
             accepts_refusals = cause.kind == "success" and name == unit
-            if is_opened_by_reload or (accepts_refusals and is_new):
+            if is_opened_by_reload or (accepts_refusals and (is_new or is_image)):
                 yield cause.finding(name)
 
 
@@ -200,16 +205,19 @@ def _causes_by_name(host: Host, unit: str) -> Iterator[tuple[str, list[_Cause]]]
     """First the causes for the unit, or for an instance without settings of its own; then those
     for each known instance. Where no systemd runs, the drop-ins tell them.
     """
+    files = host.files
     manager = host.running_manager
     if manager is not None:
-        for properties in _properties_of(manager, host.files, unit):
-            yield properties["Id"], [*_judge(host.files, unit, properties)]
+        for properties in _properties_of(manager, files, unit):
+            yield properties["Id"], [*_judge(files, unit, properties)]
         return
     names = [unit]
     if is_template(unit):
-        names += instances_with_drop_ins(host.files, unit)
+        names += instances_with_drop_ins(files, unit)
     for name in names:
-        yield name, [*_causes_on_the_disk(host.files, unit, name)]
+        causes = _causes_on_the_disk(files, unit, name)
+        setting = _setting_against_the_gate(files, unit, _properties_on_the_disk(files, name))
+        yield name, [*causes, *setting]
 
 
 def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
@@ -298,6 +306,17 @@ def _without_reset(path: str) -> Remedy:
     return Remedy(
         "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
     )
+
+
+def _properties_on_the_disk(files: Files, name: str) -> Mapping[str, str]:
+    """What systemd will say of a setting of this unit, or of this instance of one."""
+    setting = "SuccessExitStatus"
+    statuses = listed_in_files(files, name, setting)
+    return {
+        "Id": name,
+        "DropInPaths": " ".join(drop_ins_of(files, name)),
+        setting: " ".join(statuses).replace("EXCEPTION", "255"),  # systemd's name for it
+    }
 
 
 def _setting_against_the_gate(

@@ -65,14 +65,14 @@ def find_requirements(
         yield from _units_before_the_network(manager, gated)
         yield from find_ineffective_gates(host, gated)
     if host.backend is None:
-        yield from _gates_cancelled_in_the_image(host, gated)
+        yield from _gates_opened_in_the_image(host, gated)
 
 
-def _gates_cancelled_in_the_image(host: Host, gated: Sequence[str]) -> Iterator[Finding]:
-    """Drop-ins of the image that take the gate away. They may be gone before it boots."""
+def _gates_opened_in_the_image(host: Host, gated: Sequence[str]) -> Iterator[Finding]:
+    """What opens gates in the image, and may be gone before it boots."""
     for finding in find_ineffective_gates(host, gated):
         # The usual command would change the host on which the image is prepared.
-        remedy = Remedy("remove it from the image")
+        remedy = Remedy("change that in the image")
         yield finding._replace(severity="warning", remedy=remedy)
 
 
