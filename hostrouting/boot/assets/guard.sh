@@ -114,7 +114,8 @@ seconds_until_full_pass() {
 # Runs all steps, or the named one, and logs the lines that the last such pass did not print: what
 # stays wrong, and a verdict that stays the same, is logged once. Sets `pause`.
 run_gate() { # [STEP]
-  local kind=${1-all} began line lines=()
+  local kind=${1-all} # of pass: the step that it runs, or all
+  local began line lines=()
   local status='' # of the gate; empty if it has not said that it ended
   read_clock
   began=$now
