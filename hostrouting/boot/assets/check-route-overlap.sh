@@ -268,8 +268,8 @@ batch() { # OPTION...
 
 # Runs a program of awk on the lines of its input. `run` has made a process for the step; awk takes
 # its place, because this is the last command of a pipeline there (lastpipe). The parts of a program
-# are in an order: the BEGIN of one can need what those before it have set (ZEROS, NONE). Linux takes
-# a program of at most 128 KiB, as it takes any argument.
+# are in an order: the BEGIN of one can need what those before it have set (ZEROS, NONE). As any
+# argument, a program has at most 128 KiB.
 program() { # PROGRAM SETTING...
   exec "$awk" -v "family=$family" "$@"
 }
