@@ -152,6 +152,8 @@ def _subjects_beside_each_other(
     names = {finding.name for finding in findings}
     if not {"gate-open", "gate-shut"} <= names:
         return {}
+    # What opens the gates of all units, and is no unit, does not stand beside "gate-shut": a gate
+    # that holds nothing is not shut (`boot.health`).
     opened = {finding.target for finding in findings if finding.name == "gate-open"}
     others = [unit for unit in gated_units(config) if unit not in opened]
     shut = others[0] if len(others) == 1 else "the other units"

@@ -215,7 +215,8 @@ class Status:
         """The units that were refused, although nothing is known any more that holds them back."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
-        if self.check is not None and self.check.is_wrong:
+        # In WARN, the gate lets them start even then.
+        if self.check is not None and self.check.is_wrong and self.mode == "STRICT":
             return ()
         return refused_units(self.units)
 

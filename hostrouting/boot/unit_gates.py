@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.drop_ins import (
@@ -21,6 +22,7 @@ from hostrouting.boot.drop_ins import (
     RESET,
     drop_ins_of,
     instances_with_drop_ins,
+    listed_in_files,
     resets_after_ours,
 )
 from hostrouting.boot.on_disk import text_at
@@ -50,9 +52,7 @@ it is unmasked, so our drop-in has to be there all the same.
 """
 _RUNS_GATE = re.compile(rf"(?m){CONDITION}.*{re.escape(HostLayout.gate_path)}")
 _REFUSAL = "255"
-"""The exit status of a gate that refuses a start. (With 1 to 254 systemd skips the start in
-silence: see gate.sh.)
-"""
+"""The exit status of a gate that refuses a start; gate.sh says why it is this one."""
 APPLY = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
@@ -128,15 +128,17 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     writes.
 
     Where the gate is installed already, a run may still repair something else. So what is open
-    there already is said by `judge_gates`, and here only what the reload of this run would open.
+    there already is said by `judge_gates`, and here only what the reload of this run would open. In
+    an image, everything is read at its boot.
     """
+    is_image = host.backend is None
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for instance, cause in _causes_of_unit(host, unit):
-            is_opened_by_reload = cause.kind == "drop-in" and cause.is_pending
+            is_opened_by_reload = cause.kind == "drop-in" and (cause.is_pending or is_image)
             # A setting of one instance hinders nothing: the others can be gated.
             accepts_refusals = cause.kind == "accepts-refusal" and instance == unit
-            if is_opened_by_reload or (accepts_refusals and is_new):
+            if is_opened_by_reload or (accepts_refusals and (is_new or is_image)):
                 yield cause.finding(instance)
 
 
@@ -196,22 +198,35 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """Why the gate of this unit is open, each with the name of the unit. Of a template, what holds
     for all instances has the template's name, and the rest an instance's.
     """
-    manager = host.running_manager
-    if manager is None:
-        for cause in _causes_on_the_disk(host.files, unit, unit):
-            yield unit, cause
-        return
-    plain, *instances = _properties_of(manager, host.files, unit)
-    of_all = [*_causes_of_instance(host.files, unit, plain)]
+    (_, of_all), *of_instances = _causes_by_name(host, unit)
     for cause in of_all:
         yield unit, cause
     # The same words are the same cause, even if it takes effect only later for one instance, and
     # even if the remedy names the instance.
     known = {cause.predicate for cause in of_all}
-    for properties in instances:
-        for cause in _causes_of_instance(host.files, unit, properties):
+    for name, causes in of_instances:
+        for cause in causes:
             if cause.predicate not in known:
-                yield properties["Id"], cause
+                yield name, cause
+
+
+def _causes_by_name(host: Host, unit: str) -> Iterator[tuple[str, list[_Cause]]]:
+    """First the causes for the unit, or for an instance without settings of its own; then those
+    for each known instance. Where no systemd runs, the drop-ins tell them.
+    """
+    files = host.files
+    manager = host.running_manager
+    if manager is not None:
+        for properties in _properties_of(manager, files, unit):
+            yield properties["Id"], [*_causes_of_instance(files, unit, properties)]
+        return
+    names = [unit]
+    if is_template(unit):
+        names += instances_with_drop_ins(files, unit)
+    for name in names:
+        causes = _causes_on_the_disk(files, unit, name)
+        setting = _setting_against_the_gate(files, unit, _properties_on_the_disk(files, name))
+        yield name, [*causes, *setting]
 
 
 def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
@@ -308,6 +323,17 @@ def _without_reset(path: str) -> Remedy:
     )
 
 
+def _properties_on_the_disk(files: Files, name: str) -> Mapping[str, str]:
+    """What systemd will say of a setting of this unit, or of this instance of one."""
+    setting = "SuccessExitStatus"
+    statuses = listed_in_files(files, name, setting)
+    return {
+        "Id": name,
+        "DropInPaths": " ".join(drop_ins_of(files, name)),
+        setting: " ".join(statuses).replace("EXCEPTION", "255"),  # systemd's name for it
+    }
+
+
 def _setting_against_the_gate(
     files: Files, unit: str, properties: Mapping[str, str]
 ) -> Iterator[_Cause]:
@@ -319,10 +345,13 @@ def _setting_against_the_gate(
 
 
 def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str) -> Remedy:
-    """Where to look for a setting of the unit: the drop-ins that have it, or all its files."""
+    """Where to look for a setting of the unit: the drop-ins that have it; or all its files, also if
+    one of them is for root alone.
+    """
     ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    having = [path for path in others if setting in text_at(files, path)]
-    if having:
-        return Remedy(f"see {', '.join(having)}")
+    with suppress(HostError):
+        having = [path for path in others if setting in text_at(files, path)]
+        if having:
+            return Remedy(f"see {', '.join(having)}")
     return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)

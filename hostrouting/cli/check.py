@@ -55,7 +55,7 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
 
 def _verdict_lines(check: HostCheck) -> Iterator[str]:
     """The verdict on each family, and what escapes."""
-    escapes = check.named(*ESCAPES)
+    escapes = check.named(*ESCAPES)  # those that no verdict below has said
     for family in check.report.families:
         if family.escapes_as_a_whole:
             cidr = str(family.cidrs[0])
@@ -90,7 +90,8 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
     if finding.name in {*ESCAPES, "no-default-route"}:
         return "verdict"
     for family in check.report.families:
-        # The verdict is said in the words of the first doubt.
+        # The verdict is said in the words of the first doubt. The finding about that may have got
+        # another remedy since, so only the words are equal.
         if family.verdict == "undecided" and family.doubts[0].sentence == finding.sentence:
             return "verdict"
     return "rest"

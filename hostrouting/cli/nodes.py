@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
 
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import typed_path
+from hostrouting.cli.source import typed_name
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, group_nodes
@@ -67,5 +67,5 @@ def _problem_lines(group: NodeGroup, options: str) -> Iterator[str]:
             yield f"{line},"
         yield last
     elif group.verdict != NO_VERDICT:
-        saved = typed_path(group.results[0].path)
+        saved = typed_name(group.results[0].path)
         yield f"  see: hostrouting check{options} --snapshot {saved}"

@@ -32,6 +32,9 @@ class Answer(NamedTuple):
     code: int
     document: dict[str, Any]
     lines: Iterable[str]
+    """They are made while they are written, so making them reads and writes nothing: its OSError
+    would count as one of the output.
+    """
     report: CheckReport | None = None
     """The check whose CIDRs a terminal shows as strips, before the first empty line."""
     archive: bytes = b""

@@ -86,8 +86,9 @@ class _FileToRead(argparse.Action):
         """Keep the name, unless that is refused."""
         if getattr(namespace, self.dest) is not None:
             parser.error(f"--{self.dest} can be given only once")
-        others = (getattr(namespace, other, None) for other in ("config", "snapshot"))
-        if name == "-" and "-" in others:
+        # Its own name is None, so only the other option can be -.
+        names = (getattr(namespace, option, None) for option in ("config", "snapshot"))
+        if name == "-" and "-" in names:
             parser.error("- can be given only once")
         setattr(namespace, self.dest, name)
 
@@ -245,7 +246,9 @@ def _description(summary: str, docstring: str) -> str:
 
 
 def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """End with a proposal if one of the words is nearly a command."""
+    """End with a proposal if one of the words is nearly a command; otherwise, argparse lists all
+    commands.
+    """
     for at, word in enumerate(words):
         near = nearest(word, COMMANDS)
         if near and word not in _ARGUMENTS:

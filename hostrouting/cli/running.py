@@ -106,7 +106,8 @@ class Run(NamedTuple):
 @contextmanager
 def told_anyway(run: Run) -> Iterator[None]:
     """If the block, which makes the answer about the run, fails or is interrupted, then what the
-    run has changed is on standard error. The host may not answer any more, or this is a bug.
+    run has changed is on standard error. The host may not answer any more, or this is a bug. Not
+    covered is Ctrl-C in the milliseconds before the block.
     """
     try:
         yield
@@ -155,7 +156,7 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     effects = Effects()
     for step in report.walk():
         if step.action == "undo":
-            undone = undone or step  # the others are inside it
+            undone = undone or step  # all others are inside it, and have this action, too
         elif not step.children:  # the result of a group repeats theirs
             effects += effects_of(step.result) + effects_of(step.error)
     wrote = tuple(path for path in effects.files if _is_there(path, host))
@@ -192,6 +193,9 @@ def _log_to_standard_error() -> None:
 def _stopping_with_the_terminal() -> Iterator[threading.Event]:
     """In the block, stop as after SIGTERM when the terminal is closed, except under nohup. The
     event is set then.
+
+    While a run goes on, SIGTERM cancels it; just before and after that, it ends this process, as
+    SIGHUP would.
     """
     is_closed = threading.Event()
 

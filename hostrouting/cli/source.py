@@ -23,14 +23,11 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_name(path: str) -> str:
-    """The file as it is typed in a shell; standard input has no name."""
-    return "FILE" if path == "-" else typed_path(path)
-
-
-def typed_path(path: str) -> str:
-    """The path as it is typed in a shell, also one that would be taken for an option, or by tar for
-    a file on another host.
+    """The file as it is typed in a shell, also one that would be taken for an option, or by tar for
+    a file on another host. Standard input has no name.
     """
+    if path == "-":
+        return "FILE"
     if re.match("-.|[^/]*:", path):
         path = f"./{path}"
     return shlex.quote(path)
@@ -97,8 +94,8 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 def find_config_or_warn(
     arguments: argparse.Namespace, host: Host, cidrs: Sequence[str] = ()
 ) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The same for a question that can be answered without, perhaps about these CIDRs: a warning
-    says that the installed configuration is unusable.
+    """As `find_config`, for a question that can be answered without, perhaps about these CIDRs: a
+    warning says that the installed configuration is unusable.
     """
     try:
         return find_config(arguments, host), ()
@@ -112,7 +109,7 @@ def _not_used(error: ConfigError | HostError, cidrs: Sequence[str], host: Host) 
     """The warning that the installed configuration was not used, because of this error."""
     from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
 
-    [finding] = error.findings
+    [finding] = error.findings  # one, also if config.json has several faults
     remedy = finding.remedy
     if not is_denied(error) and (cidrs or remedy is None):
         typed = shlex.join(cidrs) or "CIDR"
@@ -146,8 +143,8 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The same, but the CIDRs that are typed are expected beside those of the known configuration:
-    a repair takes none away.
+    """As `config_to_check`, but the CIDRs that are typed are expected beside those of the known
+    configuration: a repair takes none away.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = dict.fromkeys((*known.route_overlap.expected_cidrs, *section.expected_cidrs))

@@ -81,7 +81,8 @@ def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
             devs = part.opinion.devs or part.decision.devs
             way = spoken(devs) or part.decision.kind
             strip.add(part.first, part.last, part.worst_grade, way)
-    # The parts are about the host's own packets.
+    # The parts are about the host's own packets. What other packets meet is added, so together the
+    # shares can be more than 100 %.
     for escape in family.escapes:
         if escape.cidr == cidr and escape.packet != FROM_HOST:
             way = spoken(escape.devs) or escape.kind

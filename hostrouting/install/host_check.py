@@ -12,7 +12,6 @@ from hostrouting.check.sentences import check_findings, not_configured
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, WRONG, Finding, Name, Remedy
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
@@ -104,7 +103,7 @@ def check_host(
 
     `to_repair` is the configuration to which a repair adds its routes, if that is another one: the
     installed one, where the check is about CIDRs that were typed. What is installed is compared
-    with that one. It says nothing about a saved snapshot. `repair` is given it by these options.
+    with that one. For a saved snapshot, it is not used. `repair` is given it by these options.
     """
     if saved is not None:
         report = check_snapshot(take_snapshot(host, saved), config)
@@ -146,7 +145,9 @@ def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
 def _repair_command(options: str, managed: Managed | None) -> str:
     """What to type to repair this host for good: a repair, unless it is configured already."""
     if managed is not None and managed.is_repaired_by_apply:
-        return f"hostrouting apply --config {HostLayout.config_path}"
+        from hostrouting.boot.unit_gates import APPLY  # noqa: PLC0415  see Host.may_have_ours
+
+        return APPLY.command
     return repair_pipeline(options, managed)
 
 

@@ -13,7 +13,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import APPLY
+from hostrouting.install.typed_commands import APPLY_PIPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +83,7 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     """
     known = read_enforced(host.files)
     text = shlex.quote(json.dumps(known.to_mapping()))
-    apply = f"{APPLY} --allow-removal"
+    apply = f"{APPLY_PIPED} --allow-removal"
     removal = Remedy(
         "to remove hostrouting (the routes go, nothing holds units back, and addresses may escape)",
         "hostrouting remove",

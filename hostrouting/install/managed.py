@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.boot.enforced import gateable_on_disk
+from hostrouting.boot.enforced import nameable_gated_units
 from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import find_by_hand, propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -80,7 +80,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         installed = read_installed(host)
     except HostRoutingError as error:
         known = gated_units(config)
-        gated = tuple(unit for unit in gateable_on_disk(host.files) if unit not in known)
+        gated = tuple(unit for unit in nameable_gated_units(host.files) if unit not in known)
         # What root alone may read is fine, as far as this process knows.
         return Managed(
             is_readable_by_root=is_denied(error), gated=gated, is_guard_masked=is_guard_masked

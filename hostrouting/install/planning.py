@@ -119,7 +119,7 @@ def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterato
         yield from _find_undecided_routes(wanted, plan)
         return
     for finding in plan.find_needed_routes(wanted.config, snapshot):
-        if not wanted.is_on_new_host:
+        if not wanted.is_on_new_host:  # `repair` starts from what is installed
             remedy = Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
         elif finding.remedy is not None:  # the routes that the new configuration lacks
             remedy = finding.remedy._replace(otherwise=LET_THEM_GO)
@@ -129,15 +129,17 @@ def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterato
 
 
 def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
-    """The routes to expected addresses that are not configured, and that the run would delete while
-    another route waits. What escapes then cannot be said: the devices may be unknown until then.
+    """The routes to expected addresses that are not configured, and that the run would delete for
+    good while another route waits. What escapes then cannot be said: the devices may be unknown
+    until then.
     """
     cidrs = [Prefix.of(cidr) for cidr in wanted.config.route_overlap.cidrs]
     unconfigured: list[str] = []
-    for route in plan.deleted_routes:
-        is_configured = route.key in wanted.former_keys
-        if not is_configured and any(map(route.prefix.overlaps, cidrs)):
-            unconfigured.append(str(route.prefix))
+    for step in plan.routes.deletions.steps:
+        prefix = step.route.prefix
+        is_configured = step.route.key in wanted.former_keys
+        if not is_configured and any(map(prefix.overlaps, cidrs)):
+            unconfigured.append(str(prefix))
     if not unconfigured:
         return
     sentence = (

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 TO_KEEP = "to keep these routes"
 """What a repair is typed for where routes are not configured."""
-APPLY = "hostrouting apply --config -"
+APPLY_PIPED = "hostrouting apply --config -"
+"""What is typed behind a pipe; `unit_gates.APPLY` applies the installed file."""
 _GUARD = HostLayout.guard_unit
 UNMASK_GUARD = f"systemctl unmask {_GUARD}"
 GUARD_IS_MASKED = Finding(
@@ -30,7 +31,7 @@ GUARD_IS_MASKED = Finding(
 
 def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     """The line to type that repairs a host for good; `repair` gets these options."""
-    apply = APPLY
+    apply = APPLY_PIPED
     if managed is not None:
         if managed.needs_consent:
             apply += " --allow-removal"

@@ -212,7 +212,7 @@ class Watch(Protocol):
         """
 
     def close(self) -> None:
-        """Stop listening. May be called twice."""
+        """Stop listening, when no thread waits any more. May be called twice."""
 
     def __enter__(self) -> "Self":
         return self

@@ -83,7 +83,7 @@ class RewriteProbeSource(SectionTask):
         table = PROBE_DELETION
         if wanted.config.probe_rewrite.enabled:
             table = render_probe_table(wanted.config.probe_rewrite)
-        with self.changing(ctx, wanted):
+        with self.changing(ctx, wanted):  # fails if another run has replaced this section
             self.host.nftables.load(table)
         return Effects(operations=plan.operations)
 

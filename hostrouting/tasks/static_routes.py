@@ -54,7 +54,7 @@ class ConfigureStaticRoutes(SectionTask):
                 if not wanted.is_undo:
                     raise
                 deleted = self._delete_unconfigured(ctx, backend, wanted)
-                with having_changed(deleted.changes):
+                with having_changed(deleted.changes):  # the error has them, too
                     raise
         for finding in applied.plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})

@@ -247,11 +247,13 @@ run_planner() {
 }
 
 # Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
-# 7.1, `ip` writes its output in blocks, but errors at once: they are held back.
+# 7.1, `ip` writes its output in blocks, but errors at once: they are held back. A pipe, and not
+# `<<<`: bash before 5.1 writes that into a file, and the disk may be full.
 settings_and_lists() {
   local errors status
   printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
-  { errors=$(exec ip -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1 >&3); } 3>&1
+  printf '%s\n' 'route show table all' 'link show' |
+    { errors=$(exec ip -N -d -o -batch - 2>&1 >&3); } 3>&1
   status=$?
   printf '%s\n' errors "$errors"
   return "$status"
@@ -291,7 +293,7 @@ say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  read -r -a words <<<"$hop"
+  printf '%s\n' "$hop" | read -r -a words
   printf -v typed ' %q' "${words[@]}" # quoted for a shell
   fail_because "ROUTE-CONFLICT: $hop is a next hop that is not hostrouting's; if nothing needs it, \
 delete it (a program may add it again), as root: ip route del$typed"

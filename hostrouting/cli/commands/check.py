@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     else:  # its CIDRs are checked
         known, unusable = find_config(arguments, host), ()
     config = config_to_check(known, arguments)
-    if arguments.snapshots is not None:
+    if arguments.snapshots is not None:  # then nothing installed is read, or unusable
         return _check_nodes(arguments, config)
     check = check_host(
         config,

@@ -16,7 +16,7 @@ import phases
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.cli.output import Answer, capped, finding_lines
-from hostrouting.cli.running import Run, run_task, told_anyway
+from hostrouting.cli.running import run_task, told_anyway
 from hostrouting.cli.source import bad_input, read_config, typed_name
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.finding import Remedy
@@ -56,23 +56,22 @@ def _show(plan: CleanupPlan, command: str) -> Answer:
 
 
 def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
+    """What was deleted, and what was not."""
     outcome = run_task(task, host)
     with told_anyway(outcome):
-        return _answer(outcome)
-
-
-def _answer(outcome: Run) -> Answer:
-    """What was deleted, and what was not."""
-    plan = CleanupPlan()
-    if isinstance(outcome.report.result, CleanupResult):
-        plan = outcome.report.result.plan
-    undo_file = next(iter(outcome.wrote), None)  # a clean-up writes no other file
-    restore = Remedy("to restore what was deleted", f"sh {undo_file}")
-    # The run has said already what it has deleted.
-    others = [fate for fate in get_args(Fate) if fate != "delete"]
-    lines = [*outcome.lines(str(restore), _NOTHING), *_entry_lines(plan, others)]
-    document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
-    return Answer(outcome.code, document, [*lines, *finding_lines(plan.findings)])
+        plan = CleanupPlan()
+        if isinstance(outcome.report.result, CleanupResult):
+            plan = outcome.report.result.plan
+        # A clean-up writes no other file, and this one before it deletes anything.
+        undo_file = next(iter(outcome.wrote), None)
+        restore = Remedy("to restore what was deleted", f"sh {undo_file}")
+        # The run has said already what it has deleted.
+        others = [fate for fate in get_args(Fate) if fate != "delete"]
+        lines = [*outcome.lines(str(restore), _NOTHING), *_entry_lines(plan, others)]
+        lines += finding_lines(plan.findings)
+        # A plan has entries and findings, and no operations: these are what the run has done.
+        document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
+        return Answer(outcome.code, document, lines)
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:

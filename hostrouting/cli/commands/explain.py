@@ -138,7 +138,7 @@ def _read_address(text: str) -> IP:
     plain = as_ipv4(Prefix.of(address))
     if plain is not None:
         raise bad_input("ADDRESS", "is IPv4, written as IPv6", f'write "{plain.ip}"', show(text))
-    # Linux routes these in other ways.
+    # Linux routes these in other ways. No property of an address says that it is the broadcast.
     if address.is_unspecified or address.is_multicast or text == "255.255.255.255":
         raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
     return address

@@ -23,7 +23,7 @@ from hostrouting.cli.source import (
     find_config,
     gating,
     typed_file,
-    typed_path,
+    typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -109,11 +109,11 @@ def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig
     return gating(config, arguments.gate)
 
 
-def _typed_path(arguments: argparse.Namespace) -> str:
-    """The file of this configuration, as it is typed for apply; - behind the same pipe."""
+def _file(arguments: argparse.Namespace) -> str:
+    """The file of this configuration, as it is typed for apply."""
     if arguments.config is None:
         return HostLayout.config_path
-    return typed_path(arguments.config)
+    return typed_name(arguments.config)
 
 
 def _openings(
@@ -135,6 +135,7 @@ def _judge(
     """What apply would do: fail, wait, change something, or nothing."""
     failures: list[Finding] = []
     for finding in plan.failures:
+        # An error fails at once, whatever its name is.
         is_awaited = finding.name in _AWAITED and finding not in plan.errors
         if finding.name not in arguments.ignore and not is_awaited:
             failures.append(finding)
@@ -164,7 +165,7 @@ def _match(arguments: argparse.Namespace) -> str:
         return "the routes of the snapshot match the configuration"
     if arguments.config == "-":
         return "this host matches the configuration"
-    return f"this host matches {_typed_path(arguments)}"
+    return f"this host matches {_file(arguments)}"
 
 
 def _what_to_type(arguments: argparse.Namespace) -> str:
@@ -231,7 +232,7 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
 
 
 def _apply_command(arguments: argparse.Namespace) -> str:
-    return f"hostrouting apply --config {_typed_path(arguments)}{_apply_options(arguments)}"
+    return f"hostrouting apply --config {_file(arguments)}{_apply_options(arguments)}"
 
 
 def _apply_options(arguments: argparse.Namespace) -> str:

@@ -1,7 +1,7 @@
 """`snapshot`: everything on this host that an answer can depend on, for check, explain, repair and
 plan elsewhere.
 
-The output is JSON, also without --json. Nothing is changed.
+The output is JSON, also without --json, which only indents it. Nothing is changed.
 """
 
 import argparse
@@ -16,11 +16,8 @@ from hostrouting.install.host_check import take_snapshot
 from hostrouting.model.snapshot import SAVE
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
+def run(_arguments: argparse.Namespace, host: Host) -> Answer:
     if sys.stdout is None:  # other answers have an exit code; this one would be lost
         raise bad_input("standard output", "is closed", SAVE)
     text = take_snapshot(host).to_json()
-    document: dict[str, object] = {}
-    if arguments.json:
-        document = json.loads(text)
-    return Answer(FINE, document, text.splitlines())
+    return Answer(FINE, json.loads(text), [text])

@@ -52,7 +52,8 @@ _SO_RCVBUFFORCE = 33
 
 # Sizes.
 
-# For lists, bursts of reports and long requests. Without privilege, the host's limit is used.
+# For lists and bursts of reports; without privilege, the host's limit is used. And for requests,
+# of which only changes are long, and these need privilege.
 _BUFFER = 1 << 22
 _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB

@@ -97,6 +97,7 @@ NO_CHECK = {"route_overlap": RouteOverlapConfig()}
 EDITS = {
     "a metric in words": Edit(LAYOUT.routes_step, "/17 metric 0", "/17 metric low"),
     "no metric": Edit(LAYOUT.routes_step, "/17 metric 0", "/17"),
+    "a word without a value": Edit(LAYOUT.routes_step, "/17 metric 0", "/17 metric 0 onlink"),
     "a route without a destination": Edit(LAYOUT.routes_step, "'route 172", "'route '\n  'was 172"),
     "two modes": Edit(LAYOUT.check_step, "'mode STRICT'", "'mode STRICT'\n  'mode WARN'"),
     "a CIDR without a length": Edit(LAYOUT.check_step, "'cidr 172.16.0.0/16", "'cidr 172.16.0.0/x"),

@@ -85,6 +85,18 @@ def dropped(host: FakeHost, folder: str, text: str, name: str = "50-x.conf") -> 
     return path
 
 
+def deny(host: FakeHost, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have only root read this file."""
+    read = type(host.files).read
+
+    def denied(files: Any, asked: str) -> str | None:
+        if asked == path:
+            raise HostError(f"cannot read {path}: Permission denied", what="file")
+        return read(files, asked)
+
+    monkeypatch.setattr(type(host.files), "read", denied)
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("folder", [LAYOUT.config_directory, LAYOUT.gate_directory])
@@ -323,14 +335,7 @@ class TestFiles:
         path = LAYOUT.opening_path
         host.files.texts[path] = "why"
         host.files.modes[path] = 0o600
-        read = type(host.files).read
-
-        def denied(files: Any, asked: str) -> str | None:
-            if asked == path:
-                raise HostError(f"cannot read {path}: Permission denied", what="file")
-            return read(files, asked)
-
-        monkeypatch.setattr(type(host.files), "read", denied)
+        deny(host, path, monkeypatch)
         [fault] = find_faults(host, WANTED)
         assert fault.name == "gate-open"
         assert fault.severity == "warning"
@@ -697,6 +702,17 @@ class TestSystemd:
         dropped(host, KUBE1, "[Service]\nRestart=always\n", "10-kubeadm.conf")
         manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
         [fault] = find_faults(host, WANTED)
+        assert fault.remedy == Remedy("see", f"systemctl cat {KUBE1}", needs_root=False)
+
+    def test_a_drop_in_that_only_root_can_read(
+        self, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One with the password of a proxy hides nothing from other users."""
+        path = dropped(host, KUBE1, "[Service]\nEnvironment=HTTPS_PROXY=x\n", "http-proxy.conf")
+        manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+        deny(host, path, monkeypatch)
+        [fault] = find_faults(host, WANTED)
+        assert fault.sentence.startswith(f"{KUBE1} has SuccessExitStatus=255")
         assert fault.remedy == Remedy("see", f"systemctl cat {KUBE1}", needs_root=False)
 
     def test_one_cause_of_two_instances(self, host: FakeHost) -> None:

@@ -195,6 +195,15 @@ def test_a_plan_that_is_refused_proposes_nothing_that_is_refused_as_well() -> No
     assert "hostrouting apply" not in planned.out
 
 
+@pytest.mark.parametrize("name", ["plan", "check"])
+def test_a_unit_to_gate_beside_a_configuration_from_a_pipe(name: str) -> None:
+    """The proposed line names a file: where it is typed, nothing is on standard input."""
+    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
+    settings = json.dumps(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
+    said = say(name, "--config", "-", host=host, stdin=settings.encode())
+    assert f"as root: hostrouting apply --config FILE --gate {KUBELET}\n" in said.out
+
+
 def test_a_plan_says_when_apply_fails_only_after_its_changes() -> None:
     """WOULD FAIL does not mean that nothing is changed."""
     host = escaping_node()

@@ -684,7 +684,8 @@ class TestAsAProgram:
     def test_a_disk_that_fails(self, command: list[str]) -> None:
         """It answers as a closed terminal does, but somebody wants the file."""
         fine = shlex.join(command).replace(CIDR, "10.0.0.0/24")
-        done = completed(["bash", "-c", f"{fine} 1<>/proc/$$/mem"])
+        # The address 0 of the shell, which waits.
+        done = completed(["bash", "-c", f"{fine} 1<>/proc/$$/mem; exit $?"])
         assert done.stderr == "hostrouting: the answer could not be written: Input/output error\n"
         assert done.returncode == 1
 

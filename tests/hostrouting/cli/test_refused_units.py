@@ -13,7 +13,7 @@ from hostrouting.cli.status_page import status_lines
 from hostrouting.finding import Finding
 from hostrouting.headline import what_is_wrong_now
 from hostrouting.status import Status
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
@@ -71,6 +71,19 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     status = say("status", host=host)
     assert "systemctl start" not in status.out
     assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: addresses escape"
+
+
+def test_a_refused_unit_is_to_be_started_in_warn_although_addresses_escape() -> None:
+    """The gate lets it start. That addresses escape is not why it was refused, perhaps before the
+    mode was changed.
+    """
+    host = node(config(mode="WARN"), h200)
+    refuse(host)
+    assert say("status", host=host).lines[:3] == [
+        "ATTENTION: addresses escape",
+        "To start what was refused, as root:",
+        f"  systemctl start {KUBELET}",
+    ]
 
 
 def node_without_its_routes() -> FakeHost:

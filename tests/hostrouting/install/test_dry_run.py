@@ -38,6 +38,7 @@ from tests.support.tasks import (
     REPAIR,
     config,
     configured,
+    document,
     failure_of,
     lose_routes,
     run,
@@ -408,3 +409,21 @@ def test_one_snapshot() -> None:
     assert (plan.report and plan.report.verdict) == "ok"
     assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]
+
+
+def test_typed_routes_that_are_replaced_while_another_waits() -> None:
+    """A configured route to the same destination takes the place of a typed one, so nothing is
+    lost.
+    """
+    host = FakeHost(kernel=plain_vm())
+    type_routes(host, "172.16.0.0/17")
+    routes = [
+        {"destination": "172.16.0.0/17", "gateway": "10.0.0.9", "dev": "eth0"},
+        {"destination": "10.9.0.0/16", "dev": "eth9"},
+    ]
+    static = {"enabled": True, "routes": routes}
+    wanted = HostRoutingConfig.from_mapping(document(staticRoutes=static))
+    plan = Configure(wanted, host=host, allow_removal=False).plan()
+    assert plan.routes.waiting
+    assert [str(route.prefix) for route in plan.deleted_routes] == ["172.16.0.0/17"]
+    assert "route-not-configured" not in {finding.name for finding in plan.findings}
