@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import sources_of
 from hostrouting.model.link_kinds import is_tunnel
+from hostrouting.model.route import bare_hop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hostrouting.check.judge import Judge
     from hostrouting.check.results import Part
-    from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.prefix import Prefix
     from hostrouting.model.route import Route
 
 
@@ -32,9 +33,10 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     """What the default route with these next hops says about packets, in the words of `ip`, and a
     static route cannot say. A `src` is lost only if Linux would choose another one without it.
     """
-    wanted = _neighbours(route)
     for default in judge.uplinks.defaults:
-        if not _neighbours(default).issuperset(wanted):
+        hops = {bare_hop(hop) for hop in default.next_hops}
+        hops |= {hop._replace(weight=1) for hop in hops}  # as in a route by one of several
+        if not hops.issuperset(route.next_hops):
             continue
         lost: list[str] = []
         if default.prefsrc and sources_of(judge, route) != (default.prefsrc,):
@@ -45,11 +47,6 @@ def attributes_lost(judge: Judge, route: Route) -> str:
             lost.append(f"advmss {default.advmss}")
         return " ".join(lost)
     return ""
-
-
-def _neighbours(route: Route) -> set[tuple[str | None, IP | None]]:
-    """The next hops without their weights: a route by one of several has none."""
-    return {(hop.dev, hop.gateway) for hop in route.next_hops}
 
 
 def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:

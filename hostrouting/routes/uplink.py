@@ -444,6 +444,8 @@ class Uplink:
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
+            if route.source or route.tos:  # Linux looks for a gateway without either
+                continue
             if dev is None or dev in route.devs:
                 routes.append(route)
         return min(routes, key=_order_of_lookup, default=None)

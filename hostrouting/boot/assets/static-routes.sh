@@ -548,6 +548,7 @@ function without_usual_words(text) {
 # looks in other tables, as the rules say; a gateway that only those lead to is not found here.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
+  if ($3 ~ /^(from|tos)$/) return 0 # Linux looks for a gateway without either
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
 }
 

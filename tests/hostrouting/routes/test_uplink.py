@@ -409,6 +409,15 @@ class TestWhatIsMissing:
         way = planned(host(INTERFACES, [local]), "10.0.0.9", "eth0")
         assert way.startswith("a gateway other than 10.0.0.9") is is_own
 
+    def test_a_gateway_inside_a_route_for_some_packets(self) -> None:
+        """Linux looks for a gateway without a source, so it does not use a route `from` some."""
+        some = Route.to("fd00::/80", dev="eth0", gateway="fe80::1")
+        some = some._replace(source=Prefix.parse("fd00::/64"))
+        connected = Route.to("fd00::/64", dev="eth0")
+        uplink = Uplink(host(INTERFACES, [connected, some]), 6)
+        way = uplink.route_to(Prefix.parse("fd01::/48"), dev="eth0", gateway=as_ip("fd00::1"))
+        assert isinstance(way, Route), way
+
     def test_a_gateway_with_a_broadcast_address(self) -> None:
         """Linux refuses it, although the network around it is on the link."""
         broadcast = Route.to("10.0.0.255/32", dev="eth0", type="broadcast", table=255)
