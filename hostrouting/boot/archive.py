@@ -25,7 +25,8 @@ def tar_of(files: Iterable[File]) -> bytes:
     The same files always make the same archive.
     """
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    # The format is ustar, with an addition for each name that is too long for it.
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
         folders = set(_ON_EVERY_HOST)
         for file in files:
             for folder in reversed(PurePosixPath(file.path).parents):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fnmatch
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of, steps_of
@@ -42,12 +41,19 @@ def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Findin
     """What is wrong with the gate of these units where nobody knows what our files should be."""
     gates = judge_gates(host, units)
     own: list[Finding] = []
-    with suppress(HostError):  # this user may not look into our folders
-        gate = _why_unusable(host.files, File(HostLayout.gate_path))
-        if gate is not None:
-            own.append(_shutting(gate))
+    try:
+        if units:
+            own += _unusable_gate(host.files)
         return _with_others(host.files, units, gates, own)
-    return gates.findings
+    except HostError:  # this user may not look into our folders
+        return gates.findings
+
+
+def _unusable_gate(files: Files) -> Iterator[Finding]:
+    """That gate.sh is missing or cannot be run, so that it lets no unit pass."""
+    gate = _why_unusable(files, File(HostLayout.gate_path))
+    if gate is not None:
+        yield _shutting(gate)
 
 
 def _with_others(

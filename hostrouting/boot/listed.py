@@ -2,7 +2,8 @@
 device is.
 
 The scripts call `ip -N`, which prints numbers, because the names on a host are files that anybody
-may change. Each setting is a line: a word that says what it is, and its values.
+may change. Each setting is a line: a word that says what it is, and its values. assets/listed.sh
+reads these lines, and says what each word and each class means.
 """
 
 from __future__ import annotations

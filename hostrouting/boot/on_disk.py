@@ -106,8 +106,8 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. One that cannot be read is not counted: who asks wants
-    to say what is known although something is broken.
+    """The units that have a drop-in of ours. One that cannot be read is not counted, and without
+    the folder of units, none is: who asks wants to say what is known although something is broken.
     """
     gated: list[str] = []
     with suppress(HostError):
@@ -130,7 +130,7 @@ def text_at(files: Files, path: str) -> str:
 
 def optional_step_paths(files: Files) -> tuple[str, ...]:
     """The steps of ours that need not succeed for the installed gate.sh, by their paths. Empty if
-    gate.sh does not say which.
+    gate.sh does not say which: then each may have to succeed.
     """
     line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
     if line is None:

@@ -43,7 +43,9 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and its rules: the table is in force if all of them are listed."""
+    """The comments of the table and its rules, in which no quotation mark stands: the table is in
+    force if all of them are listed.
+    """
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 

@@ -45,7 +45,7 @@ _LETTERS = frozenset(
 
 def render_gate_script(*, required: Sequence[str], wanted: Sequence[str]) -> str:
     """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure
-    is only logged.
+    is only logged. These are words of bash, and not data: names of `HostLayout`, never a setting.
     """
     steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
     head, tail = asset("gate.sh").split("required=() wanted=()\n")
@@ -132,7 +132,7 @@ def asset(name: str) -> str:
     try:
         data: bytes = loader.get_data(path)
     except OSError as error:
-        reason = error.strerror or "it is not in the archive"
+        reason = error.strerror or "it is not in the archive"  # zipimport gives no reason
         message = f"cannot read {path}, a part of hostrouting: {reason}; {_GET_IT_BACK}"
         raise HostError(message, what="file", target=path, errno=error.errno) from error
     text = data.decode().removeprefix("#!/bin/bash\n")

@@ -22,6 +22,7 @@ from hostrouting.boot.drop_ins import (
     RESET,
     drop_ins_of,
     instances_with_drop_ins,
+    listed_in_files,
     resets_after_ours,
 )
 from hostrouting.boot.on_disk import text_at
@@ -127,15 +128,17 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
     writes.
 
     Where the gate is installed already, a run may still repair something else. So what is open
-    there already is said by `judge_gates`, and here only what the reload of this run would open.
+    there already is said by `judge_gates`, and here only what the reload of this run would open. In
+    an image, everything is read at its boot.
     """
+    is_image = host.backend is None
     for unit in units:
         is_new = not host.files.look(HostLayout.drop_in_path(unit))
         for instance, cause in _causes_of_unit(host, unit):
-            is_opened_by_reload = cause.kind == "drop-in" and cause.is_pending
+            is_opened_by_reload = cause.kind == "drop-in" and (cause.is_pending or is_image)
             # A setting of one instance hinders nothing: the others can be gated.
             accepts_refusals = cause.kind == "accepts-refusal" and instance == unit
-            if is_opened_by_reload or (accepts_refusals and is_new):
+            if is_opened_by_reload or (accepts_refusals and (is_new or is_image)):
                 yield cause.finding(instance)
 
 
@@ -195,22 +198,35 @@ def _causes_of_unit(host: Host, unit: str) -> Iterator[tuple[str, _Cause]]:
     """Why the gate of this unit is open, each with the name of the unit. Of a template, what holds
     for all instances has the template's name, and the rest an instance's.
     """
-    manager = host.running_manager
-    if manager is None:
-        for cause in _causes_on_the_disk(host.files, unit, unit):
-            yield unit, cause
-        return
-    plain, *instances = _properties_of(manager, host.files, unit)
-    of_all = [*_causes_of_instance(host.files, unit, plain)]
+    (_, of_all), *of_instances = _causes_by_name(host, unit)
     for cause in of_all:
         yield unit, cause
     # The same words are the same cause, even if it takes effect only later for one instance, and
     # even if the remedy names the instance.
     known = {cause.predicate for cause in of_all}
-    for properties in instances:
-        for cause in _causes_of_instance(host.files, unit, properties):
+    for name, causes in of_instances:
+        for cause in causes:
             if cause.predicate not in known:
-                yield properties["Id"], cause
+                yield name, cause
+
+
+def _causes_by_name(host: Host, unit: str) -> Iterator[tuple[str, list[_Cause]]]:
+    """First the causes for the unit, or for an instance without settings of its own; then those
+    for each known instance. Where no systemd runs, the drop-ins tell them.
+    """
+    files = host.files
+    manager = host.running_manager
+    if manager is not None:
+        for properties in _properties_of(manager, files, unit):
+            yield properties["Id"], [*_causes_of_instance(files, unit, properties)]
+        return
+    names = [unit]
+    if is_template(unit):
+        names += instances_with_drop_ins(files, unit)
+    for name in names:
+        causes = _causes_on_the_disk(files, unit, name)
+        setting = _setting_against_the_gate(files, unit, _properties_on_the_disk(files, name))
+        yield name, [*causes, *setting]
 
 
 def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
@@ -305,6 +321,17 @@ def _without_reset(path: str) -> Remedy:
     return Remedy(
         "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
     )
+
+
+def _properties_on_the_disk(files: Files, name: str) -> Mapping[str, str]:
+    """What systemd will say of a setting of this unit, or of this instance of one."""
+    setting = "SuccessExitStatus"
+    statuses = listed_in_files(files, name, setting)
+    return {
+        "Id": name,
+        "DropInPaths": " ".join(drop_ins_of(files, name)),
+        setting: " ".join(statuses).replace("EXCEPTION", "255"),  # systemd's name for it
+    }
 
 
 def _setting_against_the_gate(

@@ -9,6 +9,10 @@ _TYPES = (
     ".slice", ".scope",
 )  # fmt: skip
 """How the name of a unit ends, by systemd.unit(5)."""
+_TEMPLATE = re.compile(r"^([^@]*@)(\.[^.]*)$")
+"""The name of an instance is what stands between the first @ and the last dot, and may have both in
+it. A template has nothing there.
+"""
 
 
 def with_type(name: str) -> str:
@@ -20,7 +24,7 @@ def with_type(name: str) -> str:
 
 def is_template(unit: str) -> bool:
     """Whether this is a template: systemd starts only its instances."""
-    return "@." in unit
+    return _TEMPLATE.match(unit) is not None
 
 
 def template_of(unit: str) -> str:
@@ -30,11 +34,11 @@ def template_of(unit: str) -> str:
 
 def plain_instance(unit: str) -> str:
     """The unit; for a template, an instance without settings of its own."""
-    return unit.replace("@.", "@hostrouting-probe.")
+    return _TEMPLATE.sub(r"\1hostrouting-probe\2", unit)
 
 
 def instance_pattern(unit: str) -> str:
     """The unit; for a template, a pattern for its instances. `systemctl show` takes that for those
     that are loaded.
     """
-    return unit.replace("@.", "@*.")
+    return _TEMPLATE.sub(r"\1*\2", unit)

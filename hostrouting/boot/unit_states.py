@@ -33,6 +33,7 @@ _PROPERTIES = (
     "Result",
     "ExecCondition",
     "ExecStartPre",
+    "Type",
     "StateChangeTimestamp",
     "ConditionTimestamp",
     "ConditionTimestampMonotonic",
@@ -194,7 +195,14 @@ def _conditions_of(properties: Mapping[str, str]) -> list[str]:
 
 def _has_other_commands(properties: Mapping[str, str]) -> bool:
     """Whether commands other than the gate come before the main process."""
-    return _gates_of(properties) != _conditions_of(properties) or bool(properties["ExecStartPre"])
+    if _gates_of(properties) != _conditions_of(properties) or _forks(properties):
+        return True
+    return bool(properties["ExecStartPre"])
+
+
+def _forks(properties: Mapping[str, str]) -> bool:
+    """Whether ExecStart= comes before the main process, too, because it starts that one."""
+    return properties["Type"] == "forking"
 
 
 def _is_gate_shown(properties: Mapping[str, str]) -> bool:
@@ -218,7 +226,7 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
         has_another = bool(properties["ExecStartPre"])
     else:
         return False
-    if has_another or gates != _conditions_of(properties):
+    if has_another or _forks(properties) or gates != _conditions_of(properties):
         return False
     main_ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
     start_began = _microseconds(properties["ConditionTimestampMonotonic"])

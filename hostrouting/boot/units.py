@@ -127,8 +127,9 @@ def _render(
 
 
 def _oneshot(unit: str, step: str) -> tuple[str, ...]:
-    # The time-out is longer than what the gate allows itself: in the sandbox, nothing can end a
-    # step that hangs.
+    """For `_render`: the command that runs this step, and the settings of every oneshot."""
+    # The time-out is longer than the 75 s that the gate allows itself, and the 5 s in which it ends
+    # a step; in the sandbox, it cannot end one that hangs, so systemd does.
     return f"{HostLayout.gate_path} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
 
 
@@ -166,7 +167,8 @@ UNITS = {
         after=_FLUSHERS,
     ),
 }
-"""The texts. The guard runs all steps again, and is stopped first; each oneshot runs one step.
+"""The texts, in the order in which the units are stopped. The guard is first, because it runs all
+steps again; each oneshot runs one step.
 
 The check is run by hand. Any other oneshot that fails is tried again.
 """

@@ -35,6 +35,7 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     """
     for default in judge.uplinks.defaults:
         hops = {bare_hop(hop) for hop in default.next_hops}
+        hops |= {hop._replace(weight=1) for hop in hops}  # as in a route by one of several
         if not hops.issuperset(route.next_hops):
             continue
         lost: list[str] = []
@@ -49,7 +50,9 @@ def attributes_lost(judge: Judge, route: Route) -> str:
 
 
 def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:
-    """Whether packets to addresses of the network, in these parts, left by the device before."""
+    """Whether packets to addresses of the network, in these parts, left by the device before: these
+    parts escape, so their opinions have devices.
+    """
     last = network.last
     for part in taken:
         is_inside = part.first <= last and network.first <= part.last

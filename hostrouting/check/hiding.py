@@ -52,7 +52,7 @@ def _without_hiding_routes(
     judge: Judge, escapes: Iterable[Part]
 ) -> tuple[dict[int, list[Route]], Fib]:
     """The routes by which these parts escape, in the order in which they go, by the first address
-    of the part; and the tables without these routes.
+    of the part; and the tables without these routes. Each turn has fewer routes, so this ends.
     """
     fib = judge.fib
     hiding: dict[int, list[Route]] = {}

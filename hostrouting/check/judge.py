@@ -184,8 +184,8 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 def local_route(_: Judge, taken: TakenRoute) -> Opinion | None:
     """A `local` route keeps packets on this host: right for one address, an escape for a network.
 
-    A network that is made this host's own (AnyIP) answers for others. Only for packets with a mark
-    it is right, because a proxy takes them in like that: `local default dev lo`, on every node with
+    A network that is made this host's own (AnyIP) answers for others. It is right only for packets
+    with a mark, because a proxy takes them in like that: `local default dev lo`, on every node with
     Cilium.
 
     Field states: anyip-services, anyip-one-service; istio-tproxy; iif-cni0-stays-here.
@@ -243,7 +243,7 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
 
 
 def _worst_of(opinions: list[Opinion]) -> Opinion:
-    """The worst opinion. An escape names the devices of all escapes.
+    """The worst opinion, and of equal ones the first. An escape names the devices of all escapes.
 
     Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
     order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks

@@ -140,7 +140,7 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
     if block is None or rule.fwmark & rule.fwmask or "oif" in other.met:
         return None
     if set(other.outcome.decision.devs) == set(other.plain.devs):
-        return None
+        return None  # nothing moves: the rules below judge the route itself
     if not any(source in block for source in sources_of(judge, other.plain.route)):
         return None
     is_fine = other.opinion_on_route(judge).grade is Grade.FINE
@@ -239,7 +239,8 @@ def _is_source_of_host(judge: Judge, dev: str, block: Prefix) -> bool:
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
-    """A socket that is bound to a device sends by that device: Linux passes over routes by others.
+    """A socket that is bound to a device sends by that device: Linux passes over routes by others,
+    and asks the next rule. So this is right whatever device the outcome has.
 
     Policy routing for several uplinks is full of such rules, which would all be in doubt.
     """

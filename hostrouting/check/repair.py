@@ -114,7 +114,7 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     proposed = repair.resolved
     changes = list(_judge_again(case, proposed))
     if any(_is_worse(change) for change in changes):
-        return _without_routes(case, _WORSE)
+        return _without_routes(case, _WORSE)  # which ends: without routes, nothing is worse
     taken: list[Part] = []
     for before, after in changes:
         if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:

@@ -26,9 +26,10 @@ def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
         return ()
     if route.prefsrc is not None:
         return (route.prefsrc,)
+    usable = set(route.usable_devs)
     sources: dict[IP, None] = {}
     for hop in route.next_hops:
-        if hop.dev in route.usable_devs:
+        if hop.dev in usable:
             sources |= dict.fromkeys(_sources_of_hop(judge, hop))
     return tuple(sources)
 

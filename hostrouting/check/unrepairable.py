@@ -6,9 +6,9 @@ The reasons, in the order in which they are asked:
 2. Only a deletion is right there (`hiding`).
 3. A present route is as specific as a route can be.
 4. A proposed route takes the range, and packets would still escape, or be in doubt.
-5. The route could not be completed: for example, its gateway is not known.
-6. The range is one address, and another program's route to it has the key that ours would have.
-7. The range is reserved.
+5. The range is reserved. This is also the last reason, where only a longer prefix is reserved.
+6. The route could not be completed: for example, its gateway is not known.
+7. The range is one address, and another program's route to it has the key that ours would have.
 """
 
 from __future__ import annotations
@@ -165,6 +165,9 @@ def _earlier_rule(decision: Decision) -> Why:
 
 
 def _as_specific(present: Route | None) -> Why:
+    """That no route is more specific than this one. There is one, because only a present route
+    makes the shortest length too long (`walk.shortest_length`).
+    """
     cause = f"[{present}] is as specific as a route can be"
     if present is None or present.type != "unicast":  # what refuses packets, the escape is about
         return Why("host-route", cause)

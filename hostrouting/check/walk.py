@@ -49,6 +49,7 @@ def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> i
     present = fib.tables[TABLE_MAIN].best(address)
     if present is None:
         return shortest
+    # Long enough for the rule, which may suppress the present route, and for the table.
     return max(shortest, _shortest_beside(present))
 
 
@@ -92,8 +93,8 @@ def _shortest_beside(present: Route) -> int:
 
 
 def holders_of_keys(fib: Fib) -> dict[Prefix, Route]:
-    """By prefix: the routes of other programs with the keys that ours would have. If a route of
-    ours has the key, the new one replaces it.
+    """By prefix: the routes of other programs with the keys that ours would have, whose metric is
+    the default one. If a route of ours has the key, the new one replaces it.
     """
     holders: dict[Prefix, Route] = {}
     metric = DEFAULT_METRIC[fib.family]

@@ -55,7 +55,7 @@ comes first, in `Table` and `_rank`. The pass itself is `Fib.outcomes`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import chain
@@ -400,11 +400,14 @@ class AppliedRule(NamedTuple):
         """Whether the rule selects by `iif lo`, so that it leaves what arrives on a device."""
         return self.rule.iif == "lo" and not self.rule.invert
 
-    def takes_arriving(self, selection: Selection) -> bool:
+    def takes_arriving(self, selection: Selection, own: Collection[Prefix]) -> bool:
         """Whether packets that arrive on a device may be among those that the rule selects: none of
-        these is bound to a device (`oif`), and all have user 0.
+        these is bound to a device (`oif`), all have user 0, and none has an own address as its
+        source: IPv4 drops such a packet.
         """
         met = dict(selection.met)
+        if "from" in met and self.rule.src in own:
+            return False
         return (
             not self.is_only_for_sent
             and "oif" not in met
@@ -522,6 +525,11 @@ class Fib:
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
         return borders_of(prefixes)
 
+    @cached_property
+    def _own(self) -> frozenset[Prefix]:
+        """The addresses of this host."""
+        return frozenset(Prefix.of(address.ip) for address in self.snapshot.addresses)
+
     def outcomes(
         self, address: int, packet: PacketKind = FROM_HOST
     ) -> tuple[Decision, tuple[Outcome, ...]]:
@@ -554,13 +562,14 @@ class Fib:
             is_only_for_sent = packet.source is None and applied.is_only_for_sent
             if selection in exhausted or (is_only_for_sent and selection in exhausted_of_sent):
                 continue
-            if is_sent_captured and not applied.takes_arriving(selection):
+            if is_sent_captured and not applied.takes_arriving(selection, self._own):
                 continue
             decision = applied.decision_for(address)
             if decision is None:
                 continue
             if selection != ALL:
-                (exhausted_of_sent if is_only_for_sent else exhausted).add(selection)
+                now_exhausted = exhausted_of_sent if is_only_for_sent else exhausted
+                now_exhausted.add(selection)
                 if plain is None and selection.has_plain and not is_sent_captured:
                     plain = Outcome(applied.rule, decision, selection.unmet)
                 else:

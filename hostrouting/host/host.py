@@ -117,10 +117,13 @@ class Host:
         """The name servers that this host asks, also by systemd-resolved; none if no file lists
         them, or the file cannot be read.
         """
-        servers = self._servers_in(_RESOLV_CONF)
-        if _STUBS.isdisjoint(servers):
-            return servers
-        return self._servers_in(_OF_RESOLVED) or servers
+        servers: dict[IP, None] = {}
+        for server in self._servers_in(_RESOLV_CONF):
+            asked: tuple[IP, ...] = (server,)
+            if server in _STUBS:
+                asked = self._servers_in(_OF_RESOLVED) or asked
+            servers |= dict.fromkeys(asked)
+        return tuple(servers)
 
     def _servers_in(self, path: str) -> tuple[IP, ...]:
         """The name servers in this file."""

@@ -58,9 +58,10 @@ class Manager(Protocol):
         HostError gives the reason and the output.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop. Units that depend on this unit are
-        not touched. A unit whose failures have reached its limit of starts is started all the same.
-        A start that systemd skips because a condition of the unit is not met is no error.
+        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit was being started
+        already. Units that depend on this unit are not touched. A unit whose failures have reached
+        its limit of starts is started all the same. A start that systemd skips because a condition
+        of the unit is not met is no error.
         """
 
     def stop(self, unit: str) -> None:

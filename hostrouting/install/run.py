@@ -202,7 +202,8 @@ def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
         # What an image lacks, and may get later: on a host, these findings are errors.
-        is_for_later = finding.severity == "warning" and finding.name in {"requirement", "file"}
+        of_the_host = {"requirement", "file", "gate-open"}
+        is_for_later = finding.severity == "warning" and finding.name in of_the_host
         if is_for_later or finding.name == "unit-not-gated":
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":

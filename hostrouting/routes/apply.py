@@ -93,7 +93,9 @@ class _Transaction:
         self._backend = backend
         self._check = check
         self._wanted: dict[RouteKey, list[Route]] = {}
-        """The entries of the wanted route, by key; none if our routes are deleted."""
+        """The entries of the wanted route, by key; none if our routes are deleted. All our routes
+        have these keys, except one for replies to probes that cannot be set: it has no steps.
+        """
         for step in plan.steps:
             entries = self._wanted.setdefault(step.route.key, [])
             if step.action != "delete":
@@ -152,7 +154,7 @@ class _Transaction:
                 self._accepted.append(outcome.change)
             elif not outcome.is_done:
                 refusals.append(outcome.error)
-        if not refusals:
+        if not refusals:  # otherwise all is taken back anyway, and the refusal is the reason
             self._check()
         return refusals
 

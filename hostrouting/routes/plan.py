@@ -44,7 +44,7 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
         return ()
-    [dev] = rewrite.interfaces
+    [dev] = rewrite.interfaces  # the configuration has only one with `ensureRoute`
     reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
     for route in config.static_routes.routes:
         if route.key == reply.key:
@@ -228,7 +228,9 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
     that comes before it.
 
     It could if the other has the first next hops of the deleted one, and each of its optional
-    attributes. In IPv6, a route cannot even have one next hop twice.
+    attributes. In IPv4, a request has a list of next hops, even of a single one, because without a
+    list Linux would compare only the first (`kernel.netlink.routes`). In IPv6, a route cannot even
+    have one next hop twice.
     """
     if (deleted.type, deleted.scope) != (other.type, other.scope):
         return False
@@ -258,6 +260,7 @@ def _conflict(
     used = remaining[0]
     if used.protocol == OURS or _in_effect(used) == _in_effect(route):
         return None
+    # The first rival is the one that Linux uses, because no rival is deleted.
     rivals = tuple(other for other in in_order if other.protocol != OURS)
     reason = SENTENCES["held"].format(held="], [".join(map(str, rivals)))
     return Step("conflict", route, reason, rivals)

@@ -47,6 +47,7 @@ SENTENCES = {
 """What static-routes.sh says, too."""
 
 _LOWEST_METRIC = {IPV4: 0, IPV6: 1}
+"""By family; in IPv6, Linux takes 0 for 1024."""
 
 
 class Step(NamedTuple):

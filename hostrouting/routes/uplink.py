@@ -60,7 +60,7 @@ NEEDS = {
     "equal": "a device to be named: [{route}] is not the only default route with its metric",
     "absent": "the device {dev}, which this host does not have (an altname does not count)",
     "down": "the device {dev} to be up",
-    "own": "a gateway other than {gateway}, this host's own address",
+    "own": "a gateway other than {gateway}, this host's own address or a broadcast address",
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
     "hides": "a destination without the gateway {gateway}, which Linux would no longer reach "
     "directly",
@@ -125,8 +125,8 @@ def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
     """The devices in doubt because equal default routes lead through different ones: which of them
     Linux uses is an accident, the first that was added.
 
-    The first of these default routes is the one that Linux uses. Of several routers that advertise
-    themselves, Linux makes one route, each on its own device.
+    There is at least one default route, and the first is the one that Linux uses. Of several
+    routers that advertise themselves, Linux makes one route, each on its own device.
     """
     used = defaults[0]
     devs = frozenset(used.devs)
@@ -159,7 +159,8 @@ def doubtful_by_a_tunnel(
     are_only_taps: bool,
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, and those of the
-    default route that it hides. A provider's lines and taps may be the only way out.
+    default route that it hides. A provider's lines and taps may be the only way out. All devices
+    exist, because they lead out.
     """
     if hidden:
         return devs | hidden
@@ -250,7 +251,7 @@ class Uplink:
         """
         if self._missing_for_hop(hop):
             return False
-        if self._is_own_address(hop.gateway):  # also a link-local one
+        if self._is_own_address(hop.gateway):  # a link-local one, which was not asked about
             return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
@@ -288,7 +289,7 @@ class Uplink:
         for hop in hops:
             if self._is_near(gateway, hop.dev):
                 return (NextHop(hop.dev, gateway),)
-        return (NextHop(hops[0].dev, gateway),)
+        return (NextHop(hops[0].dev, gateway),)  # not reached, which `_missing_for_hop` says
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
@@ -297,7 +298,7 @@ class Uplink:
             return next_hops
         if gateway is None and dev in self._links:
             return self._missing_default(dev)
-        return (NextHop(dev, gateway=gateway),)
+        return (NextHop(dev, gateway=gateway),)  # also if the device is missing, which is said next
 
     def _hops_of_default_route(self) -> _HopsOrNeed:
         """The next hops of the best default route of table main; in doubt, of the best one through
@@ -399,7 +400,7 @@ class Uplink:
         if gateway.version != self._family:
             return ""  # of an IPv4 default route by an IPv6 router: Linux has accepted it
         if self._is_own_address(gateway):
-            # Linux would accept the route, and lose the packets.
+            # Linux accepts the route, and loses the packets; or it refuses a broadcast address.
             return NEEDS["own"].format(gateway=gateway)
         if hop.onlink:
             is_reached = not self._is_elsewhere(gateway, hop.dev)
@@ -428,6 +429,8 @@ class Uplink:
 
     def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
         """The route of table main by which Linux looks for a gateway on this device, or on any.
+        Linux also looks in other tables, as the rules say; a gateway that only those lead to is not
+        found here.
 
         In IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is
         global. In IPv6, it takes the best route by the device, and refuses the gateway if that
@@ -440,6 +443,8 @@ class Uplink:
         routes: list[Route] = []
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
+                continue
+            if route.source or route.tos:  # Linux looks for a gateway without either
                 continue
             if dev is None or dev in route.devs:
                 routes.append(route)
@@ -475,7 +480,7 @@ class Uplink:
         return _order_of_lookup(route) <= _order_of_lookup(best)
 
     def _is_own_address(self, gateway: IP | None) -> bool:
-        """Whether the gateway is this host."""
+        """Whether the gateway is this host, or all hosts of a network."""
         return gateway is not None and Prefix.of(gateway) in self._own_addresses
 
     @cached_property
@@ -484,14 +489,14 @@ class Uplink:
 
     @cached_property
     def _routes_to_own(self) -> list[Route]:
-        """The routes to this host's own addresses. A local route in any other table can be that of
-        a proxy, which takes marked packets in.
+        """The routes to this host's own addresses, and to the broadcast addresses of its networks.
+        A local route in any other table can be that of a proxy, which takes marked packets in.
         """
         tables = (TABLE_LOCAL, TABLE_MAIN)
         return [
             route
             for route in self._without_gateway
-            if route.type == "local" and route.table in tables
+            if route.type in {"local", "broadcast"} and route.table in tables
         ]
 
 

@@ -134,9 +134,11 @@ def events(namespace: Namespace, path: Path) -> Iterator[list[str]]:
         path.open("w") as out,
         subprocess.Popen([*namespace.enter, "ip", "-N", "monitor", "route"], stdout=out) as watch,
     ):
-        wait_for("the watcher to listen", lambda: is_seen(first_mark))
-        yield lines
-        wait_for("the watcher to see all", lambda: is_seen(last_mark))
-        watch.kill()
+        try:
+            wait_for("the watcher to listen", lambda: is_seen(first_mark))
+            yield lines
+            wait_for("the watcher to see all", lambda: is_seen(last_mark))
+        finally:
+            watch.kill()  # or a failed test would wait for its end
     of_marks = re.compile(f"{first_mark}|{last_mark}")
     lines += [line for line in path.read_text().splitlines() if not of_marks.search(line)]

@@ -110,6 +110,12 @@ STARTS = {
     ),
     "the gate refuses what would fail": Start("exit 1", MAIN_FAILS, "was refused"),
     "the gate takes too long": Start("sleep 60", "TimeoutStartSec=0.5\n", "was refused"),
+    "a main command that forks fails": Start("exit 0", f"Type=forking\n{MAIN_FAILS}", "failed"),
+    "a main command that forks takes too long": Start(
+        "exit 0",
+        "Type=forking\nExecStart=\nExecStart=/bin/sleep 60\nTimeoutStartSec=0.5\n",
+        "failed",
+    ),
     "a later command takes too long": Start(
         "exit 0", "ExecStartPre=-/bin/sleep 60\nTimeoutStartSec=0.5\n", "failed"
     ),

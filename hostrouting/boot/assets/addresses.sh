@@ -1,4 +1,5 @@
-# Addresses. A text for programs of awk.
+# Addresses. A text for programs of awk. It has to be the first part of a program: the BEGIN of
+# another part may already read addresses.
 # Variables: first, last
 addresses='
 # An address is its family and its hexadecimal digits: 10.0.0.1 is 4:0a000001. So the order of these
@@ -35,7 +36,7 @@ function read_block(block,   piece, common, free, values, lowest, i) {
   first = last = hex_of(piece[1])
   common = 2 + int(piece[2] / 4) # characters that all addresses have in common
   free = length(first) - common - 1 # digits with any value; the one before, with some
-  if (piece[2] == "" || free < 0) return
+  if (piece[2] == "" || free < 0) return # a single address, also with its whole length, as in /32
   values = 16 # of that one digit: half as many for each bit that all have in common
   for (i = piece[2] % 4; i > 0; i--) values /= 2
   lowest = digit_at(first, common + 1)

@@ -233,9 +233,9 @@ run() { # STEP...
   return 1
 }
 
+# Not with `<<<`: bash before 5.1 writes that into a file, and the disk may be full.
 list() { # COMMAND...
-  local IFS=$'\n'
-  batch <<<"$*"
+  lines "$@" | batch
 }
 
 # Prints a command for `ip` for each place, in the order of the places.
@@ -267,7 +267,9 @@ batch() { # OPTION...
 }
 
 # Runs a program of awk on the lines of its input. `run` has made a process for the step; awk takes
-# its place, because this is the last command of a pipeline there (lastpipe).
+# its place, because this is the last command of a pipeline there (lastpipe). The parts of a program
+# are in an order: the BEGIN of one can need what those before it have set (ZEROS, NONE). As any
+# argument, a program has at most 128 KiB.
 program() { # PROGRAM SETTING...
   exec "$awk" -v "family=$family" "$@"
 }
@@ -381,11 +383,12 @@ say() { # LEVEL LINE...
 }
 
 # Leaves these lines as the only marker, which is whole or absent. If it is there already, nothing
-# is written, so a program that watches the folder sees only changes.
+# is written, so a program that watches the folder sees only changes. What a signal has left of a
+# marker has the number of this process ($$) at its end, and the trap of the signal deletes it.
 leave_marker() { # NAME LINE...
   local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
   local name text left=''
-  for name in ok detected undecided; do
+  for name in ok detected undecided $$; do
     if [[ $name != "$1" && -e $path.$name ]]; then
       rm -f "$path.$name" || return
     fi
@@ -470,7 +473,7 @@ function expression(pattern) {
   gsub(/[#]/, "[0-9]", pattern)
   return "^" pattern "$"
 }
-function listed(list, separator, item) { return list (list == "" ? "" : separator) item }
+function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 function words_from(n,   i, words) {
   words = $n
   for (i = n + 1; i <= NF; i++) words = words " " $i
@@ -691,6 +694,8 @@ function note_changes(   line) {
     is_changed = 1
   }
 }
+# A device may be called "to", but a rule for what arrives by a device is for no plain packets, so
+# it changes none of the answers.
 function prefix_of(line,   word) {
   split(line, word, " ")
   if (line ~ /^[0-9]+ /) return word[2] # a route
@@ -1320,7 +1325,7 @@ function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repai
     if (answered[r] != its_answer || !is_around(r, place, place)) continue
     its_type = route_type[r]
     owners = owners owner[r] " " # such as "cni nobody "
-    by = listed(by, " or ", route_text[r])
+    by = joined(by, " or ", route_text[r])
     if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
   if (owners ~ /^(cni )+$/) return "fine" # all of them
@@ -1604,7 +1609,7 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   }
   range = range_of(low, high)
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
-  if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
+  if (ranges[d]++ < 3) where[d] = joined(where[d], ", ", range)
 }
 # What is not judged may matter for each expected CIDR.
 function note_not_judged(what,   c) {

@@ -7,7 +7,7 @@ read_clock() {
     return 0
   fi
   # ProcSubset=pid, in our services, hides that file. A process can still read when it began, which
-  # is word 22, in 1/100 s; and the process of $() begins now. It is not the first choice because
-  # five such processes would cost each start of a unit 3 ms.
+  # is word 22, in 1/100 s; and the process of $(), which is `self` there, begins now. It is not the
+  # first choice because five such processes would cost each start of a unit 3 ms.
   now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
 }

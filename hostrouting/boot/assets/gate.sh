@@ -42,8 +42,8 @@ fi
 etc=/etc/hostrouting
 run=/run/hostrouting
 opening=$run/gate.open
-lock=$run/lock  # both are explained at take_lock
-queue=$run/turn # for `lock`
+lock=$run/lock # take_lock says what these two are for
+turn=$run/turn
 advice_apply="as root: hostrouting apply --config $etc/config.json"
 
 # In seconds.
@@ -66,7 +66,9 @@ declare -A owner_of permissions_of # by path; of a link, those of the file that 
 # What a unit can have in its environment changes how bash works.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 unset FUNCNEST TMOUT # limits for calls of functions within functions, and for `read`
-set +o posix   # POSIXLY_CORRECT: the `exec` that opens a lock that cannot be opened would end bash
+# POSIXLY_CORRECT: bash would end at the `exec` that opens a lock that cannot be opened, and before
+# 5.1, it could not read the `<(` that comes below.
+set +o posix
 shopt -s nullglob
 
 # --- What is done, in order -----------------------------------------------------------------------
@@ -155,6 +157,8 @@ exit_on_signal() { # SIGNAL
   trap '' HUP INT QUIT TERM USR1 USR2
   if [[ $activity ]]; then
     reason+=" while $activity"
+    # %% is the program that `activity` is about, as the gate waits for each before the next one. If
+    # the signal came before it was started, there is none.
     kill %% 2>/dev/null
     wait %% 2>/dev/null # a step ends within kill_after; until then, the lock must be held
   fi
@@ -165,7 +169,8 @@ its TimeoutStartSec="
   exit_failed "$reason"
 }
 
-# A gate that a signal kills would have succeeded if its unit has SuccessExitStatus=SIGTERM.
+# A gate that a signal kills would have succeeded if its unit has SuccessExitStatus=SIGTERM. These
+# are the signals with which units are stopped or reloaded, so they may be in that setting.
 trap 'exit_on_signal SIGHUP' HUP
 trap 'exit_on_signal SIGINT' INT
 trap 'exit_on_signal SIGQUIT' QUIT
@@ -180,9 +185,11 @@ trap '' PIPE # a lost log ends nothing
 exit_if_opened() {
   local owner permissions kind why_not='' reason=''
   read -r owner permissions kind < <(stat -c '%u %a %F' "$opening")
-  wait "$!" # for stat: systemd would warn of a process that the gate leaves behind
+  # For stat: this may be all that the gate does, and systemd would warn of a process that it leaves
+  # behind.
+  wait "$!"
   if [[ $kind != 'regular '* ]]; then # or it says `regular empty file`
-    why_not="it is a $kind"
+    why_not="it is a ${kind:-file that stat cannot read}"
   elif [[ $owner != 0 ]]; then
     why_not='it does not belong to root'
   elif [[ $permissions != [46][04][04] ]]; then
@@ -200,7 +207,7 @@ exit_if_opened() {
 # --- The lock -------------------------------------------------------------------------------------
 
 # Takes `lock`, which keeps the files as they are until the last step has ended. Starts share it; a
-# writer, such as `hostrouting apply`, has it alone. Both lock `queue` first, and keep that while
+# writer, such as `hostrouting apply`, has it alone. Both lock `turn` first, and keep that while
 # they wait for `lock`: otherwise, units that start again and again would starve a writer.
 #
 # Only root can open the two files, because whoever can read a file can lock it. If /run is full or
@@ -211,13 +218,13 @@ take_lock() {
   if [[ ! -d $run ]]; then
     mkdir -m 755 "$run" 2>/dev/null
   fi
-  if ! { exec 8<>"$queue" 9<>"$lock"; } 2>/dev/null; then
+  if ! { exec 8<>"$turn" 9<>"$lock"; } 2>/dev/null; then
     # Once more, for the reason: without 2>/dev/null.
-    error=$({ exec 8<>"$queue" 9<>"$lock"; } 2>&1)
+    error=$({ exec 8<>"$turn" 9<>"$lock"; } 2>&1)
     log 4 "$unit: the steps run without a lock, as there is none: ${error#*: line *: }"
     return 0
   fi
-  wait_for_lock "$queue" --exclusive 8 "another start or change, which waits for $lock"
+  wait_for_lock "$turn" --exclusive 8 "another start or change, which waits for $lock"
   wait_for_lock "$lock" --shared 9 'a process that changes the host, such as hostrouting apply'
   exec 8<&- # the next in the queue waits for `lock`
 }
@@ -238,7 +245,9 @@ to see which processes have it open, as root: find /proc/[0-9]*/fd -lname $1"
   fi
 }
 
-# A writer may have replaced this file while the lock was awaited. The steps are read after this.
+# A writer may have replaced this file while the lock was awaited. The steps are read after this. If
+# `hostrouting remove` has deleted it, the steps are missing, too: this start is refused, and the
+# next one has no gate.
 reread_names_of_steps() {
   local line
   while read -r line; do
@@ -311,6 +320,7 @@ run_step() { # PATH
   local name is_ours='' step_began status
   name=${1##*/}
   name=${name%.sh}
+  # Only services of ours name a step, which is one of ours.
   if [[ $only_step ]] || is_among "$name" "${required[@]}" "${wanted[@]}"; then
     is_ours=1
   fi
@@ -327,7 +337,7 @@ run_step() { # PATH
     step_failed "$name" "step $name was not run: what came before took all $time_limit s"
     return 0
   fi
-  step_began=$now
+  step_began=$now # read_clock has just been called, by find_step_limit
   activity="step $name ran"
   execute "$1" "$is_ours"
   status=$?
@@ -351,7 +361,8 @@ see the lines above"
 #
 # What it gets: $0 is its path, $1 the unit that it runs for, and $2 how many seconds it may
 # wait for what is missing. It gets neither the environment of the unit (exec -c) nor the lock
-# (9<&-), which would stay locked by a process that the step leaves behind.
+# (9<&-), which would stay locked by a process that the step leaves behind. nsenter, which gets no
+# PATH either, finds `timeout` where the C library looks then: in /bin and /usr/bin.
 execute() { # PATH IS_OURS
   local may_wait=0 command="export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\""
   if [[ $2 ]]; then
@@ -380,6 +391,7 @@ is_among() { # WORD WORD...
 
 # --- Time -----------------------------------------------------------------------------------------
 
+# Sets `now`, too.
 find_step_limit() { # STEP
   find_time_left
   step_limit=$time_left

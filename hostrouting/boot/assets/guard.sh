@@ -29,7 +29,7 @@ pause_factor=20
 # In 1/100 s.
 second=100
 now=0            # set by read_clock
-next_full_pass=0 # when all steps may run again
+next_full_pass=0 # when all steps may run again; the first pass is one of all steps
 next_log=0       # when lines that repeat are logged again
 
 pause=0            # in seconds; set by run_gate
@@ -37,7 +37,8 @@ has_failed=''      # whether a pass has failed since all steps have last succeed
 heard=''           # the last line of `ip monitor`
 declare -A printed # by the steps of a pass: the lines that the last such pass printed
 
-# systemd stops the guard with SIGTERM: then it has not failed, and is not cut short.
+# systemd stops the guard with SIGTERM: then it has not failed, and is not cut short. All processes
+# of a service get that signal (KillMode=), so this does not wait for a `sleep`, nor for a step.
 trap 'trap - EXIT; exit 0' TERM
 
 main() {
@@ -95,7 +96,7 @@ set_routes() {
 
 run_all_steps() {
   local interval=$full_pass_interval
-  if ((now < next_full_pass)); then
+  if ((now < next_full_pass)); then # there is no step for routes
     sleep "$(seconds_until_full_pass)"
   fi
   run_gate
@@ -113,7 +114,9 @@ seconds_until_full_pass() {
 # Runs all steps, or the named one, and logs the lines that the last such pass did not print: what
 # stays wrong, and a verdict that stays the same, is logged once. Sets `pause`.
 run_gate() { # [STEP]
-  local kind=${1-all} began line lines=() status=''
+  local kind=${1-all} # of pass: the step that it runs, or all
+  local began line lines=()
+  local status='' # of the gate; empty if it has not said that it ended
   read_clock
   began=$now
   if ((now >= next_log)); then
@@ -148,6 +151,7 @@ run_gate() { # [STEP]
   fi
 }
 
+# A gate that is silent is left to itself: it shares its lock with the gate of the next pass.
 note_outcome() { # KIND STATUS
   if [[ ! $2 ]]; then
     log 4 "the gate was killed, or has printed nothing for $silence_limit s"

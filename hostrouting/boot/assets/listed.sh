@@ -30,7 +30,8 @@ function name_for(list, number) {
 
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/[1] ...\    veth ...
 # Reads a device, and returns its name. With -N, `ip` prints the number of the link type (ARPHRD_...
-# in Linux); some versions print its name.
+# in Linux); some versions print its name. Behind an @ is the device that this one is on; a name
+# that has an @ of its own is not told from that, and is cut.
 function read_device(   dev, piece, link_type, kind) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
@@ -46,7 +47,8 @@ function read_device(   dev, piece, link_type, kind) {
   class[dev] = class_of(kind, link_type)
   return dev
 }
-# A kind that is not in the settings is a tunnel, unless the link type is that of a card.
+# A kind that is not in the settings is a tunnel, unless the link type is that of a card. So a card
+# stays one if a word is wrongly taken for its kind.
 function class_of(kind, link_type,   by_kind, by_type) {
   by_kind = class_of_kind[kind]
   by_type = class_of_link_type[link_type]

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Loads the nftables table that lets the IPv6 probes of a load balancer reach the pods, unless it is
-# in force: listed with all its comments. The first comment contains its digest. The text replaces
-# the whole table in one transaction. Other tables are never changed. Without IPv6, the rules match
-# nothing. The route for the replies is a static route.
+# in force: listed with all its comments. The first comment contains its digest. That somebody has
+# edited a rule, but not its comment, is not noticed. The text replaces the whole table in one
+# transaction. Other tables are never changed. Without IPv6, the rules match nothing. The route for
+# the replies is a static route.
 # Exit status: 0, or 1 with the reason.
 # Data only: no line of it is executed. Each line is a line of the text that nft loads.
 configuration=(
@@ -39,14 +40,15 @@ done
 table=${text#add table ip6 } # with which the text begins
 table=${table%%$'\n'*}
 if [[ ${comments[0]-} != 'comment "hostrouting: '* ]]; then
-  again='hostrouting apply --config /etc/hostrouting/config.json'
-  fail "this script has lost its settings: run: $again"
+  advice_apply='hostrouting apply --config /etc/hostrouting/config.json'
+  fail "this script has lost its settings: run: $advice_apply"
 fi
 if ! hash nft 2>/dev/null; then
   fail 'the program nft was not found: install the package nftables'
 fi
 
-# Loads the table, and looks; twice, because something may flush nftables at this moment.
+# Looks, loads the table, and looks again; it is loaded up to twice, because something may flush
+# nftables at this moment.
 for loads in 0 1 2; do
   if is_in_force; then
     exit 0

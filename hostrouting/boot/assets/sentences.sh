@@ -2,7 +2,8 @@
 # Variables: sentence, words_for
 sentences='
 # The sentence with this name. Each {HOLE} in it is filled with words_for["HOLE"], which the caller
-# has set before: it is global, because awk has no other way to pass values by name.
+# has set before: it is global, because awk has no other way to pass values by name. A hole in such
+# a value, which may be the name of a device, is not filled.
 function in_words(name,   left, done, hole) {
   left = name in sentence ? sentence[name] : "no sentence is called " name
   while (match(left, /[{][a-z]+[}]/)) {

@@ -247,11 +247,13 @@ run_planner() {
 }
 
 # Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
-# 7.1, `ip` writes its output in blocks, but errors at once: they are held back.
+# 7.1, `ip` writes its output in blocks, but errors at once: they are held back. A pipe, and not
+# `<<<`: bash before 5.1 writes that into a file, and the disk may be full.
 settings_and_lists() {
   local errors status
   printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
-  { errors=$(exec ip -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1 >&3); } 3>&1
+  printf '%s\n' 'route show table all' 'link show' |
+    { errors=$(exec ip -N -d -o -batch - 2>&1 >&3); } 3>&1
   status=$?
   printf '%s\n' errors "$errors"
   return "$status"
@@ -291,7 +293,7 @@ say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  read -r -a words <<<"$hop"
+  printf '%s\n' "$hop" | read -r -a words
   printf -v typed ' %q' "${words[@]}" # quoted for a shell
   fail_because "ROUTE-CONFLICT: $hop is a next hop that is not hostrouting's; if nothing needs it, \
 delete it (a program may add it again), as root: ip route del$typed"
@@ -525,7 +527,7 @@ function is_card(dev) {
 
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
-  if ($2 == "default" || name_for("type", $1) == "local") return 1
+  if ($2 == "default" || name_for("type", $1) ~ /^(local|broadcast)$/) return 1
   return $2 in is_wanted_prefix || is_line_of_ours()
 }
 
@@ -546,6 +548,7 @@ function without_usual_words(text) {
 # looks in other tables, as the rules say; a gateway that only those lead to is not found here.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
+  if ($3 ~ /^(from|tos)$/) return 0 # Linux looks for a gateway without either
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
 }
 
@@ -613,10 +616,11 @@ function is_ours(r) {
   return route[r, "protocol"] == ours
 }
 
-# Whether it is the route to an address of this host. In another table, one of the type local can be
-# that of a proxy, which takes marked packets in.
+# Whether it is the route to an address of this host, or to the broadcast address of a network. In
+# another table, one of the type local can be that of a proxy, which takes marked packets in.
 function leads_to_own_address(r) {
-  if (route[r, "type"] != "local " || is_ours(r) || has_gateway(route[r, "text"])) return 0
+  if (route[r, "type"] !~ /^(local|broadcast) $/) return 0
+  if (is_ours(r) || has_gateway(route[r, "text"])) return 0
   return route[r, "table"] ~ /^(255)?$/
 }
 

@@ -13,7 +13,9 @@ import pytest
 
 from hostrouting.boot.archive import tar_of
 from hostrouting.boot.files import files_of
-from hostrouting.config.settings import GuardConfig
+from hostrouting.boot.units import DROP_IN_TEXT
+from hostrouting.config.settings import GateConfig, GuardConfig
+from hostrouting.host.layout import HostLayout
 from tests.support.cli import say
 from tests.support.tasks import CIDR, REPAIR, config
 
@@ -39,6 +41,16 @@ def test_the_same_files_make_the_same_archive() -> None:
         assert entry.mtime == 0
         assert entry.uid == entry.gid == 0
         assert entry.uname == entry.gname == "root"
+
+
+@pytest.mark.linux
+def test_the_longest_names(tmp_path: Path) -> None:
+    """A configuration may name any unit that a folder of systemd can be named after."""
+    unit = f"{'a' * 243}.service"
+    archive = tar_of(files_of(WANTED._replace(gate=GateConfig((unit,)))))
+    subprocess.run(["tar", "-x", "-C", tmp_path], input=archive, check=True)
+    drop_in = tmp_path / HostLayout.drop_in_path(unit).lstrip("/")
+    assert drop_in.read_text() == DROP_IN_TEXT
 
 
 @pytest.fixture

@@ -270,6 +270,23 @@ FOLDERS = {
 }
 
 
+@pytest.mark.parametrize("render", [render_check_script, render_static_routes_script])
+def test_a_full_disk(
+    namespace: Namespace, tmp_path: Path, render: Callable[[HostRoutingConfig], str]
+) -> None:
+    """Bash 5.0 writes what a program is to read into a file first; no disk has to have room."""
+    routes = StaticRoutesConfig(enabled=True, routes=(static("172.16.0.0/17"),))
+    config = check(HEALTHY)._replace(static_routes=routes)
+    script = tmp_path / "step.sh"
+    script.write_text(render(config))
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    full = f"mount -t tmpfs -o size=4k none {disk} && ! cat /dev/zero 2>&- >{disk}/all"
+    old = f"{full} && export TMPDIR={disk} BASH_COMPAT=5.0"
+    done = namespace.run(*command(script, "kubelet.service", "0", before=old))
+    assert done.returncode == 0, done.stderr
+
+
 class TestMarkers:
     """Nothing about the folder of the markers changes the exit status, and several runs do not
     disturb each other.
@@ -308,16 +325,27 @@ class TestMarkers:
         """Whoever may write into the folder can lay a link with the name of the next temporary
         file: nothing is written through it.
         """
-        precious = tmp_path / "precious"
-        precious.write_text("precious\n")
+        nowhere = tmp_path / "nowhere"
         # The script has the process id of the shell that starts it.
-        link = f"mkdir /run/aks-flex-node && ln -s {precious} /run/aks-flex-node/route-overlap.$$"
+        link = f"mkdir /run/aks-flex-node && ln -s {nowhere} /run/aks-flex-node/route-overlap.$$"
         checked = Checked(namespace, check(HEALTHY), tmp_path, before=link)
-        assert precious.read_text() == "precious\n"
+        assert not nowhere.exists()
         assert checked.status == 0
         assert checked.verdict == "ok"
         assert checked.left == {}
         assert "<4>check-route-overlap: the result cannot be written to " in checked.said
+
+    def test_what_a_killed_run_has_left(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A temporary file with the same process id is replaced. If it is a link, what it leads to
+        stays.
+        """
+        precious = tmp_path / "precious"
+        precious.write_text("precious\n")
+        link = f"mkdir /run/aks-flex-node && ln -s {precious} /run/aks-flex-node/route-overlap.$$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, before=link)
+        assert precious.read_text() == "precious\n"
+        assert checked.said == "<6>check-route-overlap: ok\n"
+        assert checked.left == {MADE_OK: "ok\n"}
 
     @staticmethod
     def starts_at_once(
@@ -548,6 +576,15 @@ fi
         assert "check-route-overlap: no" not in done.stderr
         markers = tmp_path / "run/aks-flex-node"
         assert list(markers.iterdir()) == []
+
+    def test_told_to_stop_while_it_writes(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Nothing of the marker is left, whole or in part."""
+        script = tmp_path / "check.sh"
+        tools = {"mv": "kill -TERM $PPID; exit 1"}
+        script.write_text(put_before(render_check_script(check(HEALTHY)), tmp_path, tools))
+        done = namespace.run(*command(script, "kubelet.service", "0"))
+        assert done.returncode == 1
+        assert list((tmp_path / "run/aks-flex-node").iterdir()) == []
 
 
 # An `ip` that does this after the questions: only those are asked with -force.

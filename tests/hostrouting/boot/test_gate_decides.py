@@ -497,6 +497,14 @@ class TestBreakGlass:
         assert status == 255
         assert "is ignored" not in log
 
+    def test_a_file_that_goes_at_this_moment(self, gate: Gate) -> None:
+        """The steps decide, and the log does not leave the reason out."""
+        self.open_by(gate)
+        put_stat_before(gate, f'rm -f {gate.open}; exec /usr/bin/stat "$@"')
+        status, log = gate.start()
+        assert status == 255
+        assert f"{gate.open} is ignored: it is a file that stat cannot read\n" in log
+
 
 # What is done to a step, and why it is then not run; empty where it is run.
 CHANGES = {
@@ -742,15 +750,20 @@ def test_a_folder_that_is_a_link(gate: Gate) -> None:
     assert status == 255
 
 
+def put_stat_before(gate: Gate, text: str) -> None:
+    """Let the gate find a `stat` with this text first."""
+    script = gate.paths / "etc/gate.sh"
+    gates_text = script.read_text()
+    assert gates_text.count(" PATH=/usr/sbin:") == 1
+    script.write_text(gates_text.replace(" PATH=/usr/sbin:", f" PATH={gate.paths}:/usr/sbin:"))
+    (gate.paths / "stat").write_text(f"#!/bin/sh\n{text}\n")
+    (gate.paths / "stat").chmod(0o755)
+
+
 def test_who_can_write_is_not_known(gate: Gate) -> None:
     """Nothing is run, and nobody is told to change what may be right."""
     gate.write("a", "", a=SUCCEEDS)
-    script = gate.paths / "etc/gate.sh"
-    text = script.read_text()
-    assert text.count(" PATH=/usr/sbin:") == 1
-    script.write_text(text.replace(" PATH=/usr/sbin:", f" PATH={gate.paths}:/usr/sbin:"))
-    (gate.paths / "stat").write_text("#!/bin/sh\nexit 1\n")
-    (gate.paths / "stat").chmod(0o755)
+    put_stat_before(gate, "exit 1")
     status, log = gate.start()
     assert status == 255
     assert f"was not started: stat does not say who can write to {gate.paths}/etc, and root" in log

@@ -37,8 +37,8 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 PAIR = [HALF, static("fd00:16::/64")]
 REFUSED = static("10.1.0.0/16", "10.0.0.77", "eth0")
-REFUSE_IT = "route add broadcast 10.0.0.77 dev eth0 table main"
-"""Linux accepts no broadcast address as a gateway."""
+REFUSE_IT = "rule add pref 100 to 10.0.0.77 unreachable"
+"""Linux looks for a gateway by the rules, too, and refuses it then; the script does not."""
 REPLY = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
 
 
@@ -294,7 +294,7 @@ class TestAllOrNothing:
         assert ran.lines == [f"<3>static-routes: {why}"]
         assert listed(namespace) == before, "nor is another one set, or deleted"
 
-        end_it = "ip route del broadcast 10.0.0.77 dev eth0 table main"
+        end_it = "ip rule del pref 100"
         while_it_waits = f"flock --nonblock /run/hostrouting/routes {end_it}"  # others may write
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": while_it_waits})
         assert ran.status == 0

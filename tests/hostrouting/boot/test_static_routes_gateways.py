@@ -125,9 +125,19 @@ def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path
             id="reached by a route of ours, which goes",
         ),
         pytest.param(
+            [*ANOTHER_NETWORK, "route add 10.0.0.1 tos 0x10 dev eth0"],
+            NOT_NEAR,
+            id="reached by a route for some packets",
+        ),
+        pytest.param(
             ["address add 10.0.0.1/32 dev eth1"],
-            "a gateway other than 10.0.0.1, this host's own address",
+            "a gateway other than 10.0.0.1, this host's own address or a broadcast address",
             id="own",
+        ),
+        pytest.param(
+            ["address add 192.168.7.7/24 broadcast 10.0.0.1 dev eth0"],
+            "a gateway other than 10.0.0.1, this host's own address or a broadcast address",
+            id="broadcast",
         ),
     ],
 )

@@ -222,6 +222,26 @@ class TestSockets:
         )
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize(
+        ("selectors", "verdict"),
+        [
+            pytest.param({"src": "10.0.0.4/32"}, "ok", id="an own address"),
+            pytest.param({"src": "10.244.0.1/32"}, "ok", id="an own address for pods"),
+            pytest.param({"src": "10.244.0.0/24"}, "undecided", id="a network of pods"),
+            pytest.param({"src": "10.0.0.4/32", "invert": True}, "undecided", id="all others"),
+        ],
+    )
+    def test_sources_behind_a_rule_for_what_this_host_sends(
+        self, selectors: dict[str, Any], verdict: str
+    ) -> None:
+        """What arrives has a source of another host or of a pod: Linux drops what pretends to have
+        one of this host.
+        """
+        rules = (rule(priority=90, table=TABLE_MAIN, iif="lo"), rule(**selectors))
+        own = address("10.244.0.1/24", "cni0")
+        host = node(ELSEWHERE, links=(IB0, CNI0), addresses=(own,), rules=rules)
+        assert checked(host).verdict == verdict
+
     def test_a_rule_for_what_this_host_sends_before_the_same_for_all(self) -> None:
         """The second one is for what is forwarded with the mark."""
         marked = rule(fwmark=1, fwmask=1)

@@ -267,6 +267,20 @@ class TestWayOut:
         [family] = checked(host._replace(routes=routes)).families
         assert family.repair.lacks == lacks
 
+    def test_what_the_default_route_has_whose_next_hops_have_weights(self) -> None:
+        """The route by one of them has no weight, and lacks the rest, too."""
+        hops = (
+            NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
+            NextHop("eth1", gateway=as_ip("10.1.0.1")),
+        )
+        by_both = Route(Prefix.parse("0.0.0.0/0"), hops, mtu=1400)
+        host = node(Route.to(CIDR, dev="ib0"), links=(ETH1,))
+        others = [route for route in host.routes if route.prefix.length]
+        report = checked(host._replace(routes=(by_both, *others)), expected_devs=["eth0"])
+        [family] = report.families
+        assert {route.dev for route in report.routes} == {"eth0"}
+        assert family.repair.lacks == "mtu 1400"
+
     def test_a_route_inside_the_network_of_a_tunnel(self) -> None:
         """What the repair takes from the network is told once."""
         inside = Route.to("172.16.5.0/24", dev="wg1")

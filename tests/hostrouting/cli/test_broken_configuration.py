@@ -71,6 +71,15 @@ def test_a_broken_file_does_not_hide_that_the_gate_is_shut(
     assert "the gate still checks" not in status.out
 
 
+def test_a_broken_file_without_gated_units() -> None:
+    """No gate is missed where none was installed."""
+    host = node({"manageForeign": "keep"})
+    host.files.texts[LAYOUT.config_path] = "{"
+    status = say("status", host=host)
+    assert status.out.startswith("BROKEN: ")
+    assert LAYOUT.gate_path not in status.out
+
+
 @pytest.mark.parametrize(
     "text", ["{}", '{"hostRouting": {}}', '{"hostRouting": {"azureVnetCleanup": null}}', ""]
 )

@@ -18,6 +18,13 @@ RESOLVED, PLAIN = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
         ),
         ({PLAIN: "nameserver 127.0.0.53\n", RESOLVED: "nameserver\t9.9.9.9 \n"}, ["9.9.9.9"]),
         ({PLAIN: "nameserver 127.0.0.53\n"}, ["127.0.0.53"]),
+        (
+            {
+                PLAIN: "nameserver 127.0.0.53\nnameserver 1.1.1.1\n",
+                RESOLVED: "nameserver 9.9.9.9\n",
+            },
+            ["9.9.9.9", "1.1.1.1"],
+        ),
         ({PLAIN: "nameserver 1.1.1.1\n", RESOLVED: "nameserver 9.9.9.9\n"}, ["1.1.1.1"]),
         ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\nnameservers 1.1.1.1\n"}, []),
     ],

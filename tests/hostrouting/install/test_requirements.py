@@ -337,6 +337,57 @@ def test_an_image_that_is_not_roots(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("another user owns") == 1
 
 
+@pytest.mark.parametrize("name", ["systemd-nspawn@.service", "systemd-nspawn@kube1.service"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
+def test_a_drop_in_of_an_image_that_cancels_the_gate(
+    name: str, caplog: pytest.LogCaptureFixture, *, is_new: bool
+) -> None:
+    """It is named, and may be gone when the image boots. No command is proposed: it would change
+    the host on which the image is prepared.
+    """
+    image = FakeHost.image()
+    if not is_new:
+        run(Configure(OLD, host=image))
+    path = f"{UNITS}/{name}.d/zz-x.conf"
+    image.files.texts[path] = RESET
+    [finding] = requirements(image)
+    assert finding.name == "gate-open"
+    assert finding.severity == "warning"
+    assert finding.sentence.endswith(f'"ExecCondition=" in {path} cancels the gate')
+    assert finding.target == name
+    assert str(finding.remedy) == "change that in the image"
+    run(Configure(GATED, host=image))
+    assert caplog.text.count("change that in the image") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "accepts"),
+    [
+        ("systemd-nspawn@.service", "SuccessExitStatus=133 255", True),
+        ("systemd-nspawn@.service.d/50-x.conf", " SuccessExitStatus = EXCEPTION", True),
+        ("systemd-nspawn@.service.d/50-x.conf", "SuccessExitStatus=133", False),
+        (
+            "systemd-nspawn@.service.d/50-x.conf",
+            "SuccessExitStatus=255\nSuccessExitStatus=\nSuccessExitStatus=1",
+            False,
+        ),
+    ],
+    ids=["of the unit", "of a drop-in", "another status", "taken back"],
+)
+@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
+def test_a_status_that_counts_as_a_success_in_an_image(
+    path: str, text: str, *, accepts: bool, is_new: bool
+) -> None:
+    """Then a unit starts although the gate refuses it."""
+    image = FakeHost.image()
+    if not is_new:
+        run(Configure(OLD, host=image))
+    image.files.texts[f"{UNITS}/{path}"] = f"[Service]\n{text}\n"
+    sentences = [finding.sentence for finding in requirements(image)]
+    words = "has SuccessExitStatus=255, so it starts even if the gate refuses"
+    assert sentences == [f"{MACHINES} {words}"] * accepts
+
+
 def test_a_folder_that_others_can_change(tmp_path: Path) -> None:
     """Whatever is in it, root would run theirs."""
     folder = tmp_path / LAYOUT.gate_directory.lstrip("/")

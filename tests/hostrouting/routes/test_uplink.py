@@ -37,6 +37,7 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
 BY_ETH0 = "via 10.0.0.1 dev eth0 proto hostrouting"
 NO_DEFAULT = "an IPv4 default route"
 A_NAME = "a device to be named: "
+OWN = "this host's own address or a broadcast address"
 
 
 def default_by(dev: str = "eth1", table: int = TABLE_MAIN, **fields: Any) -> Route:
@@ -388,7 +389,7 @@ class TestWhatIsMissing:
                 "eth0",
                 "an address or route on eth0 that reaches the gateway 10.1.0.9 directly",
             ),
-            ("10.0.0.4", "eth0", "a gateway other than 10.0.0.4, this host's own address"),
+            ("10.0.0.4", "eth0", f"a gateway other than 10.0.0.4, {OWN}"),
             ("10.1.0.9", "eth1", "the device eth1 to be up"),
         ],
     )
@@ -407,6 +408,21 @@ class TestWhatIsMissing:
         local = Route.to("10.0.0.9/32", dev="lo", type="local", table=table)
         way = planned(host(INTERFACES, [local]), "10.0.0.9", "eth0")
         assert way.startswith("a gateway other than 10.0.0.9") is is_own
+
+    def test_a_gateway_inside_a_route_for_some_packets(self) -> None:
+        """Linux looks for a gateway without a source, so it does not use a route `from` some."""
+        some = Route.to("fd00::/80", dev="eth0", gateway="fe80::1")
+        some = some._replace(source=Prefix.parse("fd00::/64"))
+        connected = Route.to("fd00::/64", dev="eth0")
+        uplink = Uplink(host(INTERFACES, [connected, some]), 6)
+        way = uplink.route_to(Prefix.parse("fd01::/48"), dev="eth0", gateway=as_ip("fd00::1"))
+        assert isinstance(way, Route), way
+
+    def test_a_gateway_with_a_broadcast_address(self) -> None:
+        """Linux refuses it, although the network around it is on the link."""
+        broadcast = Route.to("10.0.0.255/32", dev="eth0", type="broadcast", table=255)
+        way = planned(host(INTERFACES, [broadcast]), "10.0.0.255", "eth0")
+        assert way == f"a gateway other than 10.0.0.255, {OWN}"
 
     @pytest.mark.parametrize("prefix", ["192.168.0.0/24", "192.168.0.1/32"])
     def test_what_reaches_a_gateway(self, prefix: str) -> None:
