@@ -52,37 +52,6 @@ def drop_ins_of(files: Files, unit: str) -> list[str]:
     return [by_name[name] for name in sorted(by_name)]
 
 
-def listed_in_files(files: Files, unit: str, setting: str) -> list[str]:
-    """The words of a setting that is a list, from the unit's own file and its drop-ins. An empty
-    value resets the list. Not judged: the section, and values of several lines.
-    """
-    line = re.compile(rf"(?m)^[ \t]*{setting}[ \t]*=(.*)$")
-    words: list[str] = []
-    for path in (*_file_of(files, unit), *drop_ins_of(files, unit)):
-        for value in line.findall(_text_of(files, path)):
-            if not value.split():
-                words.clear()
-            words += value.split()
-    return words
-
-
-def _file_of(files: Files, unit: str) -> Iterator[str]:
-    """The file of a unit; of an instance without one of its own, that of its template."""
-    for name in dict.fromkeys((unit, template_of(unit))):
-        for folder in _UNIT_FOLDERS:
-            path = f"{folder}/{name}"
-            if files.look(path) is not None:
-                yield path
-                return
-
-
-def _text_of(files: Files, path: str) -> str:
-    """The text of a file; empty if it cannot be read: where root asks, systemd cannot either."""
-    with suppress(HostError):
-        return files.read(path) or ""
-    return ""
-
-
 def _folders_of(unit: str) -> list[str]:
     """The folders of the drop-ins of a unit, in the order in which systemd looks: for each parent,
     that of the instance before that of its template (`unit_file_find_dropin_paths` in its source).
@@ -114,5 +83,6 @@ def resets_after_ours(files: Files, drop_ins: Iterable[str]) -> Iterator[str]:
             continue
         # What root cannot read, systemd cannot read either. Another user may miss one until systemd
         # has read it: then systemd says that it does not run the gate.
-        if re.search(RESET, _text_of(files, path), re.MULTILINE):
-            yield path
+        with suppress(HostError):
+            if re.search(RESET, files.read(path) or "", re.MULTILINE):
+                yield path

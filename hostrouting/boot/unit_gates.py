@@ -6,7 +6,8 @@ them sooner or later: at the next reload, at the next boot, or when the unit is 
 Nothing is changed here.
 
 Not judged: a unit with `RootDirectory=` or `RootImage=`, in which the gate cannot run. It does not
-start. And a gate that a signal kills, where the unit has `SuccessExitStatus=SIGKILL` or the like.
+start. And a gate that a signal kills, where the unit has `SuccessExitStatus=SIGKILL` or the like;
+in an image, any `SuccessExitStatus=`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from hostrouting.boot.drop_ins import (
     RESET,
     drop_ins_of,
     instances_with_drop_ins,
-    listed_in_files,
     resets_after_ours,
 )
 from hostrouting.boot.on_disk import text_at
@@ -138,7 +138,7 @@ def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding
             is_opened_by_reload = cause.kind == "drop-in" and (cause.is_pending or is_image)
             # A setting of one instance hinders nothing: the others can be gated.
             accepts_refusals = cause.kind == "accepts-refusal" and instance == unit
-            if is_opened_by_reload or (accepts_refusals and (is_new or is_image)):
+            if is_opened_by_reload or (accepts_refusals and is_new):
                 yield cause.finding(instance)
 
 
@@ -224,9 +224,7 @@ def _causes_by_name(host: Host, unit: str) -> Iterator[tuple[str, list[_Cause]]]
     if is_template(unit):
         names += instances_with_drop_ins(files, unit)
     for name in names:
-        causes = _causes_on_the_disk(files, unit, name)
-        setting = _setting_against_the_gate(files, unit, _properties_on_the_disk(files, name))
-        yield name, [*causes, *setting]
+        yield name, [*_causes_on_the_disk(files, unit, name)]
 
 
 def _properties_of(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
@@ -321,17 +319,6 @@ def _without_reset(path: str) -> Remedy:
     return Remedy(
         "to delete that line (its program may write it again)", f"{delete} && {RELOAD.command}"
     )
-
-
-def _properties_on_the_disk(files: Files, name: str) -> Mapping[str, str]:
-    """What systemd will say of a setting of this unit, or of this instance of one."""
-    setting = "SuccessExitStatus"
-    statuses = listed_in_files(files, name, setting)
-    return {
-        "Id": name,
-        "DropInPaths": " ".join(drop_ins_of(files, name)),
-        setting: " ".join(statuses).replace("EXCEPTION", "255"),  # systemd's name for it
-    }
 
 
 def _setting_against_the_gate(

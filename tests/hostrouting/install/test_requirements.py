@@ -360,34 +360,6 @@ def test_a_drop_in_of_an_image_that_cancels_the_gate(
     assert caplog.text.count("change that in the image") == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "accepts"),
-    [
-        ("systemd-nspawn@.service", "SuccessExitStatus=133 255", True),
-        ("systemd-nspawn@.service.d/50-x.conf", " SuccessExitStatus = EXCEPTION", True),
-        ("systemd-nspawn@.service.d/50-x.conf", "SuccessExitStatus=133", False),
-        (
-            "systemd-nspawn@.service.d/50-x.conf",
-            "SuccessExitStatus=255\nSuccessExitStatus=\nSuccessExitStatus=1",
-            False,
-        ),
-    ],
-    ids=["of the unit", "of a drop-in", "another status", "taken back"],
-)
-@pytest.mark.parametrize("is_new", [True, False], ids=["before it is gated", "gated"])
-def test_a_status_that_counts_as_a_success_in_an_image(
-    path: str, text: str, *, accepts: bool, is_new: bool
-) -> None:
-    """Then a unit starts although the gate refuses it."""
-    image = FakeHost.image()
-    if not is_new:
-        run(Configure(OLD, host=image))
-    image.files.texts[f"{UNITS}/{path}"] = f"[Service]\n{text}\n"
-    sentences = [finding.sentence for finding in requirements(image)]
-    words = "has SuccessExitStatus=255, so it starts even if the gate refuses"
-    assert sentences == [f"{MACHINES} {words}"] * accepts
-
-
 def test_a_folder_that_others_can_change(tmp_path: Path) -> None:
     """Whatever is in it, root would run theirs."""
     folder = tmp_path / LAYOUT.gate_directory.lstrip("/")
