@@ -90,8 +90,8 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
 
 def _unit_files(unit: str) -> Iterator[File]:
-    """The file of one of our units, and the link that starts it at boot: units of ours that have a
-    section [Install] are all wanted by multi-user.target.
+    """The file of one of our units and, if it has a section [Install], the link that starts it at
+    boot. The section says multi-user.target for each.
     """
     text = units.UNITS[unit]
     path = HostLayout.unit_path(unit)

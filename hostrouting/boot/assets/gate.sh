@@ -320,7 +320,7 @@ run_step() { # PATH
   local name is_ours='' step_began status
   name=${1##*/}
   name=${name%.sh}
-  # Only services of ours name a step, which is one of ours.
+  # A service of ours runs the gate with one step, which is also one of ours.
   if [[ $only_step ]] || is_among "$name" "${required[@]}" "${wanted[@]}"; then
     is_ours=1
   fi

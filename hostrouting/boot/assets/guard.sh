@@ -96,7 +96,7 @@ set_routes() {
 
 run_all_steps() {
   local interval=$full_pass_interval
-  if ((now < next_full_pass)); then # there is no step for routes
+  if ((now < next_full_pass)); then # without a step for routes, this is the only kind of pass
     sleep "$(seconds_until_full_pass)"
   fi
   run_gate

@@ -960,8 +960,8 @@ function is_near(gateway, dev, family,   best) {
   return best && !has_gateway(on_link_line[best])
 }
 
-# Whether Linux refuses this gateway with `onlink`: one of IPv6 to which a route, but not a default
-# route, leads by another device.
+# Whether Linux refuses this IPv6 gateway with `onlink`: if a route leads to it by another device,
+# and that is not a default route.
 function is_elsewhere(gateway, dev,   best, word) {
   best = best_line(gateway, "", 6)
   if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
