@@ -16,8 +16,11 @@ from hostrouting.install.host_check import take_snapshot
 from hostrouting.model.snapshot import SAVE
 
 
-def run(_arguments: argparse.Namespace, host: Host) -> Answer:
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if sys.stdout is None:  # other answers have an exit code; this one would be lost
         raise bad_input("standard output", "is closed", SAVE)
     text = take_snapshot(host).to_json()
-    return Answer(FINE, json.loads(text), [text])
+    document: dict[str, object] = {}
+    if arguments.json:  # of a host with many routes, the text takes time to read
+        document = json.loads(text)
+    return Answer(FINE, document, [text])
