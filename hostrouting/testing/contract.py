@@ -638,7 +638,7 @@ class BackendContract:
 
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the
-        next. After `close` it does nothing.
+        next. After `close`, which may be called twice, it does nothing.
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
@@ -658,7 +658,6 @@ class BackendContract:
             _equal(
                 is_reported, True, "a change before `wake` is reported, by this wait or the next"
             )
-            watch.close()
             watch.close()
             watch.wake()
 

@@ -13,6 +13,7 @@ from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeKernel, FaultyBackend, h200
 from hostrouting.testing.contract import BackendContract, contract_host
+from tests.support.kinds import raises
 
 CHANGES = [
     RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213))
@@ -107,7 +108,7 @@ def test_a_watch_that_was_closed() -> None:
     """A wait is an error, as on Linux."""
     with h200().watch() as watch:
         watch.close()
-        with pytest.raises(BackendError, match="the watch was closed"):
+        with raises(BackendError, "unusable", match="the watch was closed"):
             watch.wait(0)
 
 
