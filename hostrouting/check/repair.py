@@ -15,7 +15,7 @@ deletion repairs them (`below-a-cni`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,17 +115,14 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     changes = list(_judge_again(case, proposed))
     if any(_is_worse(change) for change in changes):
         return _without_routes(case, _WORSE)  # which ends: without routes, nothing is worse
-    taken: list[Part] = []
-    for before, after in changes:
-        if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
-            taken.append(before._replace(first=after.first, last=after.last))
+    taken = _taken_parts(changes, proposed)
     attempt = Attempt(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
         lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
     return repair._replace(
         unrepairable=tuple(attempt.find_unrepairable(changes)),
-        costs=tuple(dict.fromkeys(find_costs(case.judge, taken))),
+        costs=tuple(find_costs(case.judge, taken)),
         lacks=lacks,
     )
 
@@ -145,3 +142,13 @@ def _is_worse(change: Change) -> bool:
     if change.after.plain_grade > change.before.plain_grade:
         return True
     return change.after.worst_grade > change.before.worst_grade
+
+
+def _taken_parts(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
+    """What escapes and is taken by the routes, as it was before, and the own addresses around."""
+    taken: list[Part] = []
+    for before, after in changes:
+        is_taken = before.plain_grade is Grade.ESCAPE and after.decision.route in proposed
+        if is_taken or before.is_own:
+            taken.append(before._replace(first=after.first, last=after.last))
+    return taken

@@ -253,12 +253,12 @@ class Unrepairable(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A network from which the repair takes addresses."""
+    """A range that leaves by another device with the repair."""
 
     dev: str
-    """The device by which the network was reached."""
-    network: Prefix
-    """The network of an address of the device, or one to which a VPN has a route."""
+    """The device by which the range was reached."""
+    first: int
+    last: int
 
 
 class Repair(NamedTuple):
