@@ -6,10 +6,10 @@ prefixes. Then the proof: the routes are put into the tables, and everything is 
 they do not make fine is named, with a reason (`unrepairable`), and so is what they cost (`costs`).
 If anything is worse than before, no route is proposed at all.
 
-Some escapes must not be led to the uplink: packets to pods that would leave by a CNI's device, or
-by an allowed one, if another route did not hide the route to it (`hiding`). A new route would
-divert them, now or once the hiding route is gone, so the walk treats them like what is fine. A
-deletion repairs them (`below-a-cni`).
+Some escapes must not be led to the uplink: without the route that catches them, they would leave by
+a CNI's device, or by another one that is allowed (`hiding`). A new route would divert them, now or
+once that route is gone, so the walk treats them as if they were fine. A deletion repairs them
+(`below-a-cni`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _without_routes(case: Case, why: Why) -> Repair:
 
 def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     """The repair, with what it does not repair and what it costs; without any route if the routes
-    make anything worse. `unmade` are the prefixes of the routes that it lacks, each with the
+    make anything worse. `unmade` has the prefixes whose routes could not be made, each with the
     reason.
     """
     proposed = repair.resolved
@@ -116,7 +116,7 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     if any(_is_worse(change) for change in changes):
         return _without_routes(case, _WORSE)  # which ends: without routes, nothing is worse
     taken = _taken_parts(changes, proposed)
-    attempt = Attempt(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
+    attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
         lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
