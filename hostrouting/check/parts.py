@@ -78,8 +78,8 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     """An address as a part, with the opinions on all packets of this kind."""
     decision, outcomes = judge.fib.outcomes(address, packet)
     opinion = judge.opinion(decision)
-    # intendedRules is about packets that a rule tells from plain ones, as all packets of pods. Plain
-    # packets are judged wherever they go.
+    # intendedRules is about packets that rules tell from plain ones, and all of a pod's are such.
+    # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
     if opinion.grade is Grade.ESCAPE and not decision.devs:
