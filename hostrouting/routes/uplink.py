@@ -444,7 +444,7 @@ class Uplink:
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if route.source or route.tos:  # Linux looks for a gateway without either
+            if not _is_for_all_packets(route):
                 continue
             if dev is None or dev in route.devs:
                 routes.append(route)
@@ -503,13 +503,18 @@ class Uplink:
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
     """The default routes for all packets, with only the next hops that Linux uses."""
     for route in routes:
-        if route.prefix.length or route.type != "unicast":
-            continue
-        if route.source or route.tos or route.expired:
+        if route.prefix.length or route.type != "unicast" or not _is_for_all_packets(route):
             continue
         hops = [bare_hop(hop) for hop in route.next_hops if not hop.dead]
         if hops:
             yield route._replace(next_hops=tuple(hops))
+
+
+def _is_for_all_packets(route: Route) -> bool:
+    """Whether Linux uses the route for every packet, so also when it looks for a gateway: not only
+    for those from some sources or with a tos, and its lifetime is not over.
+    """
+    return not (route.source or route.tos or route.expired)
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:

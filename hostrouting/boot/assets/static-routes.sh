@@ -549,6 +549,7 @@ function without_usual_words(text) {
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
   if ($3 ~ /^(from|tos)$/) return 0 # Linux looks for a gateway without either
+  if (/ expires [-0]/) return 0 # its time is over
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
 }
 

@@ -190,6 +190,18 @@ def test_addresses_that_python_writes_in_another_way(namespace: Namespace, tmp_p
     assert seen == []
 
 
+def test_a_gateway_on_a_link_whose_prefix_has_expired(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux lists the prefix until its next clean-up, and refuses the gateway."""
+    namespace.batch(["route append fd55::/64 dev eth0 expires 0"])
+    wait_for("its end", lambda: " expires " in namespace.ip("-6", "route").stdout)
+    wish = static("fd00:16::/64", gateway="fd55::1", dev="eth0")
+    [waiting] = planned(namespace, wish).waiting
+    ran = Ran(namespace, [wish], tmp_path)
+    assert ran.lines == [f"{WAITS}{waiting}"]
+    refused = namespace.run("ip", "route", "add", "fd00:16::/64", "via", "fd55::1", "dev", "eth0")
+    assert refused.returncode
+
+
 def test_gateway_in_ipv6_that_is_not_near(namespace: Namespace, tmp_path: Path) -> None:
     """It is in the prefix of no address on the device."""
     address, gateway = NOT_IN_THE_PREFIX
