@@ -537,6 +537,10 @@ USABLE = {
     "by InfiniBand that is named": ([by_dev("ib0")], static(PLACE, dev="ib0")),
     "by a tunnel that is named": ([by_dev("tun0")], static(PLACE, dev="tun0")),
     "by a line": ([by_dev("ppp0")], static(PLACE)),
+    "this host has its link-local gateway on another device": (
+        [BY_ITSELF, OWN_LINK_LOCAL._replace(next_hops=(NextHop("eth1"),))],
+        static(SIX),
+    ),
 }
 NOT_USABLE = {
     "dead": ([dead(BY_A)], static(PLACE)),

@@ -13,7 +13,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import OURS, SCOPE_UNIVERSE, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import (
+    OURS,
+    SCOPE_UNIVERSE,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+)
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
@@ -419,6 +426,13 @@ class TestWhatIsMissing:
         uplink = Uplink(host(INTERFACES, [connected, unused]), 6)
         way = uplink.route_to(Prefix.parse("fd01::/48"), dev="eth0", gateway=as_ip("fd00::1"))
         assert isinstance(way, Route), way
+
+    @pytest.mark.parametrize(("dev", "is_own"), [("eth0", True), ("eth1", False)])
+    def test_a_link_local_gateway_that_this_host_has(self, dev: str, *, is_own: bool) -> None:
+        """It is this host's own address on that device only: another link can have it, too."""
+        local = Route.to("fe80::1/128", dev="eth0", type="local", table=TABLE_LOCAL)
+        way = planned(host(INTERFACES, [local]), "fe80::1", dev, to=NETWORK_6)
+        assert way.startswith("a gateway other than fe80::1") is is_own
 
     def test_a_gateway_on_a_link_whose_prefix_has_expired(self) -> None:
         """Linux lists the prefix for a while, and refuses the gateway."""
