@@ -86,6 +86,11 @@ def second_default(kernel: FakeKernel) -> None:
     )
 
 
+def also_by_protocol(kernel: FakeKernel) -> None:
+    """Another rule selects packets, too."""
+    kernel.add_rule(Rule(family=4, priority=100, table=77, others=(("ipproto", "tcp"),)))
+
+
 NAMED: dict[str, object] = {
     "routeOverlap": {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}
 }
@@ -255,6 +260,7 @@ CASES: dict[
     "check: overlap that may be intended": ("check 172.16.0.0/12", of(with_docker)),
     "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
+    "check: undecided, for two reasons": (f"check {CIDR}", of(marked_vm, also_by_protocol)),
     "check: no default route": (f"check {CIDR} fd00::/48", of(FakeKernel)),
     "check: a device that is not there": (
         "check --config FILE",
