@@ -189,6 +189,13 @@ def test_a_rule_for_users() -> None:
     assert rules_of_others(fib, forwarded) == []
 
 
+def test_a_rule_with_two_selectors() -> None:
+    """It selects only packets that meet both: the plain one has user 0, and no mark."""
+    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=1, others=(("uidrange", "0-0"),))
+    fib = Fib(vm_with_table_7(marked), 4)
+    assert fib.lookup("8.8.8.8").devs == ("eth0",)
+
+
 def vm_with_table_7(rule: Rule) -> Snapshot:
     """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
     vm = plain_vm().snapshot()
