@@ -26,12 +26,10 @@ RouteType: TypeAlias = Literal[
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 
 Refusing: TypeAlias = Literal["blackhole", "unreachable", "prohibit"]
-"""Types that end the whole lookup; each is also an action of a rule, with the same number."""
-REFUSING: frozenset[Refusing] = frozenset(get_args(Refusing))
 
 
 class Refused(NamedTuple):
-    """What Linux does with packets that a route of such a type refuses."""
+    """What Linux does with packets that a route of one type refuses."""
 
     errno: int
     """The error of a lookup."""
@@ -41,18 +39,19 @@ class Refused(NamedTuple):
     """What happens to the packets, for an operator."""
 
 
-REFUSED: dict[Refusing, Refused] = {
+REFUSING: dict[Refusing, Refused] = {
     "blackhole": Refused(errno.EINVAL, "Invalid argument", "is dropped"),
     "unreachable": Refused(errno.EHOSTUNREACH, "No route to host", "is refused as unreachable"),
     "prohibit": Refused(errno.EACCES, "Permission denied", "is refused as prohibited"),
 }
+"""The types that end the whole lookup; each is also an action of a rule, with the same number."""
 
 ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
 """What Linux answers to a lookup that a rule of this type ends, where that is not the answer of a
 route: an `unreachable` rule answers as if there were no route (ENETUNREACH).
 """
 
-PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
+PATHLESS: tuple[RouteType, ...] = (*REFUSING, "throw")
 """Types without a next hop; `throw` ends the lookup in its table only. For those of IPv6, Linux
 lists the loopback device.
 """
