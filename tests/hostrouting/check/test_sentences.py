@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hostrouting.check.sentences import check_findings, repair_commands
-from hostrouting.finding import Finding
+from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
@@ -112,6 +112,28 @@ def test_each_line(snapshot: object) -> None:
             if "[" not in sentence and "rule" not in sentence:
                 assert len(sentence) < 160, sentence
     assert snapshot == "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_only_what_fails_in_strict_is_an_error(name: str) -> None:
+    """An error makes a run fail, and beside it nobody tries again (`can_retry`)."""
+    for finding in findings(HOSTS[name], **SECTIONS.get(name, {})):
+        if finding.severity == "error":
+            assert finding.name in {*WRONG, "unsafe"}
+
+
+def test_the_name_server_of_the_cluster() -> None:
+    """Kubespray writes it into the resolv.conf of nodes. On a dummy, it is a service: kube-proxy
+    (IPVS) and the DNS cache have its address there. Elsewhere, only the operator knows.
+    """
+    held = named("service-network-holds-host", HOLDER, service_cidrs=["10.0.0.2/32"])
+    assert "unless it is the cluster's own" in held[0].line
+    of_kube_proxy = address("10.0.0.2/32", "kube-ipvs0")
+    dummy = Link(name="kube-ipvs0", index=9, kind="dummy")
+    served = HOLDER._replace(
+        links=(*HOLDER.links, dummy), addresses=(*HOLDER.addresses, of_kube_proxy)
+    )
+    assert not named("service-network-holds-host", served, service_cidrs=["10.0.0.2/32"])
 
 
 def test_no_allowance_for_what_hides_pods() -> None:

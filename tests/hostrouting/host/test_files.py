@@ -576,13 +576,14 @@ def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
     ],
 )
 def test_the_remedy_of_an_error(tmp_path: Path, number: int, remedy: str) -> None:
-    """What to do follows the reason of the system."""
+    """What to do follows the reason of the system, whose number the error has, too."""
     path = str(tmp_path / "file")
     with (
         mock.patch("os.open", side_effect=OSError(number, "a reason")),
-        pytest.raises(HostError, match=f"^cannot write {path}: a reason; {remedy}"),
+        pytest.raises(HostError, match=f"^cannot write {path}: a reason; {remedy}") as caught,
     ):
         HERE.write(path, "text")
+    assert caught.value.errno == number
 
 
 def test_a_file_system_that_does_not_answer(
