@@ -80,7 +80,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if configured:
         return Uplinks(devs, defaults, card, hidden_card)
 
-    with_address = [dev for dev in devices.global_addresses_by_dev if not devices.cni_rows(dev)]
+    with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
     are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
     by_equal_routes = doubtful_by_equal_routes(ways_out)

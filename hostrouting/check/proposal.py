@@ -13,7 +13,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.sentences import how_to_configure, not_configured
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
-from hostrouting.fib.engine import pieces
+from hostrouting.fib.engine import FROM_HOST, pieces
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
 from hostrouting.model.route import DEFAULT_METRIC, PROTOCOL_BOOT, TABLE_MAIN
@@ -244,22 +244,25 @@ def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """
     lost: dict[_Range, None] = {}
     for old, new in zip(before.families, after.families, strict=True):
-        for first, last in _outside(old.escapes, new.escapes):
-            lost[new.family, first, last] = None
+        for escape in new.escapes:
+            for first, last in _outside(old.escapes, escape):
+                lost[new.family, first, last] = None
     return [*lost]
 
 
-def _outside(known: Sequence[Escape], escapes: Iterable[Escape]) -> Iterator[tuple[int, int]]:
-    """The ranges of these escapes that are in none of the known ones. Cut where one of those begins
-    or ends, each piece is in it as a whole, or not at all.
+def _outside(known: Iterable[Escape], escape: Escape) -> Iterator[tuple[int, int]]:
+    """The ranges of this escape that are in none of the known ones of the same packets, or of plain
+    packets: where plain packets escape, a report may not name others.
+
+    Cut where a known one begins or ends, each piece is in it as a whole, or not at all.
     """
+    alike = [each for each in known if each.packet in {FROM_HOST, escape.packet}]
     borders: set[int] = set()
-    for each in known:
+    for each in alike:
         borders |= {each.first, each.last + 1}
-    for escape in escapes:
-        for first, last in pieces(escape.first, escape.last, sorted(borders)):
-            if not any(each.first <= first <= each.last for each in known):
-                yield first, last
+    for first, last in pieces(escape.first, escape.last, sorted(borders)):
+        if not any(each.first <= first <= each.last for each in alike):
+            yield first, last
 
 
 def _overlaps(prefix: Prefix, ranges: Iterable[_Range]) -> bool:

@@ -59,7 +59,7 @@ def unjudged_rules(fib: Fib, packets: Iterable[PacketKind] = (FROM_HOST,)) -> li
     selecting: dict[Rule, None] = {}
     for packet in packets:
         for rule in unjudged:
-            if select(rule, packet).have_plain:
+            if any(selection.has_plain for selection in select(rule, packet)):
                 selecting[rule] = None
     return list(selecting)
 

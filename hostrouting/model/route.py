@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip
 from hostrouting.text import command_of
 
 RouteType: TypeAlias = Literal[
@@ -385,7 +385,9 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 
 def _is_joined(entry: Route) -> bool:
-    return entry.prefix.family == IPV6 and len(entry.next_hops) == 1 and entry.has_gateway
+    if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
+        return False
+    return len(entry.next_hops) == 1 and entry.has_gateway
 
 
 def deletion_command(route: Route) -> str:

@@ -251,8 +251,6 @@ class Uplink:
         """
         if self._missing_for_hop(hop):
             return False
-        if self._is_own_address(hop.gateway):  # a link-local one, which was not asked about
-            return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
         dev = hop.dev or ""
@@ -373,10 +371,10 @@ class Uplink:
         return able[0] if len(able) == 1 else None
 
     def _devs_with_address(self) -> Iterator[str]:
-        """The devices of the routes to this host's own addresses, except link-local ones."""
-        for route in self._routes_to_own:
-            if route.prefix not in LINK_LOCAL:
-                yield from route.devs
+        """The devices of this host's own addresses, except link-local ones."""
+        for prefix, devs in self._own_addresses.items():
+            if prefix not in LINK_LOCAL:
+                yield from devs
 
     # What is missing for a next hop
 
@@ -395,13 +393,15 @@ class Uplink:
 
     def _missing_for_gateway(self, hop: NextHop) -> str:
         gateway = hop.gateway
-        if gateway is None or gateway in LINK_LOCAL:
+        if gateway is None:
             return ""
         if gateway.version != self._family:
             return ""  # of an IPv4 default route by an IPv6 router: Linux has accepted it
-        if self._is_own_address(gateway):
-            # Linux accepts the route, and loses the packets; or it refuses a broadcast address.
+        if self._is_own_address(gateway, hop.dev):
+            # Linux refuses the route, or accepts it and loses the packets.
             return NEEDS["own"].format(gateway=gateway)
+        if gateway in LINK_LOCAL:
+            return ""
         if hop.onlink:
             is_reached = not self._is_elsewhere(gateway, hop.dev)
         else:
@@ -444,7 +444,7 @@ class Uplink:
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if route.source or route.tos:  # Linux looks for a gateway without either
+            if not _is_for_all_packets(route):
                 continue
             if dev is None or dev in route.devs:
                 routes.append(route)
@@ -479,37 +479,43 @@ class Uplink:
             return False
         return _order_of_lookup(route) <= _order_of_lookup(best)
 
-    def _is_own_address(self, gateway: IP | None) -> bool:
-        """Whether the gateway is this host, or all hosts of a network."""
-        return gateway is not None and Prefix.of(gateway) in self._own_addresses
+    def _is_own_address(self, gateway: IP, dev: str | None) -> bool:
+        """Whether the gateway on this device is this host, or all hosts of a network."""
+        devs = self._own_addresses.get(Prefix.of(gateway), set())
+        if gateway in LINK_LOCAL:
+            return dev in devs
+        return bool(devs)
 
     @cached_property
-    def _own_addresses(self) -> frozenset[Prefix]:
-        return frozenset(route.prefix for route in self._routes_to_own)
+    def _own_addresses(self) -> dict[Prefix, set[str]]:
+        """The addresses of this host and the broadcast addresses of its networks, with the devices
+        of the routes to them.
 
-    @cached_property
-    def _routes_to_own(self) -> list[Route]:
-        """The routes to this host's own addresses, and to the broadcast addresses of its networks.
-        A local route in any other table can be that of a proxy, which takes marked packets in.
+        A local route in another table than local and main can be that of a proxy, which takes
+        marked packets in.
         """
-        tables = (TABLE_LOCAL, TABLE_MAIN)
-        return [
-            route
-            for route in self._without_gateway
-            if route.type in {"local", "broadcast"} and route.table in tables
-        ]
+        own_addresses: dict[Prefix, set[str]] = {}
+        for route in self._without_gateway:
+            if route.type in {"local", "broadcast"} and route.table in {TABLE_LOCAL, TABLE_MAIN}:
+                own_addresses.setdefault(route.prefix, set()).update(route.devs)
+        return own_addresses
 
 
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
     """The default routes for all packets, with only the next hops that Linux uses."""
     for route in routes:
-        if route.prefix.length or route.type != "unicast":
-            continue
-        if route.source or route.tos or route.expired:
+        if route.prefix.length or route.type != "unicast" or not _is_for_all_packets(route):
             continue
         hops = [bare_hop(hop) for hop in route.next_hops if not hop.dead]
         if hops:
             yield route._replace(next_hops=tuple(hops))
+
+
+def _is_for_all_packets(route: Route) -> bool:
+    """Whether Linux uses the route for every packet, so also when it looks for a gateway: not only
+    for those from some sources or with a tos, and its lifetime is not over.
+    """
+    return not (route.source or route.tos or route.expired)
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:
