@@ -40,6 +40,7 @@ class Rule(NamedTuple):
     priority: int
     action: RuleAction = "to_table"
     table: int = 0
+    """The table that the rule looks up; 0 if it has another action."""
     target: int | None = None
     """The priority that a goto jumps to."""
     invert: bool = False
