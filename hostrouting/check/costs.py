@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.check.devices import has_gateway
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import sources_of
 from hostrouting.model.link_kinds import is_tunnel
@@ -26,7 +27,7 @@ def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
         # A network of a single address has no neighbours to lose.
         if address.length < judge.fib.width and _has_left_by(address.dev, address.network, taken):
             yield Cost(address.dev, address.network)
-    yield from _costs_of_vpns(judge, taken)
+    yield from _costs_of_routes(judge, taken)
 
 
 def attributes_lost(judge: Judge, route: Route) -> str:
@@ -61,16 +62,17 @@ def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:
     return False
 
 
-def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
-    """The networks that a VPN loses to the repair: it has routes to them. A network in which the
-    tunnel itself has an address is not one of these.
+def _costs_of_routes(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
+    """The networks that a device loses because it has a route to them: neighbours, to which the
+    route has no gateway, and whatever a VPN leads to. A network in which the device itself has an
+    address is not one of these.
     """
     for part in taken:
         route = part.decision.route
         if route is None:
             continue
         for dev in part.opinion.devs:
-            if not is_tunnel(judge.devices.links.get(dev)):
+            if has_gateway(route, dev) and not is_tunnel(judge.devices.links.get(dev)):
                 continue
             if not judge.devices.is_connected(dev, route):
                 yield Cost(dev, route.prefix)

@@ -258,7 +258,7 @@ class Cost(NamedTuple):
     dev: str
     """The device by which the network was reached."""
     network: Prefix
-    """The network of an address of the device, or one to which a VPN has a route."""
+    """That of an address of the device, or of its route to neighbours or into a VPN."""
 
 
 class Repair(NamedTuple):

@@ -331,7 +331,7 @@ class TestWayOut:
         """Of what escapes by ib0, only the half without the gateway is taken from it."""
         default = Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024)
         to_gateway = Route.to("2001:db8::/32", dev="eth0", metric=256, protocol=2)
-        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
+        escapes = Route.to("2001:db8::/32", dev="ib0", gateway="fe80::9", metric=100)
         networks = (address("2001:db8:1::4/48", "ib0"), address("2001:db8:8001::4/48", "ib0"))
         [family] = checked(
             node(default, to_gateway, escapes, addresses=networks), "2001:db8::/32"

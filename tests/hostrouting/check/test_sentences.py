@@ -223,6 +223,19 @@ def test_a_repair_that_takes_neighbours() -> None:
     assert "traffic to 172.16.9.0/24 moves" in cost
 
 
+def test_a_repair_that_takes_neighbours_without_an_address() -> None:
+    """Those to which a device has a route without a gateway. Those behind a router are not its
+    neighbours.
+    """
+    shim = Link(name="shim0", index=9, kind="macvlan")
+    own = address("10.7.0.9/24", "shim0")
+    direct = Route.to(CIDR, dev="shim0")
+    [cost] = costs(vm_with(direct, links=(shim,), addresses=(own,)))
+    assert cost == MOVES.replace("wg0", "shim0")
+    routed = Route.to(CIDR, dev="shim0", gateway="10.7.0.1")
+    assert costs(vm_with(routed, links=(shim,), addresses=(own,))) == []
+
+
 def test_a_repair_by_routes_inside_each_other() -> None:
     """The network that they take is one range."""
     wide = Route.to("172.16.0.0/15", dev="wg0")
@@ -273,7 +286,7 @@ def test_the_devices_of_a_repair_have_the_order_of_its_next_hops() -> None:
 
 def test_a_repair_that_loses_what_the_default_route_has() -> None:
     """A static route has no source and no mtu: whoever sets the default route can set them."""
-    host = vm_with(Route.to(CIDR, dev="ib0"), links=(IB0,))
+    host = vm_with(Route.to(CIDR, dev="ib0", gateway="10.0.0.9"), links=(IB0,))
     [default] = [route for route in host.routes if route.prefix.length == 0]
     others = [route for route in host.routes if route is not default]
     host = host._replace(routes=(default._replace(mtu=9000, advmss=8960), *others))

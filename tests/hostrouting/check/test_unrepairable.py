@@ -314,7 +314,7 @@ class TestGateways:
         """A network of ib0 in the other half loses nothing."""
         default = Route.to("::/0", dev="eth0", gateway=gateway, metric=1024)
         to_gateway = Route.to("2001:db8::/32", dev="eth0", metric=256, protocol=2)
-        escapes = Route.to("2001:db8::/32", dev="ib0", metric=100)
+        escapes = Route.to("2001:db8::/32", dev="ib0", gateway="fe80::9", metric=100)
         own = (address(f"{repaired}9/64", "ib0"), address(f"{left}9/64", "ib0"))
         report = checked(node(default, to_gateway, escapes, addresses=own), "2001:db8::/32")
         assert destinations(report) == [f"{repaired}/33"]
