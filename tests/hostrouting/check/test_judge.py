@@ -538,13 +538,13 @@ class TestRefusedRanges:
         ],
     )
     def test_the_widest_block_of_flannel(self, block: str, verdict: str) -> None:
-        """A range that is refused around a bridge is Flannel's, unless it is wider than a node's
-        network of pods.
+        """A range that begins with the address of Flannel's device is Flannel's, unless it is wider
+        than a node's network of pods.
         """
         links = (Link(name="flannel.1", index=20, kind="vxlan"), CNI0)
         refused = Route.to(block, type="blackhole", protocol=3)
         host = node(refused, BY_IPV6, links=links)
-        host = host._replace(addresses=(address(block, "cni0"),))
+        host = host._replace(addresses=(address(block, "flannel.1"),))
         assert checked(host, block).verdict == verdict
 
     @pytest.mark.parametrize(("dev", "verdict"), [("flannel.1", "ok"), ("eth1", "overlap")])
