@@ -78,7 +78,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
             unmade[prefix] = _no_gateway(route)
         else:
             routes.append(route)
-    return prove(case, Repair(tuple(routes), way_out.dev), unmade)
+    return prove(case, Repair(resolved=tuple(routes), dev=way_out.dev), unmade)
 
 
 def _repair_through(dev: str, case: Case) -> Repair:
@@ -114,7 +114,8 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     proposed = repair.resolved
     changes = list(_judge_again(case, proposed))
     if any(_is_worse(change) for change in changes):
-        return _without_routes(case, _WORSE)  # which ends: without routes, nothing is worse
+        # This is proven in turn, and ends: without routes, nothing is worse.
+        return _without_routes(case, _WORSE)
     taken = _taken_parts(changes, proposed)
     attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""

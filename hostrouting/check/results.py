@@ -18,7 +18,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
-from hostrouting.model.route import REFUSED, Route
+from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.text import agreeing, grouped, spoken
@@ -59,7 +59,7 @@ OTHER_PACKETS = "other-packets"
 
 FATES: dict[str, str] = {
     "no-route": "has no route",
-    **{kind: refused.fate for kind, refused in REFUSED.items()},
+    **{kind: refused.fate for kind, refused in REFUSING.items()},
     OWN_RANGE: "stays on this host",
     NOT_JUDGED: "is not judged",
 }

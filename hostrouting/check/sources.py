@@ -22,8 +22,6 @@ def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets that leave by this route."""
     if route is None or route.type != "unicast":
         return ()
-    if route.prefsrc is not None:
-        return (route.prefsrc,)
     by_hop = _sources_by_hop(judge, route)
     return tuple(dict.fromkeys(source for _, source in by_hop))
 
@@ -49,7 +47,7 @@ def _possible_sources(
     """The addresses of which Linux chooses one if the route does not name the source: those of the
     device, or else all of the host.
 
-    In IPv6 the destination decides among them (RFC 6724). IPv4 takes the same one always.
+    In IPv6 the destination decides among them (RFC 6724). IPv4 always takes the same one.
 
     Field states: node-address-into-a-vpn-beside-a-vip;
     unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;

@@ -58,8 +58,8 @@ class Attempt(NamedTuple):
             yield Unrepairable(reason, first, last)
 
     def _why(self, before: Part, after: Part) -> Why | None:
-        """Why no route makes addresses fine that were in one part, and are in another one with the
-        routes; None if they are fine, or never escaped.
+        """Why these addresses are not fine with the routes; None if they are, or if plain packets
+        did not escape there. The parts are theirs without the routes, and with them.
         """
         if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
             return None

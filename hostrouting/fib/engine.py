@@ -149,16 +149,15 @@ class ByPrefix(Generic[T]):
 
     def __init__(self, family: int, pairs: Iterable[tuple[Prefix, T]]) -> None:
         """Each item comes after its prefix; those of one prefix stay in this order."""
-        self._by_prefix: dict[int, dict[int, list[T]]] = {}
-        """By the length and the first address of a prefix."""
+        by_length: dict[int, dict[int, list[T]]] = {}
         for (_, first, length), item in pairs:
-            self._by_prefix.setdefault(length, {}).setdefault(first, []).append(item)
+            by_length.setdefault(length, {}).setdefault(first, []).append(item)
         every_bit = (1 << width_of(family)) - 1
         self._by_netmask: list[tuple[int, dict[int, list[T]]]] = []
-        """The longest prefixes first."""
-        for length in sorted(self._by_prefix, reverse=True):
+        """By the netmask, the longest first, and by the first address of the prefix."""
+        for length in sorted(by_length, reverse=True):
             netmask = every_bit ^ (every_bit >> length)
-            self._by_netmask.append((netmask, self._by_prefix[length]))
+            self._by_netmask.append((netmask, by_length[length]))
 
     def around(self, address: int) -> list[T]:
         """Those whose prefix contains the address, the longest prefix first."""
@@ -191,8 +190,8 @@ class Table(ByPrefix[Route]):
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
-        routes = self._by_prefix.get(prefix.length, {}).get(prefix.first, [])
-        return [route for route in routes if route.source is None]
+        around = self.around(prefix.first)
+        return [route for route in around if route.prefix == prefix and route.source is None]
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
@@ -687,10 +686,6 @@ def _is_found_by_to(rule: Rule) -> bool:
     return rule.dst is not None and rule.src is None and not rule.invert
 
 
-_LOOPBACK = Prefix.parse("127.0.0.0/8")
-"""What every host has in table local, and no network inside."""
-
-
 def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """The routes of table main that are longer than a route of table local around them.
 
@@ -698,13 +693,10 @@ def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     with one prefix, that of table local. From then on it looks up table local first, alone. A
     snapshot does not show whether a rule was ever added, so these routes are not judged.
     """
-    wide = [route.prefix for route in local if not route.prefix.is_single]
-    around = [prefix for prefix in wide if prefix != _LOOPBACK]
-    if not around:  # as on most hosts; table main may be long
-        return
     taken = {route.prefix for route in local}
+    wide = [prefix for prefix in taken if not prefix.is_single]
     for route in main:
-        if route.prefix not in taken and any(route.prefix in prefix for prefix in around):
+        if route.prefix not in taken and any(route.prefix in prefix for prefix in wide):
             yield route
 
 

@@ -202,6 +202,15 @@ def test_a_gateway_on_a_link_whose_prefix_has_expired(namespace: Namespace, tmp_
     assert by_linux.returncode
 
 
+@pytest.mark.parametrize("gateway", [None, "10.1.0.1"])
+def test_a_named_device_that_is_down(
+    namespace: Namespace, tmp_path: Path, gateway: str | None
+) -> None:
+    """That is said first: while it is down, it has no default route either."""
+    namespace.batch(["link set eth1 down"])
+    assert_waiting(namespace, tmp_path, static("172.16.0.0/17", gateway=gateway, dev="eth1"))
+
+
 @pytest.mark.parametrize(("dev", "is_own"), [("eth0", True), ("eth1", False)])
 def test_a_link_local_gateway_that_this_host_has(
     namespace: Namespace, tmp_path: Path, dev: str, *, is_own: bool

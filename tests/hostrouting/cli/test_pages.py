@@ -169,6 +169,12 @@ def refused(host: FakeHost) -> None:
     )
 
 
+def refused_beside_foreign(host: FakeHost) -> None:
+    """The same, and there is somebody else's script."""
+    FOREIGN(host)
+    refused(host)
+
+
 def with_full_run(host: FakeHost) -> None:
     """The file system of /run is full."""
     host.files.broken["/run"] = "No space left on device; free some space, or inodes (df -i)"
@@ -393,6 +399,10 @@ CASES: dict[
         applied(change=lambda host: setattr(host.manager, "running", False)),
     ),
     "status: a unit was refused": ("status", applied(change=refused)),
+    "status: a unit was refused, perhaps by somebody else's script": (
+        "status",
+        applied(change=refused_beside_foreign),
+    ),
     "status: why a unit does not start": (
         "status systemd-nspawn@kube1.service",
         applied(change=refused),

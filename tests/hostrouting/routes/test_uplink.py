@@ -398,6 +398,7 @@ class TestWhatIsMissing:
             ),
             ("10.0.0.4", "eth0", f"a gateway other than 10.0.0.4, {OWN}"),
             ("10.1.0.9", "eth1", "the device eth1 to be up"),
+            (None, "eth1", "the device eth1 to be up"),
         ],
     )
     def test_without_a_default_route(
