@@ -270,14 +270,16 @@ def test_one_error_for_two_reasons() -> None:
 def test_the_kernel_has_a_route_where_its_tables_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address escapes by the tables, and the report says that the kernel differs."""
     kernel = plain_vm()
-    kernel.add_rule(Rule(family=4, priority=9, action="unreachable"))
+    kernel.ip_route("add", Route.to(CIDR, type="throw"))
     monkeypatch.setattr(FakeKernel, "lookup", lambda *_: [Answer("unicast", BY_IB7)])
 
     [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
 
     assert family.verdict == "overlap"
     [doubt] = family.doubts
-    assert doubt.name == "kernel-differs"
+    assert doubt.sentence.startswith(
+        f"172.16.0.0: the kernel answers [{BY_IB7}], and its tables say [no-route]"
+    )
 
 
 @pytest.mark.linux

@@ -200,6 +200,11 @@ class TestSockets:
                 "ok",
                 id="behind one for the device",
             ),
+            pytest.param(
+                [rule("10.0.0.4/32", priority=95, table=TABLE_MAIN), rule(iif="cni0")],
+                "undecided",
+                id="behind one for an own source",
+            ),
             pytest.param([rule(fwmark=1, fwmask=1)], "undecided", id="a mark"),
             pytest.param([rule(iif="eth0", invert=True)], "undecided", id="from elsewhere"),
             pytest.param([rule(others=(("oif", "eth0"),))], "ok", id="bound sockets"),
