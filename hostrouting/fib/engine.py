@@ -568,7 +568,7 @@ class Fib:
         The last one captures all that are left; or, if that is only what this host sends (`iif
         lo`), others follow, of what arrives on a device.
         """
-        # With each selection, whether only of what this host sends.
+        # The selections of which no packet is left; with True, none that this host sends.
         captured: set[tuple[Selection, bool]] = set()
         is_sent_captured = False
         for applied in self.rules_for(address, packet):
