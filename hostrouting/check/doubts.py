@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
-from hostrouting.check.way_out import is_configurable
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.text import spoken
@@ -98,7 +98,7 @@ def how_to_name_a_device(
         details = [text for text in (_known_of(dev, report), costs.get(dev)) if text]
         if details:
             words += f" ({'; '.join(details)})"
-        if is_configurable(dev):
+        if is_configurable_dev(dev):
             ways.append(Remedy(words, naming.format(shlex.quote(dev))))
         else:
             rename = "give it another name: a configuration cannot have this one"
