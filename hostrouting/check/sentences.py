@@ -441,7 +441,7 @@ def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
 
 def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
-    allowed = ranges_of((part, part.allowance or None) for part in family.parts)
+    allowed = ranges_of((part, part.allowance) for part in family.parts)
     for name, ranges in extents_of(family.family, allowed).items():
         where = phrase_of_extents(ranges)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)
