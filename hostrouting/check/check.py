@@ -269,11 +269,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     changing.
     """
     family = judge.fib.family
-    asked: list[Part] = []
-    for part in report.parts:
-        # The tables have no answer for what is not judged, and Linux has none for 0.0.0.0.
-        if part.opinion.name != NOT_JUDGED and part.first != 0:
-            asked.append(part)
+    judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
+    asked = [part for part in judged if part.first != 0]  # Linux has no answer for 0.0.0.0
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):

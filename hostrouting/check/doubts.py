@@ -70,14 +70,12 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         where = phrase_of_extents(extents)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
+        words = wording.remedy.words.format(selection=opinion.selection)
+        remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
-        remedy: Remedy | None
         if opinion.candidates:
-            facts["candidates"] = list(opinion.candidates)
             remedy = how_to_name_a_device(opinion.candidates, report, costs={})
-        else:
-            words = wording.remedy.words.format(selection=opinion.selection)
-            remedy = wording.remedy._replace(words=words)
+            facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
@@ -90,27 +88,32 @@ def how_to_name_a_device(
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    cidrs = shlex.join(map(str, report.cidrs)) or "CIDR"
-    naming = f"hostrouting repair {cidrs} --dev {{}} | hostrouting apply --config -"
-    ways: list[Remedy] = []
-    for dev in devs:
-        words = f"if {dev} is intended"
-        details = [text for text in (_known_of(dev, report), costs.get(dev)) if text]
-        if details:
-            words += f" ({'; '.join(details)})"
-        if is_configurable_dev(dev):
-            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
-        else:
-            rename = "give it another name: a configuration cannot have this one"
-            ways.append(Remedy(f"{words}, {rename}"))
+    ways = [_way_to_name(dev, report, costs.get(dev, "")) for dev in devs]
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
-        ways.append(Remedy("if another device is intended", naming.format("NAME")))
+        ways.append(Remedy("if another device is intended", _repair_by("NAME", report)))
     elif tunnels:
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
         ways.append(Remedy(f"{words}, correct the program that sets it"))
     return in_turn(ways)
+
+
+def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
+    """What to do if this device is intended, with what is known of it."""
+    words = f"if {dev} is intended"
+    details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
+    if details:
+        words += f" ({details})"
+    if is_configurable_dev(dev):
+        return Remedy(words, _repair_by(shlex.quote(dev), report))
+    return Remedy(f"{words}, give it another name: a configuration cannot have this one")
+
+
+def _repair_by(dev: str, report: FamilyReport) -> str:
+    """The command that repairs what was checked, if this device is intended."""
+    cidrs = shlex.join(map(str, report.cidrs)) or "CIDR"
+    return f"hostrouting repair {cidrs} --dev {dev} | hostrouting apply --config -"
 
 
 def _known_of(dev: str, report: FamilyReport) -> str:

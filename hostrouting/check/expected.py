@@ -66,9 +66,9 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     The devices that the configuration names come first, and are not in doubt.
     """
     links = devices.links
-    listed = list(_default_routes(fib))
-    counting = devs_that_count(listed, links)  # also those of halves that are dropped below
-    defaults = _those_that_count(listed, counting)
+    default_routes = list(_default_routes(fib))
+    counting = devs_that_count(default_routes, links)
+    defaults = _routes_that_count(default_routes, counting)
     if not defaults:
         return Uplinks(configured)
     ways_out = [_without_other_hops(route, counting) for route in defaults]
@@ -76,11 +76,13 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 
     devs_below = devs_hidden_by_a_tunnel(devs, ways_out, links)
     card = _card_below_tunnel(devs_below, devs, devices)
-    hidden_card = card if has_tunnel(devs & counting, links) else None
+    hidden_card = None
+    if has_tunnel(devs & counting, links):  # a configured one may have no default route
+        hidden_card = card
     if configured:
         return Uplinks(devs, defaults, card, hidden_card)
 
-    with_address = [dev for dev in devices.global_addresses_by_dev if not devices.cni_rows(dev)]
+    with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
     are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
     by_equal_routes = doubtful_by_equal_routes(ways_out)
@@ -111,9 +113,9 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table. Routes to both halves of all addresses are one of them, with
-    the next hops of both; it keeps the prefix of the lower half, whose length is 1. It is the last,
-    though Linux prefers halves: beside a whole one they do not count (`_those_that_count`).
+    """The default routes of a table. Routes to both halves of all addresses are one of them: the
+    last, because they do not count beside a whole one (`_routes_that_count`). It has the prefix of
+    the lower half, whose length is 1, and the next hops of both.
     """
     for route in table.routes_to(every):
         if route.type == "unicast":
@@ -137,7 +139,7 @@ def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fro
     return frozenset(ways_out or dummies)
 
 
-def _those_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
+def _routes_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
     """The default routes with a next hop through one of these devices.
 
     Beside one of length 0, in whichever table, two halves are a capture: OpenVPN adds them and

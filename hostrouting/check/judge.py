@@ -349,7 +349,7 @@ def _has_others_behind_routers(judge: Judge, dev: str) -> bool:
         return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
     if not judge.devices.is_bridge_of_pods(dev):
         return False
-    return any(address.dev == dev for address in judge.devices.global_addresses)
+    return bool(judge.devices.addresses_on(dev))
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:

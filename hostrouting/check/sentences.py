@@ -18,7 +18,6 @@ from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     OVERLAP,
     CheckReport,
-    Cost,
     Escape,
     FamilyReport,
     Repair,
@@ -364,7 +363,8 @@ def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy
         in_words: list[str] = []
         if repair.lacks:
             in_words.append(_loss_in_words(repair))
-        in_words += [_cost_in_words(cost, repair) for cost in repair.costs]
+        for moved_dev, ranges in extents_of(family.family, repair.costs).items():
+            in_words.append(_cost_in_words(moved_dev, ranges, repair))
         if in_words:
             costs[dev] = f"then {spoken(in_words)}"
     return how_to_name_a_device(devs, family, costs=costs)
@@ -389,8 +389,8 @@ def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
 
 
 def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
-    """What the repair costs: attributes of the default route, and the networks of other devices
-    that it takes addresses from.
+    """What the repair costs: attributes of the default route, and the ranges that it takes from
+    other devices.
     """
     repair = family.repair
     if repair.lacks:
@@ -399,41 +399,40 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
         facts = {"dev": repair.resolved[0].devs[0]}
         yield Finding("repair-cost", "warning", sentence, target, _TO_KEEP_ATTRIBUTES, facts)
     links = family.snapshot.links_by_name
-    for cost in repair.costs:
-        sentence = f"with the repair, {_cost_in_words(cost, repair)}"
-        link = links.get(cost.dev)
+    for dev, ranges in extents_of(family.family, repair.costs).items():
+        sentence = f"with the repair, {_cost_in_words(dev, ranges, repair)}"
+        link = links.get(dev)
         if link is not None and link.type == ARPHRD_INFINIBAND:
             sentence += "; RDMA uses no routes, except that rdma_cm looks for its peers by them"
         elif link is not None and link.kind == BRIDGE and not is_card(link, links):
-            sentence += f"; it no longer reaches containers or virtual machines behind {cost.dev}"
-        target = str(cost.network)
-        yield Finding("repair-cost", "warning", sentence, target, facts={"dev": cost.dev})
+            sentence += f"; it no longer reaches containers or virtual machines behind {dev}"
+        lost: dict[str, Any] = {"dev": dev, "ranges": ranges}
+        where = phrase_of_extents(ranges)
+        yield Finding("repair-cost", "warning", sentence, where, facts=lost)
 
 
 def _loss_in_words(repair: Repair) -> str:
-    everywhere = Prefix(repair.resolved[0].prefix.family, 0, 0)
-    where = phrase_of_extents(_taken_from(everywhere, repair.resolved))
+    where = phrase_of_extents(_ranges_of_routes(repair.resolved))
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
-def _cost_in_words(cost: Cost, repair: Repair) -> str:
-    where = phrase_of_extents(_taken_from(cost.network, repair.resolved))
+def _cost_in_words(dev: str, ranges: Sequence[str], repair: Repair) -> str:
+    where = phrase_of_extents(ranges)
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
-    return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
+    return f"this node's IP traffic to {where} moves from {dev} to {devs}"
 
 
-def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
-    """The ranges of the network to which these routes lead; neighbouring ones are one."""
+def _ranges_of_routes(routes: Sequence[Route]) -> list[str]:
+    """The ranges to which these routes lead; neighbouring ones are one."""
     ranges: list[tuple[int, int]] = []
-    for prefix in sorted(route.prefix for route in routes if route.prefix.overlaps(network)):
-        first = max(prefix.first, network.first)
-        last = min(prefix.last, network.last)
-        if ranges and first <= ranges[-1][1] + 1:
+    for prefix in sorted(route.prefix for route in routes):
+        if ranges and prefix.first <= ranges[-1][1] + 1:
             begin, end = ranges.pop()
-            ranges.append((begin, max(end, last)))
+            ranges.append((begin, max(end, prefix.last)))
         else:
-            ranges.append((first, last))
-    return [extent(network.family, first, last) for first, last in ranges]
+            ranges.append((prefix.first, prefix.last))
+    family = routes[0].prefix.family
+    return [extent(family, first, last) for first, last in ranges]
 
 
 # What is allowed.

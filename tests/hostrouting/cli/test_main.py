@@ -111,6 +111,7 @@ def test_what_is_loaded(words: str) -> None:
     ("words", "problem"),
     [
         ("", "In trouble: hostrouting status"),
+        ("--", "required: COMMAND"),
         ("chek 10.0.0.0/8", "did you mean: hostrouting check 10.0.0.0/8"),
         ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
         ("--config x;y check", "did you mean: hostrouting check --config 'x;y'"),

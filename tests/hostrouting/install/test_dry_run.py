@@ -397,6 +397,18 @@ def test_law(
         foreseen(kind(wanted, host=host, allow_removal=allow_removal))
 
 
+def test_a_task_without_the_check() -> None:
+    """Its dry run has no verdict on the host afterwards, but names routes that are needed, and that
+    go.
+    """
+    host = configured(WARN)
+    type_routes(host, *REPAIR)
+    plan = ConfigureStaticRoutes(WARN, host=host).plan()
+    assert plan.report is None
+    assert len(plan.deleted_routes) == len(REPAIR)
+    assert "route-not-configured" in {finding.name for finding in plan.findings}
+
+
 def test_one_snapshot() -> None:
     """All parts of the plan, and the check of the host as it will be, see the same moment."""
     host, snapshots = FakeHost(kernel=h200()), list[int]()

@@ -11,11 +11,13 @@ from ipaddress import ip_address
 import pytest
 
 from hostrouting.host.session import ssh_client
+from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import CIDR, WANTED, run
+from tests.support.topologies import vm_with
 
 MOVED = (
     "this session comes from 172.16.9.9, and the change moves its packets from "
@@ -69,6 +71,16 @@ def test_a_client_whose_packets_are_dropped_now() -> None:
     host.kernel.ip_route("add", refused)
     [sentence] = risks(host)
     assert f"from [{refused}] to [172.16.0.0/17 via 10.0.0.1 dev eth0" in sentence
+
+
+def test_a_client_that_no_route_would_reach() -> None:
+    """The lookup's end is named as the way that its packets would go."""
+    host = host_of("172.16.9.9")
+    lost = Route.to(CIDR, dev="eth0", gateway="10.0.0.1")
+    [finding] = find_session_at_risk(
+        host, [lost.prefix], vm_with()._replace(routes=(lost,)), vm_with()._replace(routes=())
+    )
+    assert f"from [{lost}] to [no-route]: " in finding.sentence
 
 
 def test_a_client_that_moves_no_more() -> None:
