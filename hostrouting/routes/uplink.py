@@ -179,7 +179,7 @@ class Uplink:
         """
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
-        self._links = {link.name: link for link in snapshot.links}
+        self._links = snapshot.links_by_name
         self._expected = frozenset(expected)
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
