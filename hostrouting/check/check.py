@@ -274,7 +274,7 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):
-        if not _agrees(judge, part.decision, answer):
+        if not _agrees(judge, part, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
@@ -287,7 +287,21 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
         yield Finding("kernel-differs", "warning", sentence)
 
 
-def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
+def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
+    """Whether the tables have this answer for the plain packet, or for one that differs from it by
+    a rule for UDP: the kernel is asked about a UDP packet.
+    """
+    if _leads_alike(judge, part.decision, answer):
+        return True
+    _, outcomes = judge.fib.outcomes(part.first)
+    for outcome in outcomes:
+        is_for_udp = ("ipproto", "udp") in outcome.rule.others
+        if is_for_udp and _leads_alike(judge, outcome.decision, answer):
+            return True
+    return False
+
+
+def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:
     """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses
     any.
     """
