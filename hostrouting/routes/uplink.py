@@ -180,7 +180,7 @@ class Uplink:
         """
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
-        self._links = {link.name: link for link in snapshot.links}
+        self._links = snapshot.links_by_name
         self._expected = frozenset(expected)
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
@@ -227,7 +227,7 @@ class Uplink:
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
         that are wanted.
         """
-        if route.type != "unicast" or not route.next_hops:
+        if not route.next_hops:
             return False
         if dev is None and self._doubt is not None:
             dev = self._only_expected_dev
