@@ -202,7 +202,7 @@ RESERVED = (
     LINK_LOCAL,
     MULTICAST,
 )
-"""No static route can lead to these addresses, and of the routers only link-local ones have one."""
+"""No static route can lead to these addresses; a router can only have a link-local one of them."""
 
 
 def is_reserved(block: Prefix) -> bool:
