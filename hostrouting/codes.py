@@ -15,7 +15,7 @@ def exit_code(outcome: "phases.Step | errors.HostRoutingError") -> int:
     the run, such as that of a configuration which cannot be read.
 
     An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
-    signal, the code is 128 plus its number.
+    signal with which no step failed, the code is 128 plus its number.
     """
     if isinstance(outcome, errors.HostRoutingError):
         return code_of(outcome)

@@ -96,12 +96,14 @@ class HostRoutingError(Exception):
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
-        changed.
+        changed, and `notes` what was added to the error later.
         """
         mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
         mapping["canRetry"] = self.can_retry
         for name, fact in vars(self).items():
-            if name not in {"kind", "can_retry", "findings", "report"}:
+            if name == "__notes__":  # where Python keeps what was added by `add_note`
+                mapping["notes"] = fact
+            elif name not in {"kind", "can_retry", "findings", "report"}:
                 mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
         return mapping

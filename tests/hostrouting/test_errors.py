@@ -91,6 +91,17 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     assert document["findings"] == [finding.to_mapping() for finding in error.findings]
 
 
+def test_notes() -> None:
+    """What was added to an error later, such as how the routes are after a rollback, is in its
+    document, under a name that is not Python's.
+    """
+    error = errors.ApplyError("no", after="nothing was changed")
+    vars(error)["__notes__"] = ["the rollback failed"]
+    document = error.to_mapping()
+    assert document["notes"] == ["the rollback failed"]
+    assert "__notes__" not in document
+
+
 def test_facts_that_are_not_plain() -> None:
     """Faults are mappings; earlier changes are included;
     what is as large as a table is left out.

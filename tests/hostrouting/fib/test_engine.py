@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -165,6 +165,15 @@ def test_a_rule_that_does_nothing() -> None:
     assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
+def test_a_rule_to_a_network_inside_that_of_an_earlier_rule() -> None:
+    """The earlier rule decides, although the later one is more specific."""
+    wide = Rule(family=4, priority=9, table=7, dst=Prefix.parse("8.8.0.0/16"))
+    narrow = Rule(family=4, priority=10, table=TABLE_MAIN, dst=Prefix.parse("8.8.8.0/24"))
+    host = vm_with_table_7(narrow)
+    fib = Fib(host._replace(rules=(wide, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == wide
+
+
 def test_a_rule_for_users() -> None:
     """It selects some connections of this host, also those from a known source; but nothing that
     is forwarded, which is of user 0.
@@ -178,6 +187,13 @@ def test_a_rule_for_users() -> None:
     assert rules_of_others(fib, sent) == [for_users]
     assert rules_of_others(fib, of_a_connection) == [for_users]
     assert rules_of_others(fib, forwarded) == []
+
+
+def test_a_rule_with_two_selectors() -> None:
+    """It selects only packets that meet both: the plain one has user 0, and no mark."""
+    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=1, others=(("uidrange", "0-0"),))
+    fib = Fib(vm_with_table_7(marked), 4)
+    assert fib.lookup("8.8.8.8").devs == ("eth0",)
 
 
 def vm_with_table_7(rule: Rule) -> Snapshot:
@@ -285,6 +301,16 @@ def test_a_route_for_a_type_of_service() -> None:
     """
     narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
     assert decision_beside_wider(narrow).devs == ("wider",)
+
+
+def test_a_route_for_some_sources() -> None:
+    """It hides the other routes to its prefix, and whether Linux uses it depends on the source,
+    which Linux chooses by the route: this is not judged.
+    """
+    narrow = Route.to("2001:db8:9::/64", dev="narrow")
+    for_some = narrow._replace(source=Prefix.parse("2001:db8:1::/64"))
+    fib = Fib(plain_vm().snapshot().with_routes([narrow, for_some]), 6)
+    assert fib.lookup("2001:db8:9::1").kind == NOT_JUDGED
 
 
 @pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])
