@@ -71,6 +71,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     defaults = _routes_that_count(default_routes, counting)
     if not defaults:
         return Uplinks(configured)
+    # The same default routes, each with only the next hops that count.
     ways_out = [_without_other_hops(route, counting) for route in defaults]
     devs = configured or frozenset(ways_out[0].devs)
 

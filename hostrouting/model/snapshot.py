@@ -68,8 +68,8 @@ class Address(NamedTuple):
     @property
     def network(self) -> Prefix:
         """The network of the address: its peer's network if it has a peer."""
-        far = self.peer or self.ip
-        return Prefix.around(far.version, int(far), self.length)
+        inside = self.peer or self.ip
+        return Prefix.around(inside.version, int(inside), self.length)
 
 
 class Snapshot(NamedTuple):

@@ -462,12 +462,19 @@ class TestBridges:
         assert checked(node(network, links=links)).verdict == "ok"
         assert checked(node(network, pod_of_calico, links=links)).verdict == "undecided"
 
-    def test_a_bridge_beside_an_address_that_another_cni_left(self) -> None:
-        """An address of cilium_host without a route to pods shows no pods of Cilium."""
-        left = Link(name="cilium_host", index=20, kind="veth")
-        own = Route.to("10.0.5.1/32", dev=left.name, type="local", table=TABLE_LOCAL)
+    def test_a_bridge_beside_a_device_that_another_cni_may_have_left(self) -> None:
+        """An address of cilium_host without a route to pods shows no pods of Cilium; a route by it
+        does, also before the first pod comes.
+        """
+        cilium = Link(name="cilium_host", index=20, kind="veth")
+        own = Route.to("10.0.5.1/32", dev=cilium.name, type="local", table=TABLE_LOCAL)
+        to_pods = Route.to("10.0.5.0/24", dev=cilium.name)
         network = Route.to("172.16.1.0/24", dev="cni0")
-        assert checked(node(network, own, links=(CNI0, left))).verdict == "ok"
+        other_bridge = Route.to("172.16.1.0/24", dev="cbr0")
+        links = (CNI0, Link(name="cbr0", index=21, kind="bridge"), cilium)
+        assert checked(node(other_bridge, own, links=links)).verdict == "ok"
+        assert checked(node(other_bridge, own, to_pods, links=links)).verdict == "undecided"
+        assert checked(node(network, own, links=links)).verdict == "ok"
 
     def test_a_bridge_with_two_cards(self) -> None:
         """The doubt names the same one, whatever the order of the devices."""

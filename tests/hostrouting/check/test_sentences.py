@@ -349,11 +349,12 @@ def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
 def test_the_devices_that_a_default_route_could_have() -> None:
     """Each network card with its address, and whether it is down; also a bridge with a card. A
     dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
-    may be a VPN's.
+    may be a VPN's. An address of the other family says nothing about this one's router.
     """
     kernel = FakeKernel()
     for link, of_link in (
         (Link(name="eth0", index=0), "10.0.0.4/24"),
+        (Link(name="eth2", index=0), "2001:db8::4/64"),
         (Link(name="br0", index=0, kind="bridge", up=False), "10.1.0.4/24"),
         (Link(name="eth1", index=0, master="br0"), None),
         (Link(name="d0", index=0, kind="dummy"), "10.2.0.4/24"),

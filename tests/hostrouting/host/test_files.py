@@ -171,6 +171,15 @@ def test_the_root_and_a_folder_with_a_slash(tmp_path: Path) -> None:
             files.write("/etc/", "text")
 
 
+def test_the_names_in_a_folder_are_sorted(tmp_path: Path) -> None:
+    """The order in which they were written does not matter."""
+    names = ["30-c", "10-a", "40-d", "00-e", "20-b"]
+    for files in (FakeFiles(), LocalFiles(tmp_path)):
+        for name in names:
+            files.write(f"/etc/{name}", "text")
+        assert files.names("/etc") == ("00-e", "10-a", "20-b", "30-c", "40-d")
+
+
 # An image, and what a process sees that has it as its root
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])

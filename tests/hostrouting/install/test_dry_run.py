@@ -41,6 +41,7 @@ from tests.support.tasks import (
     document,
     failure_of,
     lose_routes,
+    manager_of,
     run,
     type_routes,
 )
@@ -301,11 +302,14 @@ def test_configured_routes_that_others_replace_while_those_wait() -> None:
 
 
 def test_protection_comes_before_routes() -> None:
-    """A run that would lose both fails for the protection; the plan has both."""
+    """A run that would lose both fails for the protection; the plan has both, before a warning."""
     host = repaired_by_hand()
+    manager_of(host).states["k3s.service"] = "active"
     freeing = STRICT._replace(gate=GateConfig(("kubelet.service",)))
     task = Configure(freeing, host=host, allow_removal=False)
-    assert {finding.name for finding in task.plan().errors} == {"removal", "route-not-configured"}
+    *errors, warning = [finding.name for finding in task.plan().findings]
+    assert set(errors) == {"removal", "route-not-configured"}
+    assert warning == "unit-not-gated"
     failure_of(run, task, of=ConfigError, match="would no longer wait for the gate")
 
 

@@ -791,6 +791,16 @@ class TestReplyRoute:
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
 
+    def test_the_remedy_of_a_conflict(self) -> None:
+        """Either the other route serves the replies, or it can be deleted."""
+        theirs = Route.to(str(self.prefix), dev="ib0", metric=1024, protocol=4)
+        plan = plan_static_routes(self.config, ipv6_host(theirs))
+        [finding] = plan.findings()
+        assert finding.remedy is not None
+        leave, delete = finding.remedy.ways()
+        assert leave.words.endswith("set probeRewrite.ensureRoute to false")
+        assert delete.command == deletion_command(theirs)
+
     def test_wanted(self) -> None:
         """There is one for the device of the probe rewrite."""
         assert len(reply_routes(self.config)) == 1

@@ -485,6 +485,19 @@ class TestWhatIsMissing:
         way = planned(there, "fd09::1", "eth0", to=NETWORK_6)
         assert way.startswith("a destination without the gateway fd09::1") is is_hidden
 
+    def test_a_route_to_a_part_of_the_network_of_its_gateway(self) -> None:
+        """IPv4 looks for a gateway only by routes without one."""
+        part = Prefix.parse("10.0.0.0/25")
+        assert planned(node([DEFAULT]), "10.0.0.1", "eth0", to=part) == BY_ETH0
+
+    def test_a_route_to_neighbours_around_the_gateway_of_the_default_route(self) -> None:
+        """Linux finds the gateway by it."""
+        connected = Route.to(NETWORK_6, dev="eth0", metric=1024)
+        default = Route.to("::/0", dev="eth0", gateway="fd09::1", metric=1024)
+        uplink = Uplink(node([connected, default]), 6)
+        way = uplink.route_to(Prefix.parse("fd09::/64"), dev="eth0", on_link=True)
+        assert isinstance(way, Route), way
+
     def test_a_route_around_its_gateway_that_is_on_link(self) -> None:
         """Linux does not look for a gateway of which the route says so."""
         hop = NextHop("eth0", gateway=as_ip("fd09::1"), onlink=True)
