@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
-from hostrouting.check.way_out import is_configurable
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.text import spoken
@@ -105,7 +105,7 @@ def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
     details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
     if details:
         words += f" ({details})"
-    if is_configurable(dev):
+    if is_configurable_dev(dev):
         return Remedy(words, _repair_by(shlex.quote(dev), report))
     return Remedy(f"{words}, give it another name: a configuration cannot have this one")
 

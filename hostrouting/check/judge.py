@@ -322,10 +322,9 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
     """
     route = taken.route
+    # A single address may be a neighbour, and a default route is not for neighbours.
     if not taken.is_wide or route.prefix.length == 0:
-        return (
-            None  # a single address may be a neighbour, and a default route is not for neighbours
-        )
+        return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
     if not _has_others_behind_routers(judge, dev):

@@ -228,7 +228,8 @@ FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing: all
 packets of this kind meet `iif lo`. But there may be no other pass that follows what is forwarded,
 for pods or for others. So this pass has an outcome for it, as it has one for what arrives on a
-device that a rule names (`iif cni0`).
+device that a rule names (`iif cni0`). A rule that is `not iif lo` and selects by more is followed
+only for what this host sends.
 """
 
 
@@ -560,7 +561,7 @@ class Fib:
         The last one captures all that are left; or, if that is only what this host sends (`iif
         lo`), others follow, of what arrives on a device.
         """
-        # With each selection, whether only of what this host sends.
+        # The selections of which no packet is left; with True, none that this host sends.
         captured: set[tuple[Selection, bool]] = set()
         is_sent_captured = False
         for applied in self.rules_for(address, packet):

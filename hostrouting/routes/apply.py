@@ -113,7 +113,7 @@ class _Transaction:
     def carry_out(self) -> list[BackendError]:
         """Delete what is in the way, add, verify, delete the rest, verify; returns the errors.
 
-        Between the deletion of what is in the way and the additions, packets have no route, so
+        Between the deletion of what is in the way and the additions, packets lack their route, so
         nothing is read there.
         """
         added = [step.route for step in self._plan.changes if step.action == "add"]

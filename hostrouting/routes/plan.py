@@ -15,7 +15,7 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 `apply` deletes with our protocol, so that next hop stays.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, Prefix
@@ -31,7 +31,7 @@ from hostrouting.model.route import (
     protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.steps import SENTENCES, Incomplete, RoutePlan, Step
+from hostrouting.routes.steps import Incomplete, RoutePlan, Step, conflict_with
 from hostrouting.routes.uplink import Uplink
 
 
@@ -164,7 +164,9 @@ def steps_for_key(
     - A of ours, C of another program: keep A.
     """
     wanted_by_effect = {_in_effect(entry): entry for entry in wanted}
-    entries = [*_entries_of(present)]
+    entries: list[Route] = []
+    for route in present:
+        entries += as_stored(bare(route))
     stale = _stale_entries(wanted_by_effect, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
@@ -190,12 +192,6 @@ def _step_to_keep(entry: Route, why_ours: str) -> Step:
         return Step("keep", entry, why_ours)
     owner = protocol_name(entry.protocol)
     return Step("keep", entry, f"exists (proto {owner}), and is not changed")
-
-
-def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
-    """The entries of these routes, in order (`as_stored`), without the state of their next hops."""
-    for route in routes:
-        yield from as_stored(bare(route))
 
 
 def _stale_entries(wanted_effects: Container[Route], entries: Iterable[Route]) -> list[Route]:
@@ -264,8 +260,7 @@ def _conflict(
     used = remaining[0]  # one of the rivals, or one of ours before them: no rival is deleted
     if used.protocol == OURS or _in_effect(used) == _in_effect(route):
         return None
-    reason = SENTENCES["held"].format(held="], [".join(map(str, rivals)))
-    return Step("conflict", route, reason, tuple(rivals))
+    return conflict_with(rivals, route)
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:

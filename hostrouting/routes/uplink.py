@@ -6,12 +6,11 @@ device, from the best one of table main; with a device, its gateway from the bes
 device, in any table. Rules do not matter: static-routes.sh does not read them, and a VPN's rules
 must not decide.
 
-A default route is in doubt if nobody can know whether it is the network's. There are two kinds of
-doubt: an equal default route leads through another device (`doubtful_by_equal_routes`), or the
-default route leads through a tunnel (`doubtful_by_a_tunnel`). A route without a device is not
-planned by a default route in doubt, unless exactly one of the expected devices can have the default
-route: then that device's is used. So no route follows a VPN, or changes sides while two devices
-have equal default routes.
+The best default route may not be the one to the network of this host. It is in doubt if an equal
+one leads through another device (`doubtful_by_equal_routes`), or if it leads through a tunnel
+(`doubtful_by_a_tunnel`). A route without a device is not planned by a default route in doubt,
+unless exactly one of the expected devices can have the default route: then that device's is used.
+So no route follows a VPN, or changes sides while two devices have equal default routes.
 
 A route that cannot be completed waits. A route of ours that is there stays meanwhile, and is right
 if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
@@ -161,10 +160,12 @@ def doubtful_by_a_tunnel(
     default route that it hides. A provider's lines and taps may be the only way out. All devices
     exist, because they lead out.
     """
+    if not has_tunnel(devs, links):
+        return frozenset()
     if hidden:
         return devs | hidden
     are_lines = all(links[dev].kind in LINES for dev in devs)
-    if are_only_taps or are_lines or not has_tunnel(devs, links):
+    if are_lines or are_only_taps:
         return frozenset()
     return devs
 
@@ -179,7 +180,7 @@ class Uplink:
         """
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
-        self._links = {link.name: link for link in snapshot.links}
+        self._links = snapshot.links_by_name
         self._expected = frozenset(expected)
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
@@ -423,7 +424,8 @@ class Uplink:
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
         """Whether Linux refuses the gateway although the route says that it is on the link
         (`onlink`): in IPv6, if a route leads to it by another device. A route that refuses packets
-        does not count, nor does a default route, as Linux sees every route that begins with ::.
+        does not count, nor does one whose prefix begins with ::, which Linux takes for a default
+        route here.
         """
         if self._family == IPV4:
             return False

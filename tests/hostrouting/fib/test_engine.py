@@ -249,6 +249,36 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     return [other.rule for other in others]
 
 
+def test_what_is_captured_already() -> None:
+    """All marked packets are captured: a rule for those that this host sends adds no outcome."""
+    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=0xFF)
+    host = vm_with_table_7(marked)
+    sent = marked._replace(priority=10, iif="lo")
+    fib = Fib(host._replace(rules=(marked, sent, *host.rules[1:])), 4)
+    assert rules_of_others(fib, PacketKind()) == [marked]
+
+
+def test_all_that_this_host_sends_is_captured_first() -> None:
+    """Packets that the rule before leaves have the decision of `iif lo`, and not of a later rule,
+    which has what arrives. A connection of this host has nothing that arrives.
+    """
+    unmarked = Rule(family=4, priority=8, table=7, fwmark=1, fwmask=0xFF, invert=True)
+    sent = Rule(family=4, priority=9, table=254, iif="lo")
+    marked = Rule(family=4, priority=10, table=7, fwmark=2, fwmask=0xFF)
+    everything = Rule(family=4, priority=11, table=7)
+    host = vm_with_table_7(unmarked)
+    fib = Fib(host._replace(rules=(unmarked, sent, marked, everything)), 4)
+
+    _, others = fib.outcomes(0x08080808)
+    connection = PacketKind(Prefix.parse("10.0.0.4/32"))
+
+    assert {other.rule: other.decision.devs for other in others} == {
+        marked: ("eth1",),
+        unmarked: ("eth0",),
+    }
+    assert rules_of_others(fib, connection) == [unmarked]
+
+
 def test_a_rule_for_all_packets_to_other_addresses() -> None:
     """`not iif lo to 9.9.9.9` selects all packets to 8.8.8.8, also those that arrive on a device:
     no rule behind it is asked.
