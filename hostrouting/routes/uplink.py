@@ -188,9 +188,6 @@ class Uplink:
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
-        self._without_gateway = [route for route in self._not_ours if not route.has_gateway]
-        """The routes without any gateway, which say what is on a link, and what is this host's own.
-        """
         self._next_hops = cache(self._find_next_hops)
         """Many routes name the same device and gateway."""
 
@@ -439,13 +436,13 @@ class Uplink:
         Linux also looks in other tables, as the rules say; a gateway that only those lead to is not
         found here.
 
-        In IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is
-        global. In IPv6, it takes the best route by the device, and refuses the gateway if that
-        route goes to a router itself.
+        In IPv4, Linux passes over routes whose scope is global, as it is of those that have a
+        gateway themselves. In IPv6, it takes the best route by the device, and refuses the gateway
+        if that route goes to a router itself.
         """
         candidates = self._not_ours
         if self._family == IPV4:
-            candidates = [route for route in self._without_gateway if route.scope >= SCOPE_LINK]
+            candidates = [route for route in self._not_ours if route.scope >= SCOPE_LINK]
         there = Prefix.of(gateway)
         routes: list[Route] = []
         for route in candidates:
@@ -502,7 +499,7 @@ class Uplink:
         marked packets in.
         """
         own_addresses: dict[Prefix, set[str]] = {}
-        for route in self._without_gateway:
+        for route in self._not_ours:
             if route.type in {"local", "broadcast"} and route.table in {TABLE_LOCAL, TABLE_MAIN}:
                 own_addresses.setdefault(route.prefix, set()).update(route.devs)
         return own_addresses

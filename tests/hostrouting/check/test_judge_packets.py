@@ -124,6 +124,12 @@ def test_a_rule_that_is_intended(intended: list[str], verdict: str) -> None:
     assert checked(host, intended_rules=intended).verdict == verdict
 
 
+def test_an_intended_rule_that_takes_plain_packets() -> None:
+    """These are judged wherever they go."""
+    host = node(ELSEWHERE, rules=(rule(iif="lo"),))
+    assert checked(host, intended_rules=["iif lo"]).verdict == "overlap"
+
+
 @pytest.mark.parametrize(("devs", "verdict"), [(["eth0"], "ok"), (["eth0", "ib0"], "undecided")])
 @pytest.mark.parametrize("are_equal", [False, True], ids=["next hops", "equal routes"])
 def test_a_vpn_marks_its_own_packets(devs: list[str], verdict: str, *, are_equal: bool) -> None:
