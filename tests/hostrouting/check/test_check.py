@@ -350,10 +350,12 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
 
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
-    host = h200().snapshot()
+    kernel = h200()
     words = r"routeOverlap.expectedCidrs is empty, so there is nothing to check"
     with pytest.raises(ConfigError, match=words):
-        check_snapshot(host, HostRoutingConfig())
+        check_snapshot(kernel.snapshot(), HostRoutingConfig())
+    with pytest.raises(ConfigError, match=words):
+        check_kernel(kernel, HostRoutingConfig())
 
 
 class TestPods:

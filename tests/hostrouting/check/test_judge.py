@@ -641,12 +641,19 @@ class TestRefusedRanges:
         assert checked(host, "172.16.5.128/25").verdict == verdict
 
     @pytest.mark.parametrize(
-        ("inside", "verdict"), [("172.16.5.8/32", "undecided"), ("172.16.5.8/31", "overlap")]
+        ("inside", "dev", "verdict"),
+        [
+            ("172.16.5.8/32", "cali1", "undecided"),
+            ("172.16.5.8/31", "cali1", "overlap"),
+            ("172.16.5.8/32", "ib0", "overlap"),
+        ],
     )
-    def test_only_a_single_address_is_a_pod(self, inside: str, verdict: str) -> None:
-        """A wider route inside a refused range, by the device of a pod, shows nothing."""
+    def test_only_a_single_address_is_a_pod(self, inside: str, dev: str, verdict: str) -> None:
+        """A wider route inside a refused range, by the device of a pod, shows nothing; nor does a
+        neighbour on another device.
+        """
         refused = Route.to("172.16.5.0/24", type="blackhole", protocol=4)
-        host = node(refused, Route.to(inside, dev="cali1"), links=(CALI1,))
+        host = node(refused, Route.to(inside, dev=dev), links=(CALI1, IB0))
         assert checked(host, "172.16.5.128/25").verdict == verdict
 
     def test_the_uplink_leads_to_no_pod(self) -> None:

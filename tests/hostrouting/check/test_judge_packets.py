@@ -403,6 +403,13 @@ class TestSources:
         host = node(ELSEWHERE, by_pods, rules=(rule(block),), links=(IB0, CNI0), addresses=(own,))
         assert checked(host).verdict == verdict
 
+    def test_a_source_whose_address_is_listed_behind_a_higher_one(self) -> None:
+        """It is found: its packets leave by another device than the one that has it."""
+        own = (address("10.9.2.4/24", "eth2"), address("10.9.1.4/24", "eth1"))
+        links = (IB0, ETH1, Link(name="eth2", index=20))
+        host = node(ELSEWHERE, rules=(rule("10.9.1.4/32"),), links=links, addresses=own)
+        assert checked(host).verdict == "undecided"
+
     @pytest.mark.parametrize("selectors", [{}, {"fwmask": 1}], ids=["source", "no mark"])
     @pytest.mark.parametrize("is_reversed", [False, True])
     def test_the_order_of_addresses_decides_nothing(
@@ -496,6 +503,23 @@ class TestPods:
         host = node()._replace(rules=(default_rules(4)[0], sent))
         report = checked(host, pod_cidrs=["10.244.1.0/24"], intended_rules=["iif lo"])
         assert [escape.kind for escape in report.escapes] == ["no-route"]
+
+    def test_packets_of_pods_to_one_of_two_networks(self) -> None:
+        """They escape there alone: the rule for the other one leads them where plain ones go."""
+        rules = (
+            rule("10.244.1.0/24", "172.16.5.0/24", priority=90, table=TABLE_MAIN),
+            rule("10.244.1.0/24", "172.16.6.0/24"),
+        )
+        report = checked(node(ELSEWHERE, rules=rules), pod_cidrs=["10.244.1.0/24"])
+        [escape] = report.escapes
+        assert [str(prefix) for prefix in escape.prefixes] == ["172.16.6.0/24"]
+
+    def test_packets_of_pods_beside_plain_ones_without_a_route(self) -> None:
+        """No rule decides about either, so a report says it once."""
+        report = checked(node(Route.to(CIDR, type="throw")), pod_cidrs=["10.244.1.0/24"])
+        assert [(escape.kind, escape.packet) for escape in report.escapes] == [
+            ("no-route", FROM_HOST)
+        ]
 
     def test_packets_of_pods_with_a_mark(self) -> None:
         """For packets of pods, the source and the device of a rule are known; the rest of it can

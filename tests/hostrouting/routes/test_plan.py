@@ -805,6 +805,7 @@ class TestReplyRoute:
         assert finding.name == name
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
+        assert str(plan) == f"? {finding.sentence}"
 
     def test_the_remedy_of_a_conflict(self) -> None:
         """Either the other route serves the replies, or it can be deleted."""
