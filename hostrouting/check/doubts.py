@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
 from hostrouting.check.way_out import is_configurable
@@ -18,9 +18,18 @@ from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.text import spoken
 
+if TYPE_CHECKING:
+    from hostrouting.model.prefix import Prefix
+
+
+def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> str:
+    """The line to type that has this device expected; without a CIDR, the operator writes one."""
+    typed = shlex.join(map(str, cidrs)) or "CIDR"
+    return f"hostrouting repair {typed} --dev {shlex.quote(dev)} | hostrouting apply --config -"
+
+
 NAME_DEVICES = Remedy(
-    "in routeOverlap.expectedDevs, name the intended devices",
-    "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
+    "in routeOverlap.expectedDevs, name the intended devices", line_naming("NAME")
 )
 
 
@@ -90,8 +99,6 @@ def how_to_name_a_device(
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    cidrs = shlex.join(map(str, report.cidrs)) or "CIDR"
-    naming = f"hostrouting repair {cidrs} --dev {{}} | hostrouting apply --config -"
     ways: list[Remedy] = []
     for dev in devs:
         words = f"if {dev} is intended"
@@ -99,14 +106,14 @@ def how_to_name_a_device(
         if details:
             words += f" ({'; '.join(details)})"
         if is_configurable(dev):
-            ways.append(Remedy(words, naming.format(shlex.quote(dev))))
+            ways.append(Remedy(words, line_naming(dev, report.cidrs)))
         else:
             rename = "give it another name: a configuration cannot have this one"
             ways.append(Remedy(f"{words}, {rename}"))
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
-        ways.append(Remedy("if another device is intended", naming.format("NAME")))
+        ways.append(Remedy("if another device is intended", line_naming("NAME", report.cidrs)))
     elif tunnels:
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
         ways.append(Remedy(f"{words}, correct the program that sets it"))

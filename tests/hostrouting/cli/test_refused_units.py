@@ -184,6 +184,21 @@ def test_a_masked_unit(active: str, state: str) -> None:
     assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
 
 
+def test_a_unit_that_is_not_installed() -> None:
+    """The configuration gates a name that no unit has, or has any more. The page says so, because
+    nothing can start it. In an image, the unit may come later: that is not wrong by itself.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).states[KUBELET] = "inactive"
+    manager_of(host).properties[KUBELET] |= {"LoadState": "not-found"}
+    status = say("status", host=host)
+    assert status.code == 0
+    assert status.lines[1:3] == [
+        f"  {KUBELET} does not run",
+        "    systemd does not know it: it is not installed, or has another name",
+    ]
+
+
 # A unit in the gate.
 
 
