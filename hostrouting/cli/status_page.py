@@ -26,6 +26,8 @@ _TO_RESTORE = Remedy(
     "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
 )
+_TO_CORRECT = APPLY._replace(words=f"when {HostLayout.config_path} is corrected")
+_NAMED_BELOW = Remedy("the commands below name the device")
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 _ANSWERS: dict[Asked, str] = {
     "unknown": "systemd does not know {unit}: is the name right?",
@@ -78,6 +80,9 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
         yield f"  {status.command}"
     yield from _protection_lines(status)
     yield from way_lines(remedy)
+    is_repaired_below = status.report is not None and status.report.routes
+    if status.state == "waiting" and remedy != _NAMED_BELOW and not is_repaired_below:
+        yield f"  {_TO_CORRECT}"
 
 
 def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
@@ -118,7 +123,7 @@ def _without_repeated_remedy(finding: Finding, status: Status) -> Finding:
     if finding.remedy in {APPLY, RELOAD} and status.command == APPLY.command:
         return finding._replace(remedy=None)
     if finding.remedy in _choices_of_a_dev(status):
-        return finding._replace(remedy=Remedy("the commands below name the device"))
+        return finding._replace(remedy=_NAMED_BELOW)
     return finding
 
 
@@ -131,7 +136,7 @@ def _choices_of_a_dev(status: Status) -> set[Remedy | None]:
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
     routes = (*status.plan.routes.waiting, *status.plan.routes.staying)
-    return {route.missing.remedy for route in routes}
+    return {route.missing.remedy for route in routes if route.missing.devs}
 
 
 def _asked_unit_lines(unit: str, status: Status) -> Iterator[str]:

@@ -10,11 +10,13 @@ import pytest
 
 from hostrouting.check import doubts
 from hostrouting.model.route import Route
+from hostrouting.routes.uplink import TO_HAVE_IPV6
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
     KUBELET,
+    apply,
     apply_installed,
     config,
     edit_config,
@@ -24,7 +26,8 @@ from tests.support.incidents import (
     start_vpn,
     type_pipeline,
 )
-from tests.support.tasks import CIDR, REPAIR, lose_routes, type_routes
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
+from tests.support.topologies import WithoutIPv6
 
 
 def beside_a_vpn(*, lost: bool) -> FakeHost:
@@ -62,6 +65,25 @@ def test_two_ranges_in_the_same_doubt_have_the_candidates_once() -> None:
     choice = [line for line in page.lines if line.startswith("If tun0 should not have")]
     assert len(choice) == 1
     assert "if tun0 should not have" not in page.out
+
+
+def test_only_a_choice_is_left_to_the_commands_below() -> None:
+    """The node has booted without IPv6, and a VPN came first. What is said about the route that
+    waits for IPv6 stays.
+    """
+    image = FakeHost.image()
+    installed = json.dumps(config(*REPAIR, "fd77::/48"))
+    assert apply(image, installed).code == 0
+    host = FakeHost(kernel=WithoutIPv6(), files=image.files)
+    host.kernel.add_address("eth0", "10.0.0.4/24")
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
+    host.kernel.ip_route("add", default)
+    start_vpn(host)
+    page = say("status", host=host)
+    assert "fd77::/48 needs IPv6" in page.lines[0]
+    assert page.lines[1] == f"  {TO_HAVE_IPV6}"
+    assert page.lines[2].startswith(f"  when {LAYOUT.config_path} is corrected, as root: ")
+    assert page.out.count("the commands below name the device") == 1
 
 
 def node_with_another_router() -> FakeHost:
