@@ -6,12 +6,13 @@ findings, and its remedy is left to the command for the state if there is one. A
 another one is indented below it. `status` and `apply` share this.
 """
 
+import shlex
 from collections.abc import Iterator
 
 import attrs
 
 from hostrouting.boot.unit_gates import APPLY, RELOAD
-from hostrouting.boot.unit_states import refused_units
+from hostrouting.boot.unit_states import UnitState, refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
@@ -78,6 +79,10 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
         purpose = MEANINGS[status.state].purpose
         yield f"{purpose[0].upper()}{purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
+    if status.to_start:
+        for step in status.foreign_steps:
+            take_out = shlex.join(["mv", step, f"{step}.off"])  # the gate runs *.sh
+            yield f"  {Remedy(f'if {step} fails again, to take it out of the gate', take_out)}"
     yield from _protection_lines(status)
     yield from way_lines(remedy)
     is_repaired_below = status.report is not None and status.report.routes
@@ -165,9 +170,16 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
-        # What a script of somebody else prints is not logged as an error.
-        if state.state == "was refused" and status.foreign_steps:
-            yield f"    see: {command_of('journalctl -u', state.unit)}"
+        if status.foreign_steps:
+            yield from _lines_about_foreign_steps(state)
+
+
+def _lines_about_foreign_steps(state: UnitState) -> Iterator[str]:
+    """Where to see what a script of somebody else does, or did."""
+    if state.state == "is in the gate" and not state.reasons:
+        yield f"    to see which step runs: {command_of('systemctl status', state.unit)}"
+    if state.state == "was refused":  # what such a script prints is not logged as an error
+        yield f"    see: {command_of('journalctl -u', state.unit)}"
 
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:
