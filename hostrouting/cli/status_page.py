@@ -177,7 +177,7 @@ def _unit_lines(status: Status) -> Iterator[str]:
 def _lines_about_foreign_steps(state: UnitState) -> Iterator[str]:
     """Where to see what a script of somebody else does, or did."""
     if state.state == "is in the gate" and not state.reasons:
-        yield f"    to see which step runs: {command_of('systemctl status', state.unit)}"
+        yield f"    to see which step runs: {command_of('systemctl status -l', state.unit)}"
     if state.state == "was refused":  # what such a script prints is not logged as an error
         yield f"    see: {command_of('journalctl -u', state.unit)}"
 

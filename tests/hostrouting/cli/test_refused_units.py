@@ -229,7 +229,7 @@ def test_a_unit_in_the_gate_beside_a_foreign_script() -> None:
     manager_of(host).properties[KUBELET] |= {"ActiveState": "activating", "SubState": "condition"}
     assert "which step runs" not in say("status", host=host).out
     host.files.texts[f"{LAYOUT.gate_directory}/30-site.sh"] = "sleep infinity\n"
-    line = f"    to see which step runs: systemctl status {KUBELET}"
+    line = f"    to see which step runs: systemctl status -l {KUBELET}"
     assert line in say("status", host=host).lines
     host.files.locked.add(LAYOUT.lock_path)  # then no step runs
     assert line not in say("status", host=host).lines
