@@ -54,8 +54,12 @@ def status_lines(status: Status) -> Iterator[str]:
         yield from _asked_unit_lines(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
-    # A marker has the lines of the page of its check: what is the same now is not said twice.
-    if status.last_check not in {"", "ok", *verdict}:
+    # A marker has the lines of the page of its check: what is the same now, or has refused a unit,
+    # is not said twice.
+    said = {"", "ok", *verdict}
+    for state in status.units:
+        said.update(state.reasons)
+    if status.last_check not in said:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, cause))
     yield from verdict

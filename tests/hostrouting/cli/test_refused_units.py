@@ -52,6 +52,25 @@ def test_a_reason_that_was_logged_at_each_try() -> None:
     assert state_of_kubelet(host)["reasons"] == ["b", "a"]
 
 
+def test_a_reason_that_is_also_the_last_check() -> None:
+    """It stands once on the page, below the unit. It is not the verdict now: somebody has repaired
+    that since.
+    """
+    host = node(config(*REPAIR))
+    refuse(host)
+    overlap = "OVERLAP: expected CIDR 172.16.0.0/16 routes via wg0 [172.16.0.0/12 dev wg0]"
+    manager_of(host).errors[KUBELET] = (overlap, "check-route-overlap: overlap")
+    del host.files.texts[LAYOUT.ok_path]
+    host.files.texts[LAYOUT.detected_path] = f"{overlap}\n"
+    lines = say("status", host=host).lines
+    assert [line for line in lines if overlap in line] == [f"    {overlap}"]
+    manager_of(host).errors[KUBELET] = ("killed",)
+    assert (
+        f"the last check, by the gate, the guard or apply: {overlap}"
+        in say("status", host=host).out
+    )
+
+
 def test_two_refused_units() -> None:
     """Both are named in the first line."""
     host = node(config(*REPAIR, gate={"units": [KUBELET, "k3s.service"]}))
