@@ -120,7 +120,7 @@ class Context:
         logger: logging.Logger | str = LOGGER,
         observers: Iterable[Observer] | None = None,
     ) -> None:
-        """Begin a run. Without `observers`, each start and end becomes a line in the logger.
+        """Prepare a run. Without `observers`, each start and end becomes a line in the logger.
 
         `logger` is a logger or its name.
         """
@@ -137,7 +137,8 @@ class Context:
                     f"observers has {observer!r:.80}; an observer is a function of a step, or an "
                     "instance such as LogObserver()"
                 )
-        self.run_id = os.urandom(4).hex()
+        self.run_id = ""
+        """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
         """Those around the task, the innermost first."""
@@ -281,6 +282,12 @@ class Context:
         if grace is None:
             return nullcontext(shielded)
         return shielded.within(grace)
+
+    def in_a_run(self) -> Context:
+        """The context of a new run; of a running task, the context itself."""
+        if self.step is not None:
+            return self
+        return self.derive(run_id=os.urandom(4).hex())
 
     def derive(self, **changes: Any) -> Context:
         """The same context with some attributes changed: for a task inside it, or a part of it."""

@@ -39,6 +39,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     ctx = ctx or Context()
     must_be(Context, ctx, "execute: ctx", "a phases.Context")
+    ctx = ctx.in_a_run()
     step = new_step(valid_task(task), ctx)
     return cast("T", run_step(task, step, ctx))
 

@@ -178,6 +178,7 @@ def _report(task: AnyTask, ctx: Context, verb: Verb) -> Step:
 
     In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
     """
+    ctx = ctx.in_a_run()
     root = new_step(valid_tree(task), ctx, verb)
 
     def work() -> None:

@@ -46,7 +46,7 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
         else:
             commands.append(_route_command(entry.thing))
     if rules:
-        commands.insert(0, _rules_command(rules))
+        commands.append(_rules_command(rules))
     return _HEAD + "".join(f"{command} || status=1\n" for command in commands) + "exit $status\n"
 
 

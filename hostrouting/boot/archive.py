@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import io
 import tarfile
-from pathlib import PurePosixPath
+from posixpath import dirname
 from typing import TYPE_CHECKING
+
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hostrouting.host.fileset import File
-
-
-_ON_EVERY_HOST = ("/", "/etc", "/etc/systemd", "/etc/systemd/system")
-"""Folders that are not in the archive: tar would change their modes."""
 
 
 def tar_of(files: Iterable[File]) -> bytes:
@@ -25,14 +23,15 @@ def tar_of(files: Iterable[File]) -> bytes:
     The same files always make the same archive.
     """
     archive = io.BytesIO()
-    # The format is ustar, with an addition for each name that is too long for it.
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        folders = set(_ON_EVERY_HOST)
+    # Python's format is ustar, with an addition for each name that is too long for it.
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        # Every host has the folder of the units: tar would change its mode.
+        folders = {HostLayout.unit_directory}
         for file in files:
-            for folder in reversed(PurePosixPath(file.path).parents):
-                if str(folder) not in folders:
-                    tar.addfile(_root_owned(str(folder), 0o755, tarfile.DIRTYPE))
-                    folders.add(str(folder))
+            folder = dirname(file.path)
+            if folder not in folders:
+                tar.addfile(_root_owned(folder, 0o755, tarfile.DIRTYPE))
+                folders.add(folder)
             if file.target:
                 link = _root_owned(file.path, 0o777, tarfile.SYMTYPE)
                 link.linkname = file.target

@@ -36,7 +36,7 @@ from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refus
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import ANSWER_TO_RULE, REFUSED, protocol_name
+from hostrouting.model.route import ANSWER_TO_RULE, REFUSING, protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _words_of_ip() -> Iterator[str]:
     protocols = [f"{number} {name}" for number, name in IP_PROTOCOLS.items()]
     yield f"names ipproto {' '.join(protocols)}"
     yield "no-route Network is unreachable"  # in English: the script sets LC_ALL=C
-    for kind, refused in REFUSED.items():
+    for kind, refused in REFUSING.items():
         yield f"refusing-type {kind} {ANSWER_TO_RULE.get(kind, kind)} {refused.words}"
     yield f"selectors {' '.join(SELECTORS)}"
     encapsulations = [words.removeprefix("encap ") for words in sorted(KEEPS_DESTINATION)]

@@ -21,7 +21,7 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.model.link_kinds import OF_GUESTS
-from hostrouting.model.route import OURS, REFUSED
+from hostrouting.model.route import OURS, REFUSING
 from hostrouting.routes.plan import reply_routes
 from hostrouting.routes.steps import SENTENCES
 from hostrouting.routes.uplink import NEEDS, REMEDIES
@@ -60,7 +60,7 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
     settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
     settings += class_settings()
     settings += [f"guest {kind}" for kind in sorted(OF_GUESTS)]
-    settings += [f"refusing-type {kind}" for kind in REFUSED]
+    settings += [f"refusing-type {kind}" for kind in REFUSING]
     settings += name_settings()
     return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
 

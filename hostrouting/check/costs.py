@@ -1,32 +1,45 @@
-"""What a repair costs: the networks that its routes take addresses from, and what they lack."""
+"""What a repair costs: the ranges that its routes take from devices, and what the routes lack."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import Cost
 from hostrouting.check.sources import sources_of
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.model.route import bare_hop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hostrouting.check.judge import Judge
     from hostrouting.check.results import Part
-    from hostrouting.model.prefix import Prefix
     from hostrouting.model.route import Route
 
 
 def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
-    """The networks that lose addresses if routes take these parts, as they were judged without the
-    routes. A network of several parts is named for each; `repair.prove` drops the repetitions.
+    """What devices lose if routes take these parts, as they were judged without the routes. Own
+    addresses among the parts belong to the ranges around them.
     """
-    for address in judge.devices.addresses:
-        # A network of a single address has no neighbours to lose.
-        if address.length < judge.fib.width and _has_left_by(address.dev, address.network, taken):
-            yield Cost(address.dev, address.network)
-    yield from _costs_of_vpns(judge, taken)
+    devs: dict[str, None] = {}
+    for part in taken:
+        devs |= dict.fromkeys(part.opinion.devs)
+    for dev in devs:
+        lost = ranges_of((part, _loses(judge, dev, part) or None) for part in taken)
+        for _, first, last in lost:
+            yield Cost(dev, first, last)
+
+
+def _loses(judge: Judge, dev: str, part: Part) -> bool:
+    """Whether the device loses hosts that it leads to. A default route does not say that there are
+    any, unless it is a VPN's.
+    """
+    if dev not in part.opinion.devs:
+        return False
+    route = part.decision.route
+    is_default = route is not None and route.prefix.length == 0
+    return not is_default or is_tunnel(judge.devices.links.get(dev))
 
 
 def attributes_lost(judge: Judge, route: Route) -> str:
@@ -47,30 +60,3 @@ def attributes_lost(judge: Judge, route: Route) -> str:
             lost.append(f"advmss {default.advmss}")
         return " ".join(lost)
     return ""
-
-
-def _has_left_by(dev: str, network: Prefix, taken: Iterable[Part]) -> bool:
-    """Whether packets to addresses of the network, in these parts, left by the device before: these
-    parts escape, so their opinions have devices.
-    """
-    last = network.last
-    for part in taken:
-        is_inside = part.first <= last and network.first <= part.last
-        if is_inside and dev in part.opinion.devs:
-            return True
-    return False
-
-
-def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
-    """The networks that a VPN loses to the repair: it has routes to them. A network in which the
-    tunnel itself has an address is not one of these.
-    """
-    for part in taken:
-        route = part.decision.route
-        if route is None:
-            continue
-        for dev in part.opinion.devs:
-            if not is_tunnel(judge.devices.links.get(dev)):
-                continue
-            if not judge.devices.is_connected(dev, route):
-                yield Cost(dev, route.prefix)

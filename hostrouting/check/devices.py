@@ -21,7 +21,7 @@ from hostrouting.model.route import SCOPE_UNIVERSE
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Address, Link
+    from hostrouting.model.snapshot import Address
 
 
 def has_gateway(route: Route, dev: str) -> bool:
@@ -38,7 +38,7 @@ class Devices:
 
     def __init__(self, fib: Fib) -> None:
         """Read them from the snapshot of these tables."""
-        self.links: dict[str, Link] = {link.name: link for link in fib.snapshot.links}
+        self.links = fib.snapshot.links_by_name
         self.addresses: list[Address] = []
         for address in fib.snapshot.addresses:
             if address.ip.version == fib.family:
@@ -140,10 +140,18 @@ class Devices:
         return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
 
     @cached_property
-    def global_addresses_by_dev(self) -> dict[str, list[Address]]:
-        """The global addresses of each device that has any."""
+    def devs_with_address(self) -> dict[str, None]:
+        """The devices with a global address, in the order of the addresses."""
+        return dict.fromkeys(address.dev for address in self.global_addresses)
+
+    def addresses_on(self, dev: str, *, scope: int = SCOPE_UNIVERSE) -> list[Address]:
+        """The device's addresses that Linux may choose for a route of this scope."""
+        return [address for address in self._by_dev.get(dev, []) if address.scope <= scope]
+
+    @cached_property
+    def _by_dev(self) -> dict[str, list[Address]]:
         by_dev: dict[str, list[Address]] = {}
-        for address in self.global_addresses:
+        for address in self.addresses:
             by_dev.setdefault(address.dev, []).append(address)
         return by_dev
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
-from hostrouting.check.way_out import is_configurable
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.text import spoken
@@ -79,14 +79,12 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         where = phrase_of_extents(extents)
         wording = DOUBTS[opinion.name]
         sentence = wording.sentence.format(where=where, reason=opinion.reason)
+        words = wording.remedy.words.format(selection=opinion.selection)
+        remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
-        remedy: Remedy | None
         if opinion.candidates:
-            facts["candidates"] = list(opinion.candidates)
             remedy = how_to_name_a_device(opinion.candidates, report, costs={})
-        else:
-            words = wording.remedy.words.format(selection=opinion.selection)
-            remedy = wording.remedy._replace(words=words)
+            facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
@@ -99,17 +97,7 @@ def how_to_name_a_device(
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    ways: list[Remedy] = []
-    for dev in devs:
-        words = f"if {dev} is intended"
-        details = [text for text in (_known_of(dev, report), costs.get(dev)) if text]
-        if details:
-            words += f" ({'; '.join(details)})"
-        if is_configurable(dev):
-            ways.append(Remedy(words, line_naming(dev, report.cidrs)))
-        else:
-            rename = "give it another name: a configuration cannot have this one"
-            ways.append(Remedy(f"{words}, {rename}"))
+    ways = [_way_to_name(dev, report, costs.get(dev, "")) for dev in devs]
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -118,6 +106,17 @@ def how_to_name_a_device(
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
         ways.append(Remedy(f"{words}, correct the program that sets it"))
     return in_turn(ways)
+
+
+def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
+    """What to do if this device is intended, with what is known of it."""
+    words = f"if {dev} is intended"
+    details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
+    if details:
+        words += f" ({details})"
+    if is_configurable_dev(dev):
+        return Remedy(words, line_naming(dev, report.cidrs))
+    return Remedy(f"{words}, give it another name: a configuration cannot have this one")
 
 
 def _known_of(dev: str, report: FamilyReport) -> str:

@@ -61,33 +61,54 @@ class Uplinks(NamedTuple):
 
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
-    """The expected devices of a host, and the doubt about them.
-
-    The devices that the configuration names come first, and are not in doubt.
-    """
-    links = devices.links
-    listed = list(_default_routes(fib))
-    counting = devs_that_count(listed, links)  # also those of halves that are dropped below
-    defaults = _those_that_count(listed, counting)
-    if not defaults:
-        return Uplinks(configured)
-    ways_out = [_without_other_hops(route, counting) for route in defaults]
-    devs = configured or frozenset(ways_out[0].devs)
-
-    devs_below = devs_hidden_by_a_tunnel(devs, ways_out, links)
-    card = _card_below_tunnel(devs_below, devs, devices)
-    hidden_card = card if has_tunnel(devs & counting, links) else None
+    """The expected devices of a host, and the doubt about them."""
+    default_routes = list(_default_routes(fib))
+    counting = devs_that_count(default_routes, devices.links)
+    defaults = _routes_that_count(default_routes, counting)
     if configured:
-        return Uplinks(devs, defaults, card, hidden_card)
+        return _configured_uplinks(configured, defaults, counting, devices)
+    if not defaults:
+        return Uplinks(frozenset())
+    return _uplinks_of_first(defaults, counting, fib, devices)
 
-    with_address = [dev for dev in devices.global_addresses_by_dev if not devices.cni_rows(dev)]
+
+def _configured_uplinks(
+    devs: frozenset[str],
+    defaults: tuple[Route, ...],
+    counting: frozenset[str],
+    devices: Devices,
+) -> Uplinks:
+    """The devices that the configuration names. They are not in doubt."""
+    by_counting_hops = [_without_other_hops(route, counting) for route in defaults]
+    devs_below = devs_hidden_by_a_tunnel(devs, by_counting_hops, devices.links)
+    card = _card_below_tunnel(devs_below, devs, devices)
+    hidden_card = None
+    if has_tunnel(devs & counting, devices.links):  # it may be named, and have no default route
+        hidden_card = card
+    return Uplinks(devs, defaults, card, hidden_card)
+
+
+def _uplinks_of_first(
+    defaults: tuple[Route, ...], counting: frozenset[str], fib: Fib, devices: Devices
+) -> Uplinks:
+    """The devices of the first default route, and those that may be meant instead."""
+    links = devices.links
+    by_counting_hops = [_without_other_hops(route, counting) for route in defaults]
+    devs = frozenset(by_counting_hops[0].devs)
+    devs_below = devs_hidden_by_a_tunnel(devs, by_counting_hops, links)
+    card = _card_below_tunnel(devs_below, devs, devices)
+
+    with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
     are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
-    by_equal_routes = doubtful_by_equal_routes(ways_out)
-    doubtful = by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, ways_out)
+    by_equal_routes = doubtful_by_equal_routes(by_counting_hops)
+    by_unjudged_rules = _devs_that_may_be_passed_over(fib, by_counting_hops)
+    doubtful = by_a_tunnel | by_equal_routes | by_unjudged_rules
     expected = devs | doubtful  # each may be the intended one
+
     is_card_unknown = not devs_below and _is_no_card_expected(expected, doubtful, devices)
-    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
+    # A card below the tunnel is hidden by it, because the tunnel's default route is the first.
+    return Uplinks(expected, defaults, card, card, doubtful, is_card_unknown)
 
 
 # The default routes.
@@ -111,9 +132,9 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table. Routes to both halves of all addresses are one of them, with
-    the next hops of both; it keeps the prefix of the lower half, whose length is 1. It is the last,
-    though Linux prefers halves: beside a whole one they do not count (`_those_that_count`).
+    """The default routes of a table. Routes to both halves of all addresses are one of them: the
+    last, because they do not count beside a whole one (`_routes_that_count`). It has the prefix of
+    the lower half, whose length is 1, and the next hops of both.
     """
     for route in table.routes_to(every):
         if route.type == "unicast":
@@ -137,7 +158,7 @@ def devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fro
     return frozenset(ways_out or dummies)
 
 
-def _those_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
+def _routes_that_count(defaults: Iterable[Route], counting: frozenset[str]) -> tuple[Route, ...]:
     """The default routes with a next hop through one of these devices.
 
     Beside one of length 0, in whichever table, two halves are a capture: OpenVPN adds them and

@@ -1,5 +1,8 @@
-"""Flaws of a host, whatever is expected of it: in its rules, default routes, service networks and
-node addresses.
+"""Flaws of a host, which are found whether anything escapes or not: in its service networks, rules,
+default routes and node addresses.
+
+No unit is held back for a flaw, so none is an error. One kind changes the verdict, to UNDECIDED
+(`find_undelivered`).
 
 Linux begins with three rules, for the tables local, main and default; other programs may delete
 them. Without the first, a host does not answer on its own addresses; without the second its routes
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.check.judge import Judge
+    from hostrouting.fib.engine import Fib
     from hostrouting.model.rule import Rule
 
 
@@ -37,78 +41,20 @@ NO_IPV6 = Finding(
     "IPv6",
     TO_HAVE_IPV6,
 )
+_ANOTHER_ADDRESS = Remedy("give the cluster another service network, or the host another address")
+_ANOTHER_NAME_SERVER = Remedy(
+    "unless it is the cluster's own, give the cluster another service network, or the host another "
+    "name server"
+)
 
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
-    """The flaws of one family, the worst first."""
+    """The flaws of one family that leave the verdict as it is, the worst first."""
     return (
         *_hosts_in_services(judge),
         *_missing_rules(judge),
         *_competing_defaults(judge),
         *_several_node_ips(judge),
-    )
-
-
-def find_undelivered(judge: Judge) -> Iterator[Finding]:
-    """The addresses of this host whose packets are sent elsewhere. Other flaws do not change the
-    verdict; this one makes it UNDECIDED.
-    """
-    usual = default_rules(judge.fib.family)[0]
-    if judge.fib.rules[:1] == (usual,):
-        return
-    lost = _addresses_sent_elsewhere(judge)
-    if lost:
-        yield Finding(
-            "missing-rule",
-            "error",
-            f"this host does not answer on {spoken(lost)}: no rule looks up table local first",
-            spoken(lost),
-            _how_to_look_up_first(usual, judge.fib.rules),
-        )
-
-
-def _how_to_look_up_first(usual: Rule, rules: Sequence[Rule]) -> Remedy:
-    """How this rule becomes the first. Linux adds no rule twice, and looks at rules of one priority
-    in the order in which they were added.
-    """
-    if usual in rules:
-        return Remedy("give the rules before it a priority above 0")
-    return Remedy(command=rule_command("add", usual))
-
-
-def _addresses_sent_elsewhere(judge: Judge) -> list[str]:
-    """The addresses in table local, except those of lo, to which the rules do not lead."""
-    fib = judge.fib
-    local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
-    lost: dict[str, None] = {}
-    for address in judge.devices.addresses:
-        if address.dev == "lo" or Prefix.of(address.ip) not in local:
-            continue
-        if fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
-            lost[str(address.ip)] = None
-    return list(lost)
-
-
-def _missing_rules(judge: Judge) -> Iterator[Finding]:
-    """All rules of IPv6; and that for table main, if the table has routes and no rule looks it up
-    for all packets.
-    """
-    fib = judge.fib
-    if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
-        yield NO_IPV6
-    usual = default_rules(fib.family)[1]
-    in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
-    if all(route.prefix.family != fib.family for route in in_main):
-        return
-    for rule in fib.snapshot.rules:
-        if rule._replace(priority=usual.priority) == usual:
-            return
-    yield Finding(
-        "missing-rule",
-        "warning",
-        "no rule looks up table main for all packets, so its routes are not used",
-        "main",
-        Remedy(command=rule_command("add", usual)),
     )
 
 
@@ -118,33 +64,60 @@ def _hosts_in_services(judge: Judge) -> Iterator[Finding]:
     """
     if not judge.services:
         return
-    for ip, what in _known_addresses(judge).items():
+    for ip, (what, remedy) in _known_addresses(judge).items():
         for services in judge.services:
             if ip in services:
-                yield Finding(
-                    "service-network-holds-host",
-                    "error",
-                    f"{ip}, {what}, lies in the service network {services}, so packets to it "
-                    "may go to a service",
-                    str(ip),
-                    Remedy("give the cluster another service network, or the host another address"),
+                sentence = (
+                    f"{ip}, {what}, lies in the service network {services}, so packets to it may "
+                    "go to a service"
                 )
+                yield Finding("service-network-holds-host", "warning", sentence, str(ip), remedy)
 
 
-def _known_addresses(judge: Judge) -> dict[IP, str]:
-    """The addresses that this host needs, with what each is."""
-    known: dict[IP, str] = {}
+def _known_addresses(judge: Judge) -> dict[IP, tuple[str, Remedy]]:
+    """The addresses that this host needs, with what each is, and how to get it out of a service
+    network.
+    """
+    devices = judge.devices
+    # kube-proxy and a DNS cache have the addresses of services on dummy devices.
+    of_services = {address.ip for address in devices.addresses if devices.is_dummy(address.dev)}
+    known: dict[IP, tuple[str, Remedy]] = {}
     for ip in judge.fib.snapshot.name_servers:
-        known[ip] = "a name server"
+        # Kubespray has nodes ask the name server of the cluster, which is a service.
+        if ip not in of_services:
+            known[ip] = "a name server", _ANOTHER_NAME_SERVER
     for route in judge.fib.routes:
         for hop in route.next_hops:
             if hop.gateway is not None:
-                known[hop.gateway] = "a gateway"
-    for address in judge.devices.addresses:
-        # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-        if not judge.devices.is_dummy(address.dev):
-            known[address.ip] = f"the address of {address.dev}"
+                known[hop.gateway] = "a gateway", _ANOTHER_ADDRESS
+    for address in devices.addresses:
+        if not devices.is_dummy(address.dev):
+            known[address.ip] = f"the address of {address.dev}", _ANOTHER_ADDRESS
     return known
+
+
+def _missing_rules(judge: Judge) -> Iterator[Finding]:
+    """All rules of IPv6; or that for table main, if the table has routes."""
+    fib = judge.fib
+    if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
+        yield NO_IPV6
+    in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
+    has_routes = any(route.prefix.family == fib.family for route in in_main)
+    if has_routes and not _looks_up_main(fib):
+        yield Finding(
+            "missing-rule",
+            "warning",
+            "no rule looks up table main for all packets, so its routes are not used",
+            "main",
+            Remedy(command=rule_command("add", default_rules(fib.family)[1])),
+        )
+
+
+def _looks_up_main(fib: Fib) -> bool:
+    """Whether a rule looks up table main for all packets, whatever its priority."""
+    usual = default_rules(fib.family)[1]
+    # `Fib.rules` has this one also where IPv6 has lost it.
+    return any(rule._replace(priority=usual.priority) == usual for rule in fib.snapshot.rules)
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
@@ -181,3 +154,44 @@ def _several_node_ips(judge: Judge) -> Iterator[Finding]:
     facts = {"family": judge.fib.family, "addresses": [str(source) for _, source in sources]}
     remedy = Remedy("if kubelet runs here, choose its --node-ip")
     yield Finding("node-ip", "note", sentence, target, remedy, facts)
+
+
+# The addresses of this host.
+
+
+def find_undelivered(judge: Judge) -> Iterator[Finding]:
+    """The addresses of this host whose packets are sent elsewhere: the verdict is UNDECIDED."""
+    usual = default_rules(judge.fib.family)[0]
+    if judge.fib.rules[:1] == (usual,):
+        return
+    lost = _addresses_sent_elsewhere(judge)
+    if lost:
+        yield Finding(
+            "missing-rule",
+            "warning",
+            f"this host does not answer on {spoken(lost)}: no rule looks up table local first",
+            spoken(lost),
+            _how_to_look_up_first(usual, judge.fib.rules),
+        )
+
+
+def _how_to_look_up_first(usual: Rule, rules: Sequence[Rule]) -> Remedy:
+    """How this rule becomes the first. Linux adds no rule twice, and looks at rules of one priority
+    in the order in which they were added.
+    """
+    if usual in rules:
+        return Remedy("give the rules before it a priority above 0")
+    return Remedy(command=rule_command("add", usual))
+
+
+def _addresses_sent_elsewhere(judge: Judge) -> list[str]:
+    """The addresses in table local, except those of lo, to which the rules do not lead."""
+    fib = judge.fib
+    local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
+    lost: dict[str, None] = {}
+    for address in judge.devices.addresses:
+        if address.dev == "lo" or Prefix.of(address.ip) not in local:
+            continue
+        if fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
+            lost[str(address.ip)] = None
+    return list(lost)

@@ -1,11 +1,11 @@
 """What is right: for each decision of the engine, whether it is fine, in doubt, or an escape.
 
 - A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
-- An `Outcome` is a decision for packets that a rule treats differently from plain ones.
-- An `Opinion` is what this package says about one of these: a grade (fine, in doubt, or an
-  escape), a name, and the thing that it is about, such as a device. An escape has the devices by
-  which packets escape, and a doubt about the default route those that may be the intended one. Of
-  what is fine, some packets belong elsewhere than at the uplink (`is_fine_elsewhere`).
+- An `Opinion` is what this package says about a decision: a grade (fine, in doubt, or an escape), a
+  name, and the thing that it is about, such as a device. An escape has the devices by which packets
+  escape, and a doubt about the default route those that may be the intended one. Packets that are
+  fine need not leave by the uplink: those to a CNI's device must not be led there by a repair
+  (`is_fine_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -27,7 +27,7 @@ that need it (tests/hosts, one file for each), and a shape that no node has is a
 tests/hostrouting/check/test_judge.py. What else a change may need:
 
 1. A device of one more CNI needs no rule. It is a row in `config.cni`, with names and kinds, from
-   which the check at boot has them, too.
+   which the check at boot has them, too; docs/limits.md names each CNI.
 2. What a device is (a card, a tunnel, InfiniBand), `devices` and `model.link_kinds` say.
 3. Which devices are expected, the module `expected` says. A device that must never be expected is
    left out there, in `devs_that_count`; then only `expectedDevs` can name it.
@@ -42,7 +42,7 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
    `grade_of_device`, `grade_of_answer` (routes) or `leads_right` (other packets); `class_of` in
    boot/assets/listed.sh says what a device is. If it takes more than a few lines of awk, the
    function returns a doubt, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of
-   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing.
+   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing there.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowed
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 
 Packets: TypeAlias = Literal["plain", "marked", "of pods"]
-"""What is known of the packets whose route is judged. Of plain ones, nothing is. A rule has
-selected marked ones by their mark, and those of pods by the CNI's device on which they arrive.
+"""What has selected the packets whose route is judged: their mark alone (marked), the CNI's device
+on which they arrive (of pods), or nothing that says whose they are (plain).
 """
 CniRows: TypeAlias = "list[tuple[Cni, Device]]"
 """Rows of the table of CNIs, each with its CNI."""
@@ -253,7 +253,7 @@ def _worst_of(opinions: list[Opinion]) -> Opinion:
     if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
         return worst._replace(reason=spoken(sorted(allowances), last="or"))
-    devs: list[str] = []
+    devs: list[str] = []  # only of escapes
     for opinion in opinions:
         devs += opinion.devs
     return worst._replace(devs=tuple(devs))
@@ -317,26 +317,27 @@ def _doubt_between(devs: Iterable[str], taken: TakenRoute) -> Opinion:
 
 def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A route without a gateway asks the link of its device for addresses that are probably not
-    there (`_has_routers`).
-
-    A single address may be a neighbour; a default route is not for neighbours. Whoever made the
-    route may know the link; or `allowedDevs` says that all are neighbours.
+    there, but behind a router.
 
     Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
     """
     route = taken.route
-    if not taken.is_wide or route.prefix.length == 0 or not _has_routers(judge, dev):
+    # A single address may be a neighbour, and a default route is not for neighbours.
+    if not taken.is_wide or route.prefix.length == 0:
         return None
-    if not any(hop.gateway is None for hop in route.next_hops if hop.dev == dev):
+    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
+    if not _has_others_behind_routers(judge, dev):
         return None
     if dev in judge.devices.devs_with_network_around(route.prefix):
+        return None
+    # Whoever made the route may know the link, and the operator may know that all are neighbours.
+    if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
 
 
-def _has_routers(judge: Judge, dev: str) -> bool:
+def _has_others_behind_routers(judge: Judge, dev: str) -> bool:
     """Whether addresses outside the networks of the device are behind routers: for the uplink, if a
     default route by it has a gateway; for a CNI's bridge, whose network is that of this node's
     pods, if it has an address. Without one, its network is not known.
@@ -347,7 +348,7 @@ def _has_routers(judge: Judge, dev: str) -> bool:
         return any(has_gateway(default, dev) for default in judge.uplinks.defaults)
     if not judge.devices.is_bridge_of_pods(dev):
         return False
-    return any(address.dev == dev for address in judge.devices.global_addresses)
+    return bool(judge.devices.addresses_on(dev))
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
@@ -419,14 +420,14 @@ def _fitting_rows(judge: Judge, dev: str, taken: TakenRoute) -> CniRows:
     """The CNIs' rows for the device that fit these packets.
 
     A pod's device is for single addresses, and a device for marked packets only for those that a
-    mark or a CNI's device has selected. Field states: cni-ptp-wide, dual-stack-wide-route-by-a-pod;
-    antrea-egress.
+    rule has selected by their mark, or as packets of pods. Field states: cni-ptp-wide,
+    dual-stack-wide-route-by-a-pod; antrea-egress.
     """
     rows: CniRows = []
     for cni, row in judge.devices.cni_rows(dev):
         if row.use == "pod" and taken.is_wide:
             continue
-        if row.use == "marked" and taken.packets == "plain":  # neither a mark nor a device
+        if row.use == "marked" and taken.packets == "plain":
             continue
         rows.append((cni, row))
     return rows
@@ -476,14 +477,14 @@ def beside_another_cni(judge: Judge, dev: str, _: TakenRoute, rows: CniRows) -> 
     if not makers:
         return None
     for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
-        if not any(_leads_to_pods_of(pods_cni, cni, row) for cni, row in makers):
+        if not any(_leads_to_pods_of(cni, row, pods_cni) for cni, row in makers):
             reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
             return Opinion(Grade.DOUBT, TWO_CNIS, reason)
     return None
 
 
-def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
-    """Whether this device of a CNI can lead to the pods of another one.
+def _leads_to_pods_of(cni: Cni, row: Device, pods_cni: Cni) -> bool:
+    """Whether this device of a CNI can lead to the pods of the other one.
 
     Every CNI may have attached its own pods with the plain bridge plugin. A CNI that serves any
     other (`serves` is None) does so by its tunnels, and not by its bridge.

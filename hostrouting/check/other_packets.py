@@ -7,17 +7,17 @@ are known to meet. Nobody knows whether the cluster sends such packets. So an ou
 would be fine for plain packets, or if it is known what packets these are. The functions in
 `RULES_FOR_OUTCOMES` are asked in order, and the first opinion decides. The last one says that the
 outcome is opaque: the doubt `other-packets`, with the selectors to write into `intendedRules`. This
-doubt is shown instead of any about the route itself. All other rules that are named here are those
-of the host.
+doubt is shown instead of any about the route itself. Everywhere else in this file, a rule is a
+policy rule of the host.
 
-Nothing is expected of what a node forwards, unless `podCidrs` names the addresses of pods. Then the
-packets of this node's pods are judged like the host's own, one kind for each source and device that
-rules tell apart. Such a packet can have a mark, too, and is one of the other packets then.
+Packets of pods. Nothing is expected of what a node forwards, with two exceptions:
 
-Also without `podCidrs`, two kinds of rules are known to select packets of pods: one for the device
-of a CNI (`iif cni0`), and one for several addresses where pods are. Such an outcome is opaque if it
-would escape. A rule by source is not listed if it follows one for all that this host sends (`iif
-lo`): there, the engine looks only for rules by device.
+- If `podCidrs` names the addresses of pods, the packets of this node's pods are judged like the
+  host's own, in passes of their own: one for each source and device that rules tell apart
+  (`parts.packets_of_pods`). Nothing here has to look for them then (`Judge.pods`).
+- If not, two kinds of rules are known to select packets of pods: one for the device of a CNI (`iif
+  cni0`), and one for several addresses where pods are. Such an outcome is opaque if it would
+  escape.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 FINE = Opinion(Grade.FINE)
 """It has no name, because of other packets, only what is wrong is shown."""
-NOTHING_EXPECTED = FINE
-"""The opinion on packets that this host forwards, if they are not from pods of this node."""
 
 
 class OtherPackets(NamedTuple):
@@ -70,7 +68,7 @@ class OtherPackets(NamedTuple):
         packets: Packets = "plain"
         if self.is_selected_by_mark_alone:
             packets = "marked"
-        elif "iif" in self.met:  # a CNI's device: `forwarded` is asked first, about all others
+        elif "iif" in self.met:  # a CNI's device: `forwarded` has found all others fine
             packets = "of pods"
         return judge.opinion(self.outcome.decision, packets)
 
@@ -107,15 +105,11 @@ def forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
         devs += judge.devices.links
     if not devs or any(_brings_pods_packets(judge, dev) for dev in devs):
         return None
-    return NOTHING_EXPECTED
+    return FINE
 
 
 def _brings_pods_packets(judge: Judge, dev: str) -> bool:
-    """Whether packets of pods arrive on this device: from this node's, or by a tunnel from others.
-
-    With `podCidrs` (`Judge.pods`), the packets of this node's pods are judged on their own, source
-    by source.
-    """
+    """Whether packets of pods arrive on this device: of this node's, or by a tunnel, of others."""
     if "network" in judge.devices.uses(dev):
         return True
     return judge.devices.leads_to_own_pods(dev) and not judge.pods
@@ -126,18 +120,18 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
     plain packets, and leads to other devices than these take without a source.
 
     IPv4 looks up with the source at once for a connected socket. IPv6 keeps the first route, and
-    looks up again as soon as any route changes. A rule that also needs a mark, or a device that the
-    socket is bound to, selects no plain packets. If Linux has only one source to choose,
-    `parts.find_connections` judges them as well.
+    looks up again as soon as any route changes. If Linux has only one source to choose,
+    `parts.find_connections` judges these connections as well.
 
-    By the device that has their source, they are not fine: other packets are. By an expected device
-    they are, unless the plain packets belong at a CNI's.
+    They are fine if their route is, unless the plain packets belong elsewhere than at the uplink,
+    for example at a CNI's device. Unlike other packets, they are not fine by the device that has
+    their source (`by_the_device_of_the_source`).
 
     Field states: policy-routing-hides-pods; policy-routing-of-marked-packets is fine.
     """
     block = other.source
-    rule = other.outcome.rule
-    if block is None or rule.fwmark & rule.fwmask or "oif" in other.met:
+    needs_a_mark = other.outcome.rule.fwmark & other.outcome.rule.fwmask
+    if block is None or needs_a_mark or "oif" in other.met:
         return None
     if set(other.outcome.decision.devs) == set(other.plain.devs):
         return None  # nothing moves: the rules below judge the route itself
@@ -166,17 +160,16 @@ def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: cilium-eni, aws-vpc-cni-second-interface.
     """
     block = other.source
-    if block is None or _devs_with_a_source_in(judge, block) or _has_pods(judge, block):
+    if block is None or _devs_with_a_source_in(judge, block) or _may_hold_pods(judge, block):
         return None
-    return NOTHING_EXPECTED
+    return FINE
 
 
-def _has_pods(judge: Judge, block: Prefix) -> bool:
+def _may_hold_pods(judge: Judge, block: Prefix) -> bool:
     """Whether several pods of this node may have addresses in the block.
 
-    A rule for a single one is its CNI's own. With `podCidrs`, packets of pods are judged source by
-    source. Behind a bridge that has the default route there may be pods, too, unless
-    `expectedDevs` names it.
+    A rule for a single one is its CNI's own. Behind a bridge that has the default route there may
+    be pods, too, unless `expectedDevs` names it.
     """
     if judge.pods or block.is_single:
         return False
@@ -208,7 +201,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     Field states: ec2-net-utils, equinix-metal.
     """
     block = other.source
-    if block is None or _has_pods(judge, block):
+    if block is None or _may_hold_pods(judge, block):
         return None
     owners = _devs_with_a_source_in(judge, block)
     if len(owners) == 1 and owners == set(judge.fib.possible_devs(other.outcome.decision)):

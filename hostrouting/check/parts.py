@@ -78,8 +78,8 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     """An address as a part, with the opinions on all packets of this kind."""
     decision, outcomes = judge.fib.outcomes(address, packet)
     opinion = judge.opinion(decision)
-    # An entry of intendedRules is about the packets of pods that take the rule, too: these do not
-    # escape, wherever the rule leads.
+    # intendedRules is about packets that rules tell from plain ones, and all of a pod's are such.
+    # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
     if opinion.grade is Grade.ESCAPE and not decision.devs:
@@ -99,7 +99,8 @@ def _doubt_by_source(judge: Judge, outcomes: Iterable[Outcome]) -> Opinion | Non
     own = judge.devices.global_addresses
     for outcome in outcomes:
         block = outcome.rule.src
-        if block is None or dict(outcome.met).keys() != {"from"}:
+        is_by_source_alone = dict(outcome.met).keys() == {"from"}
+        if block is None or not is_by_source_alone:
             continue
         is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
         if is_right and any(address.ip in block for address in own):
@@ -132,6 +133,8 @@ def find_connections(
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
     """The parts that are worse for connected sockets, by the kind of packets, in order. Own
     addresses are among them, because they belong to the ranges around them (`ranges_of`).
+
+    Without a rule by source, the second lookup is the first one again.
     """
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
         return
@@ -153,9 +156,9 @@ def _second_lookup(judge: Judge, part: Part, packet: PacketKind) -> Part | None:
     """The part as connections from the source that Linux has chosen have it, if that is worse.
 
     IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
-    time with the source that the first route gave. Where that may be one of several addresses, a
-    rule for one of these is a matter of `other_packets`, as it is in IPv6. Where a rule of either
-    lookup is intended, the packets are.
+    time with the source that the first route gave. Where that may be one of several addresses, and
+    in IPv6, `other_packets` doubts a rule for one of these. Where the rule of either lookup is
+    intended, so are the packets.
 
     Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
     """
@@ -202,7 +205,7 @@ def _find_parts_of_pods(
 def _is_for_all(part: Part) -> bool:
     """Whether packets of pods have the same decision as plain ones, because no rule up to the one
     that decides looks at anything but the destination, as `to POD lookup main`. An entry of
-    intendedRules for that rule changes nothing: what escapes there, plain packets do.
+    intendedRules for that rule changes nothing: where they escape, plain packets do, too.
     """
     rule = part.decision.rule
     return not part.other_opinions and (rule is None or not conditions_of(rule))
@@ -249,9 +252,10 @@ def _sources_of_pods(judge: Judge) -> Iterator[Prefix]:
 
 def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
     """The ranges of neighbouring parts with one label, which is what is said of them, such as how
-    they escape. Those without a label are left out.
+    they escape. Those without a label, or with an empty one, are left out.
 
-    Own addresses without a label belong to the range around them: else they would only split it.
+    Own addresses without a label go with the range before them, or else with the one after them:
+    they would only split it.
     """
     ranges: list[tuple[Part, T | None]] = []
     for part, label in labelled:
@@ -266,9 +270,9 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
         else:
             ranges.append((part, label))
     for joined, label in ranges:
-        if label is not None:
+        if label:
             yield label, joined.first, joined.last
 
 
 def _is_only_own(part: Part, label: T | None) -> bool:
-    return label is None and part.is_own
+    return part.is_own and not label

@@ -13,7 +13,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.sentences import how_to_configure, not_configured
 from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
-from hostrouting.fib.engine import pieces
+from hostrouting.fib.engine import FROM_HOST, pieces
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
 from hostrouting.model.route import DEFAULT_METRIC, PROTOCOL_BOOT, TABLE_MAIN
@@ -61,29 +61,29 @@ def propose_configuration(
     """
     # The host as the given configuration makes it, and its repair.
     plan = plan_static_routes(config, snapshot)
-    report = check_snapshot(plan.apply_to(snapshot), config)
-    repaired = report
-    if report.routes:
-        repaired = check_snapshot(report.snapshot.with_routes(report.resolved), config)
+    applied = check_snapshot(plan.apply_to(snapshot), config)
+    repaired = applied
+    if applied.routes:
+        repaired = check_snapshot(applied.snapshot.with_routes(applied.resolved), config)
 
-    # The configured routes, without those that cannot be set, or that a route of the repair
-    # replaces.
+    # The configured routes, without those that a route of the repair replaces and, where something
+    # escapes, those that cannot be set.
     conflicts: tuple[Step, ...] = ()
-    if report.escapes:
+    if applied.escapes:
         conflicts = plan.conflicts
     replaced = {step.route.key for step in conflicts}
-    replaced |= {route.key for route in report.routes}
+    replaced |= {route.key for route in applied.routes}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
 
     # The routes that were added by hand, and that the repaired host still needs.
-    by_hand = _routes_by_hand([*kept, *report.routes], repaired)
+    by_hand = _routes_by_hand(kept, repaired)
     taken_over = _take_over(by_hand, config, repaired)
 
-    routes = (*kept, *report.routes, *taken_over)
+    routes = (*kept, *applied.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
     left_out = tuple(step.finding for step in conflicts)
-    unconfigured = find_unconfigured(plan, snapshot, config, after=report, deleter=deleter)
-    return Proposal(proposed, report, left_out, tuple(unconfigured), tuple(taken_over))
+    unconfigured = find_unconfigured(plan, snapshot, config, after=applied, deleter=deleter)
+    return Proposal(proposed, applied, left_out, tuple(unconfigured), tuple(taken_over))
 
 
 def find_unconfigured(
@@ -179,8 +179,8 @@ def _take_over(
 ) -> list[StaticRoute]:
     """The needed ones of the routes that were added by hand, as a configuration has them.
 
-    A route is needed if addresses escape without it and without those that are not needed. The
-    report is about the host that has all of them.
+    The report is about the host that has all of them. One after the other is taken away, and put
+    back only if addresses escape without it: of two that stand in for each other, one is needed.
     """
     if len(by_hand) > _MOST_BY_HAND:
         return []
@@ -244,22 +244,25 @@ def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """
     lost: dict[_Range, None] = {}
     for old, new in zip(before.families, after.families, strict=True):
-        for first, last in _outside(old.escapes, new.escapes):
-            lost[new.family, first, last] = None
+        for escape in new.escapes:
+            for first, last in _outside(old.escapes, escape):
+                lost[new.family, first, last] = None
     return [*lost]
 
 
-def _outside(known: Sequence[Escape], escapes: Iterable[Escape]) -> Iterator[tuple[int, int]]:
-    """The ranges of these escapes that are in none of the known ones. Cut where one of those begins
-    or ends, each piece is in it as a whole, or not at all.
+def _outside(known: Iterable[Escape], escape: Escape) -> Iterator[tuple[int, int]]:
+    """The ranges of this escape that are in none of the known ones of the same packets, or of plain
+    packets: where plain packets escape, a report may not name others.
+
+    Cut where a known one begins or ends, each piece is in it as a whole, or not at all.
     """
+    alike = [each for each in known if each.packet in {FROM_HOST, escape.packet}]
     borders: set[int] = set()
-    for each in known:
+    for each in alike:
         borders |= {each.first, each.last + 1}
-    for escape in escapes:
-        for first, last in pieces(escape.first, escape.last, sorted(borders)):
-            if not any(each.first <= first <= each.last for each in known):
-                yield first, last
+    for first, last in pieces(escape.first, escape.last, sorted(borders)):
+        if not any(each.first <= first <= each.last for each in alike):
+            yield first, last
 
 
 def _overlaps(prefix: Prefix, ranges: Iterable[_Range]) -> bool:

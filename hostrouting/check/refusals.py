@@ -57,9 +57,8 @@ class Refusals(NamedTuple):
         return escape
 
     def _fitting_rows(self, route: Route) -> Iterator[tuple[Cni, Refusal]]:
-        """The rows of the table that this route fits by its protocol, type and length, and by its
-        place if the row is for the network of the pods' bridge alone ("first"). At most one row
-        fits, because no two have the same protocol.
+        """The rows of the table that this route fits by its protocol, type and length; and by its
+        first address, if the CNI refuses only the subnet of this node ("first").
         """
         for cni in CNIS:
             for row in cni.refusals:
@@ -70,28 +69,24 @@ class Refusals(NamedTuple):
                 shortest, longest = row.lengths[route.prefix.family]
                 if not shortest <= route.prefix.length <= longest:
                     continue
-                if row.proof != "first" or self._is_node_subnet(route, cni):
+                if row.proof != "first" or self._begins_with_a_device(route.prefix, cni):
                     yield cni, row
 
-    def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
-        """Whether the range is the network of the pods' bridge, or begins with the address of the
-        CNI's device.
+    def _begins_with_a_device(self, prefix: Prefix, cni: Cni) -> bool:
+        """Whether a device of this CNI has the first address. Flannel's have that of the node's
+        subnet.
         """
         for address in self.devices.addresses:
-            if address.network == route.prefix and self.devices.cni_rows(address.dev):
-                return True
-            is_first = int(address.ip) == route.prefix.first
-            if is_first and self.devices.is_of(address.dev, cni):
+            if int(address.ip) == prefix.first and self.devices.is_of(address.dev, cni):
                 return True
         return False
 
     def _is_proven(self, cni: Cni, row: Refusal, inside: list[tuple[str, Prefix]]) -> bool:
-        """Whether the range is this CNI's, which has a device: one of three things shows the rest.
+        """Whether the range is this CNI's, which has a device here, and whose row it fits.
 
-        A pod or an own address of the CNI lies inside (calico-ipip: BIRD's protocol is also that of
-        any router). Or what a row is for is proof enough: no other program uses the protocol for
-        such routes (calico-bgp: 80), or the range is the network of the pods' bridge
-        (flannel-and-a-refused-range).
+        Where any router has such routes (calico-ipip: BIRD's protocol), a pod or an own address of
+        the CNI has to be inside. Elsewhere no other program uses the protocol for such routes
+        (calico-bgp: 80), or the row fits only the subnet of this node (flannel-stale-block).
         """
         if row.proof == "inside":
             return any(self.devices.is_of(dev, cni) for dev, _ in inside)

@@ -6,16 +6,16 @@ prefixes. Then the proof: the routes are put into the tables, and everything is 
 they do not make fine is named, with a reason (`unrepairable`), and so is what they cost (`costs`).
 If anything is worse than before, no route is proposed at all.
 
-Some escapes must not be led to the uplink: packets to pods that would leave by a CNI's device, or
-by an allowed one, if another route did not hide the route to it (`hiding`). A new route would
-divert them, now or once the hiding route is gone, so the walk treats them like what is fine. A
-deletion repairs them (`below-a-cni`).
+Some escapes must not be led to the uplink: without the route that catches them, they would leave by
+a CNI's device, or by another one that is allowed (`hiding`). A new route would divert them, now or
+once that route is gone, so the walk treats them as if they were fine. A deletion repairs them
+(`below-a-cni`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,8 @@ from hostrouting.check.parts import find_parts
 from hostrouting.check.results import Grade, Part, Repair, Why
 from hostrouting.check.unrepairable import Attempt, Change
 from hostrouting.check.walk import Walk
-from hostrouting.check.way_out import find_way_out, is_configurable
+from hostrouting.check.way_out import find_way_out
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import Need
 
@@ -63,7 +64,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         repair = _without_routes(case, _no_gateway(way_out))
-        devs = filter(is_configurable, way_out.devs)
+        devs = filter(is_configurable_dev, way_out.devs)
         alternatives = [(dev, _repair_through(dev, case)) for dev in devs]
         return repair._replace(alternatives=tuple(alternatives))
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
@@ -78,7 +79,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
             unmade[prefix] = _no_gateway(route)
         else:
             routes.append(route)
-    return prove(case, Repair(tuple(routes), way_out.dev), unmade)
+    return prove(case, Repair(resolved=tuple(routes), dev=way_out.dev), unmade)
 
 
 def _repair_through(dev: str, case: Case) -> Repair:
@@ -108,24 +109,22 @@ def _without_routes(case: Case, why: Why) -> Repair:
 
 def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     """The repair, with what it does not repair and what it costs; without any route if the routes
-    make anything worse. `unmade` are the prefixes of the routes that it lacks, each with the
+    make anything worse. `unmade` has the prefixes whose routes could not be made, each with the
     reason.
     """
     proposed = repair.resolved
     changes = list(_judge_again(case, proposed))
     if any(_is_worse(change) for change in changes):
-        return _without_routes(case, _WORSE)  # which ends: without routes, nothing is worse
-    taken: list[Part] = []
-    for before, after in changes:
-        if before.plain_grade is Grade.ESCAPE and after.decision.route in proposed:
-            taken.append(before._replace(first=after.first, last=after.last))
-    attempt = Attempt(case.judge.fib, case.blocks, case.hidden, proposed, unmade)
+        # This is proven in turn, and ends: without routes, nothing is worse.
+        return _without_routes(case, _WORSE)
+    taken = _taken_parts(changes, proposed)
+    attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
         lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
     return repair._replace(
         unrepairable=tuple(attempt.find_unrepairable(changes)),
-        costs=tuple(dict.fromkeys(find_costs(case.judge, taken))),
+        costs=tuple(find_costs(case.judge, taken)),
         lacks=lacks,
     )
 
@@ -145,3 +144,13 @@ def _is_worse(change: Change) -> bool:
     if change.after.plain_grade > change.before.plain_grade:
         return True
     return change.after.worst_grade > change.before.worst_grade
+
+
+def _taken_parts(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
+    """What escapes and is taken by the routes, as it was before, and the own addresses around."""
+    taken: list[Part] = []
+    for before, after in changes:
+        is_taken = before.plain_grade is Grade.ESCAPE and after.decision.route in proposed
+        if is_taken or before.is_own:
+            taken.append(before._replace(first=after.first, last=after.last))
+    return taken

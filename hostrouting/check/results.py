@@ -18,7 +18,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
-from hostrouting.model.route import REFUSED, Route
+from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.text import agreeing, grouped, spoken
@@ -59,7 +59,7 @@ OTHER_PACKETS = "other-packets"
 
 FATES: dict[str, str] = {
     "no-route": "has no route",
-    **{kind: refused.fate for kind, refused in REFUSED.items()},
+    **{kind: refused.fate for kind, refused in REFUSING.items()},
     OWN_RANGE: "stays on this host",
     NOT_JUDGED: "is not judged",
 }
@@ -84,12 +84,9 @@ class Opinion(NamedTuple):
     @property
     def is_fine_elsewhere(self) -> bool:
         """Whether packets are fine elsewhere than at the uplink, so that no repair may lead them
-        there. Three opinions say so: `ALLOWED`, `OWN_SUBNET` and `POD_BLOCK`. With `TWO_CNIS`,
-        packets may be fine elsewhere, and are left there, too.
+        there. With `TWO_CNIS` they may be, and are left there, too.
         """
-        if self.grade is Grade.FINE:
-            return self.name not in {EXPECTED, OWN}
-        return self.name == TWO_CNIS
+        return self.name in {ALLOWED, OWN_SUBNET, POD_BLOCK, TWO_CNIS}
 
 
 OWN_ADDRESS = Opinion(Grade.FINE, OWN)
@@ -175,7 +172,7 @@ class Escape(NamedTuple):
     decision: Decision
     devs: tuple[str, ...] = ()
     packet: PacketKind = FROM_HOST
-    """Whose packets: the host's own, or those of pods."""
+    """Whose packets: all that the host sends, its connections from one source, or those of pods."""
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -184,7 +181,9 @@ class Escape(NamedTuple):
 
     @property
     def verb(self) -> str:
-        """What packets do; if another next hop is as expected, they may leave by these devices."""
+        """What packets do. They only may leave by these devices if the route has others, too, or
+        an equal default route has these.
+        """
         if self.kind != OVERLAP:
             return FATES[self.kind]
         if set(self.devs) == set(self.decision.devs):
@@ -253,12 +252,12 @@ class Unrepairable(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A network from which the repair takes addresses."""
+    """A range that leaves by another device with the repair."""
 
     dev: str
-    """The device by which the network was reached."""
-    network: Prefix
-    """The network of an address of the device, or one to which a VPN has a route."""
+    """The device by which the range was reached."""
+    first: int
+    last: int
 
 
 class Repair(NamedTuple):
@@ -313,6 +312,7 @@ class FamilyReport(NamedTuple):
         """The verdict on this family."""
         if self.escapes:
             return "overlap"
+        # What is not judged may be a default route.
         is_judged = all(doubt.name != NOT_JUDGED for doubt in self.doubts)
         if not self.expected_devs and is_judged:
             return "no-default-route"
@@ -455,8 +455,10 @@ def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
 
 
 def shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
-    """How much of each CIDR escapes ("all" or "part"), with the CIDR, as the escapes have them."""
-    # By CIDR: all addresses before this one escape.
+    """How much of each CIDR escapes ("all" or "part"), with the CIDR, in the order in which the
+    escapes name the CIDRs.
+    """
+    # By CIDR: the address up to which everything escapes.
     ends = {escape.cidr: escape.cidr.first for escape in escapes}
     for escape in sorted(escapes, key=attrgetter("first")):
         if escape.first <= ends[escape.cidr]:

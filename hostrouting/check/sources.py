@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import IP
-    from hostrouting.model.route import NextHop, Route
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Address
 
 
@@ -24,61 +22,69 @@ def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets that leave by this route."""
     if route is None or route.type != "unicast":
         return ()
-    if route.prefsrc is not None:
-        return (route.prefsrc,)
-    usable = set(route.usable_devs)
-    sources: dict[IP, None] = {}
+    by_hop = _sources_by_hop(judge, route)
+    return tuple(dict.fromkeys(source for _, source in by_hop))
+
+
+def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
+    """The devices of a route's next hops, each with the sources of packets that leave by it."""
+    by_hop: dict[tuple[str, IP], None] = {}
     for hop in route.next_hops:
-        if hop.dev in usable:
-            sources |= dict.fromkeys(_sources_of_hop(judge, hop))
-    return tuple(sources)
+        if hop.dev is None or hop.dead:
+            continue
+        if route.prefsrc is not None:
+            by_hop[hop.dev, route.prefsrc] = None
+            continue
+        of_device = judge.devices.addresses_on(hop.dev, scope=route.scope)
+        for source in _possible_sources(judge, of_device, hop.gateway):
+            by_hop[hop.dev, source] = None
+    return list(by_hop)
 
 
-def _sources_of_hop(judge: Judge, hop: NextHop) -> list[IP]:
-    """The addresses of which Linux chooses one if the route does not name the source.
+def _possible_sources(
+    judge: Judge, of_device: list[Address], gateway: IP | None = None
+) -> list[IP]:
+    """The addresses of which Linux chooses one if the route does not name the source: those of the
+    device, or else all of the host.
 
-    Those of the next hop's device in the network of its gateway; else those of its device; else, in
-    IPv4, those of lo, or of an uplink if that is the host's first device with an address. Of these,
-    IPv4 takes the first, and in IPv6 the destination decides (RFC 6724). Else it may be any of the
-    host.
+    In IPv6 the destination decides among them (RFC 6724). IPv4 always takes the same one.
 
     Field states: node-address-into-a-vpn-beside-a-vip;
     unnumbered-address-on-lo-elsewhere, unnumbered-rail-by-source;
     rails-by-source-beside-calico, rail-before-the-uplink-beside-calico;
     ula-beside-a-public-address, ipv6-default-writes-a-ula.
     """
-    of_device = judge.devices.global_addresses_by_dev.get(hop.dev or "", [])
-    beside_gateway: list[Address] = []
-    if hop.gateway is not None:
-        beside_gateway = [address for address in of_device if hop.gateway in address.network]
-    possible = beside_gateway or of_device or _of_first_device(judge)
-    if not possible:
-        return [address.ip for address in judge.devices.global_addresses]
-    return _chosen(judge, possible)
-
-
-def _chosen(judge: Judge, addresses: Sequence[Address]) -> list[IP]:
-    """Those of the addresses of a device that Linux may choose."""
+    possible = of_device
     if judge.fib.family == IPV4:
-        addresses = addresses[:1]
-    return [address.ip for address in addresses]
+        possible = _first_of_ipv4(judge, of_device, gateway)
+    return [address.ip for address in possible or judge.devices.global_addresses]
+
+
+def _first_of_ipv4(judge: Judge, of_device: list[Address], gateway: IP | None) -> list[Address]:
+    """The address that IPv4 takes: the first of the device in the network of the gateway, or else
+    the first of the device, or else the first of lo or of an uplink. Empty if that is not known.
+    """
+    if gateway is not None:
+        for address in of_device:
+            if gateway in address.network:
+                return [address]
+    addresses = of_device or _of_first_device(judge)
+    return addresses[:1]
 
 
 def _of_first_device(judge: Judge) -> list[Address]:
-    """In IPv4, those of the host's first device with an address, if it is lo or an uplink.
+    """The addresses of the host's first device with an address, if it is lo or an uplink.
 
     Linux takes the devices in the order in which this namespace got them. Another first device is
     not certain: a rail that was in a pod comes last there, and keeps its number.
     """
-    if judge.fib.family != IPV4:
-        return []
-    by_dev = judge.devices.global_addresses_by_dev
-    links = [link for link in judge.devices.links.values() if link.name in by_dev]
+    devs = judge.devices.devs_with_address
+    links = [link for link in judge.devices.links.values() if link.name in devs]
     if not links:
         return []
     first = min(links, key=attrgetter("index"))
     if first.loopback or first.name in judge.uplinks.devs:
-        return by_dev[first.name]
+        return judge.devices.addresses_on(first.name)
     return []
 
 
@@ -105,19 +111,8 @@ def node_sources(judge: Judge) -> list[tuple[str, IP]]:
             if sources:
                 return sources
     by_address: list[tuple[str, IP]] = []
-    for dev, addresses in judge.devices.global_addresses_by_dev.items():
+    for dev in judge.devices.devs_with_address:
         if dev in devs:
-            by_address += [(dev, source) for source in _chosen(judge, addresses)]
+            of_device = judge.devices.addresses_on(dev)
+            by_address += [(dev, source) for source in _possible_sources(judge, of_device)]
     return by_address
-
-
-def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
-    """The devices of a route's next hops, each with the sources of packets that leave by it."""
-    by_hop: dict[tuple[str, IP], None] = {}
-    for hop in route.next_hops:
-        if hop.dev is None or hop.dead:
-            continue
-        by_this_hop = route._replace(next_hops=(hop,))
-        for source in sources_of(judge, by_this_hop):
-            by_hop[hop.dev, source] = None
-    return list(by_hop)

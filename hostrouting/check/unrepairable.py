@@ -6,7 +6,7 @@ The reasons, in the order in which they are asked:
 2. Only a deletion is right there (`hiding`).
 3. A present route is as specific as a route can be.
 4. A proposed route takes the range, and packets would still escape, or be in doubt.
-5. The range is reserved. This is also the last reason, where only a longer prefix is reserved.
+5. The range is reserved.
 6. The route could not be completed: for example, its gateway is not known.
 7. The range is one address, and another program's route to it has the key that ours would have.
 """
@@ -40,12 +40,10 @@ class Attempt(NamedTuple):
 
     fib: Fib
     """The tables without the new routes."""
-    blocks: Sequence[Prefix]
-    """What the routes lie in."""
     hidden: HiddenParts
     proposed: Sequence[Route]
     unmade: Mapping[Prefix, Why]
-    """The prefixes of the routes that the repair lacks, each with the reason."""
+    """The prefixes whose routes could not be made, each with the reason."""
 
     def find_unrepairable(self, changes: Iterable[Change]) -> Iterator[Unrepairable]:
         """What escapes and is not fine with the routes."""
@@ -60,8 +58,8 @@ class Attempt(NamedTuple):
             yield Unrepairable(reason, first, last)
 
     def _why(self, before: Part, after: Part) -> Why | None:
-        """Why no route makes addresses fine that were in one part, and are in another one with the
-        routes; None if they are fine, or never escaped.
+        """Why these addresses are not fine with the routes; None if they are, or if plain packets
+        did not escape there. The parts are theirs without the routes, and with them.
         """
         if before.plain_grade is not Grade.ESCAPE or after.worst_grade is Grade.FINE:
             return None
@@ -74,26 +72,18 @@ class Attempt(NamedTuple):
             return _as_specific(self.fib.tables[TABLE_MAIN].best(after.first))
         if _is_taken(after.first, self.proposed, shortest):
             return _why_not_fine(after)
-        return self._why_not_taken(after.first, shortest)
+        return self._why_not_taken(after.first)
 
-    def _why_not_taken(self, address: int, shortest: int) -> Why:
-        """Why the repair has no route for an address that a route of this length would take.
-
-        The walk has looked for a route from the widest prefix down to the address alone, and has
-        not gone into a reserved range.
-        """
+    def _why_not_taken(self, address: int) -> Why:
+        """Why the repair has no route for an address that a new route could take."""
         alone = Prefix.around(self.fib.family, address, self.fib.width)
-        [block] = [block for block in self.blocks if alone in block]  # no block lies in another
-        widest = Prefix.around(self.fib.family, address, max(shortest, block.length))
-        if is_reserved(widest):
-            return _RESERVED
+        if is_reserved(alone):
+            return Why("host-route", cause="the range is reserved")
         for prefix, why in self.unmade.items():
             if alone in prefix:
                 return why
-        holder = holders_of_keys(self.fib).get(alone)
-        if holder is not None:
-            return _as_specific(holder)
-        return _RESERVED  # the walk has ended at a reserved prefix between the widest and `alone`
+        # The walk has looked for a route from the widest prefix down to the address alone.
+        return _as_specific(holders_of_keys(self.fib).get(alone))
 
 
 def find_untaken(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Iterator[Unrepairable]:
@@ -146,8 +136,6 @@ def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
 
 # The reasons.
 
-_RESERVED = Why("host-route", cause="the range is reserved")
-
 
 def _said_of(packet: PacketKind, why: Why) -> Why:
     """The same reason, said of these packets alone."""
@@ -169,8 +157,8 @@ def _as_specific(present: Route | None) -> Why:
     makes the shortest length too long (`walk.shortest_length`).
     """
     cause = f"[{present}] is as specific as a route can be"
-    if present is None or present.type != "unicast":  # what refuses packets, the escape is about
-        return Why("host-route", cause)
+    if present is None or present.type != "unicast":
+        return Why("host-route", cause)  # the escape itself says how to delete what refuses packets
     return Why("host-route", cause, to_delete=(present,))
 
 

@@ -54,19 +54,17 @@ def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> i
 
 
 def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None:
-    """The shortest prefix length with which a rule for table main uses a route for these packets to
-    this address, because it does not suppress it; None if there is no such rule before another one
-    decides.
+    """The shortest prefix length that the rules for table main do not suppress for these packets to
+    this address; None if a rule for another table decides before all of them.
 
-    A rule for table main that decides now is not such another one: it will decide by the new route.
-    Those after it count, too, because they may suppress less. What one with `suppress_ifgroup` does
-    with a new route is not known.
+    Those after the one that decides now count, too, because they may suppress less. What one with
+    `suppress_ifgroup` does with a new route is not known.
     """
     lengths: list[int] = []
     for applied in fib.rules_for(address, packet):
         if not applied.selects_plain(address):
             continue
-        if applied.table is not None and applied.rule.table == TABLE_MAIN:
+        if applied.rule.table == TABLE_MAIN:
             if applied.rule.suppress_ifgroup is not None:
                 break
             shortest = 0

@@ -128,7 +128,7 @@ def _error_lines(error: BaseException) -> Iterator[str]:
             yield f"  {error.consequence}"
         return
     words = str(error) or type(error).__name__
-    if isinstance(error, RouteOverlapError) and error.report is not None:
+    if isinstance(error, RouteOverlapError):
         # The page of its check follows. Do not say that no unit starts: the boot script does not
         # judge the packets of pods.
         wrong = "addresses escape"

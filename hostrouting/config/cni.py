@@ -3,14 +3,14 @@ packets.
 
 The one table of this knowledge; the judge and the script at boot read it. A device is a CNI's only
 if both its name and its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To
-add a CNI, add a row with its source.
+add a CNI, add a row with its source, and its name to docs/limits.md.
 """
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, Refusing, RouteType
+from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, REFUSING, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 """What a device is for:
@@ -76,7 +76,6 @@ BRIDGE_PLUGIN = "bridge"
 """The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
 
 BIRD, CALICO = 12, 80
-_REFUSING_TYPES: tuple[RouteType, ...] = get_args(Refusing)
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
 """By family: the shortest and the longest block of an IPPool of Calico."""
 
@@ -116,7 +115,7 @@ CNIS = (
         ),
         (
             Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
-            Refusal(CALICO, _REFUSING_TYPES, _BLOCKS, proof="device", is_shown_by_protocol=True),
+            Refusal(CALICO, tuple(REFUSING), _BLOCKS, proof="device", is_shown_by_protocol=True),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing

@@ -51,7 +51,8 @@ lookup ends there. Whether a decision is right is the question of `hostrouting.c
 
 Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
 does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
-comes first, in `Table` and `_rank`. The pass itself is `Fib.outcomes`.
+comes first, in `Table` and `_rank`. The pass itself is `Fib._captures`, and `Fib.outcomes` makes
+the decision and the outcomes of it.
 """
 
 from bisect import bisect_right
@@ -148,16 +149,15 @@ class ByPrefix(Generic[T]):
 
     def __init__(self, family: int, pairs: Iterable[tuple[Prefix, T]]) -> None:
         """Each item comes after its prefix; those of one prefix stay in this order."""
-        self._by_prefix: dict[int, dict[int, list[T]]] = {}
-        """By the length and the first address of a prefix."""
+        by_length: dict[int, dict[int, list[T]]] = {}
         for (_, first, length), item in pairs:
-            self._by_prefix.setdefault(length, {}).setdefault(first, []).append(item)
+            by_length.setdefault(length, {}).setdefault(first, []).append(item)
         every_bit = (1 << width_of(family)) - 1
         self._by_netmask: list[tuple[int, dict[int, list[T]]]] = []
-        """The longest prefixes first."""
-        for length in sorted(self._by_prefix, reverse=True):
+        """By the netmask, the longest first, and by the first address of the prefix."""
+        for length in sorted(by_length, reverse=True):
             netmask = every_bit ^ (every_bit >> length)
-            self._by_netmask.append((netmask, self._by_prefix[length]))
+            self._by_netmask.append((netmask, by_length[length]))
 
     def around(self, address: int) -> list[T]:
         """Those whose prefix contains the address, the longest prefix first."""
@@ -173,15 +173,10 @@ class Table(ByPrefix[Route]):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """The routes are in the kernel's order, which counts for those of one rank. Those to one
-        prefix are sorted in their place, where `best` finds them, too.
-        """
+        """The routes are in the kernel's order, which counts for those of one rank."""
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
+        usable.sort(key=_rank)
         super().__init__(family, [(route.prefix, route) for route in usable])
-        for by_first in self._by_prefix.values():
-            for several in by_first.values():
-                if len(several) > 1:
-                    several.sort(key=_rank)
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
@@ -195,8 +190,8 @@ class Table(ByPrefix[Route]):
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
-        routes = self._by_prefix.get(prefix.length, {}).get(prefix.first, [])
-        return [route for route in routes if route.source is None]
+        around = self.around(prefix.first)
+        return [route for route in around if route.prefix == prefix and route.source is None]
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
@@ -219,9 +214,7 @@ class Selection(NamedTuple):
     met: tuple[Condition, ...]
     """The conditions that these packets meet, and others of their kind do not."""
     unmet: tuple[Condition, ...]
-    """The conditions that these packets do not meet, but others of their kind do: by `not`. In
-    `FORWARDED`, all packets of the kind meet it.
-    """
+    """The conditions that these packets do not meet, but others of their kind do: by `not`."""
     has_plain: bool
     """Whether the plain packet is one of them."""
 
@@ -232,9 +225,11 @@ _SENT_BY_THIS_HOST: Condition = ("iif", "lo")
 FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 """An exception, for the rule `not iif lo` alone, which selects everything that this host forwards.
 
-The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing. But
-there may be no other pass that follows what is forwarded, for pods or for others. So this pass has
-an outcome for it, as it has one for what arrives on a device that a rule names (`iif cni0`).
+The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing: all
+packets of this kind meet `iif lo`. But there may be no other pass that follows what is forwarded,
+for pods or for others. So this pass has an outcome for it, as it has one for what arrives on a
+device that a rule names (`iif cni0`). A rule that is `not iif lo` and selects by more is followed
+only for what this host sends.
 """
 
 
@@ -256,35 +251,32 @@ class Selections(NamedTuple):
     outside: Selection
     """Of those to any other address."""
 
-    @property
-    def have_plain(self) -> bool:
-        """Whether the plain packet is among them, at least to some addresses."""
-        return self.inside.has_plain or self.outside.has_plain
-
 
 _BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
-"""By `Rule.invert`: what a rule selects of packets that meet its conditions, and of all others."""
+"""By `Rule.invert`: what a rule selects of packets that all meet its conditions, and of packets
+that do not.
+"""
 
 
 def select(rule: Rule, packet: PacketKind) -> Selections:
     """What the rule selects of packets of this kind."""
-    if_met, if_unmet = _BY_INVERT[rule.invert]
+    of_met, of_unmet = _BY_INVERT[rule.invert]
     if packet.source is None and selects_all_forwarded(rule):
-        return Selections(FORWARDED, if_unmet)
+        return Selections(FORWARDED, of_unmet)
     met_by_some: list[Condition] = []
     for condition in conditions_of(rule):
         is_met = _is_met(rule, condition, packet)
         if is_met is None:
             met_by_some.append(condition)
         elif not is_met:
-            return Selections(if_unmet, if_unmet)
+            return Selections(of_unmet, of_unmet)
     if not met_by_some:
-        return Selections(if_met, if_unmet)
+        return Selections(of_met, of_unmet)
     some = tuple(met_by_some)
     plain_meets = all(_plain_meets(rule, condition) for condition in some)
     if rule.invert:
-        return Selections(Selection((), some, not plain_meets), if_unmet)
-    return Selections(Selection(some, (), plain_meets), if_unmet)
+        return Selections(Selection((), some, not plain_meets), of_unmet)
+    return Selections(Selection(some, (), plain_meets), of_unmet)
 
 
 def _is_met(rule: Rule, condition: Condition, packet: PacketKind) -> bool | None:
@@ -361,17 +353,23 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
         return "not-judged"
     if route.type == "throw":
         return "thrown"
-    if _is_suppressed(rule, route):
+    if route.type in REFUSING:  # Linux suppresses no refusal
+        return "decides"
+    limit = rule.suppress_prefixlength
+    if limit is not None and route.prefix.length <= limit:
         return "suppressed"
-    if rule.suppress_ifgroup is not None and route.type not in REFUSING:
-        return "not-judged"  # which devices are in the group is not known
+    if rule.suppress_ifgroup is not None:  # which devices are in the group is not known
+        return "not-judged"
     return "decides"
 
 
-def _is_suppressed(rule: Rule, route: Route) -> bool:
-    """Whether the prefix is too short for the rule. A refusal is never suppressed."""
-    limit = rule.suppress_prefixlength
-    return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
+class Capture(NamedTuple):
+    """What a rule captures: packets of one kind to one address end there."""
+
+    rule: Rule
+    selection: Selection
+    """Of the packets that earlier rules have left."""
+    decision: Decision
 
 
 class AppliedRule(NamedTuple):
@@ -475,12 +473,13 @@ class Fib:
         judged.
         """
         by_table = self._routes_by_table()
-        # Each route once, so before table local gets some of table main.
         self.routes = tuple(chain.from_iterable(by_table.values()))
-        """The routes of all tables that a rule looks up, table by table."""
+        """The routes of all tables that a rule looks up, table by table; each once, also if it is
+        among the mixed ones.
+        """
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and listed == usual:  # a rule for VRFs was added, too
+        if family == IPV4 and listed == usual:  # not if there is a rule for VRFs: it was added
             self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
             by_table[TABLE_LOCAL] += self.mixed
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
@@ -546,45 +545,53 @@ class Fib:
         So the decision is that of rule 51. The packets with the mark differ there, and have the
         decision of rule 32766: the only other outcome.
         """
+        plain: Capture | None = None
         others: list[Outcome] = []
-        # The selections of which no packet is left, and those of which none is left that this host
-        # sends.
-        exhausted = {NONE}
-        exhausted_of_sent: set[Selection] = set()
-        # Where the plain packet is captured, with what the packets meet that are left there.
-        plain: Outcome | None = None
-        # The decision for the packets that are left in the end.
+        # The decision for the packets that are left after all captures by a condition.
         rest = NO_ROUTE
-        # Whether a rule has captured all that this host sends: then only what arrives is left.
+        for capture in self._captures(address, packet):
+            rule, selection, decision = capture
+            if plain is None and selection.has_plain:
+                plain = capture
+            elif selection == ALL:
+                rest = decision
+            else:
+                others.append(Outcome(rule, decision, selection.met))
+        if plain is None:
+            return NO_ROUTE, tuple(others)
+        if plain.selection != ALL:
+            others.append(Outcome(plain.rule, rest, plain.selection.unmet))
+        return plain.decision, tuple(others)
+
+    def _captures(self, address: int, packet: PacketKind) -> Iterator[Capture]:
+        """What the rules capture of these packets to this address, in order.
+
+        The last one captures all that are left; or, if that is only what this host sends (`iif
+        lo`), others follow, of what arrives on a device.
+        """
+        # The selections of which no packet is left; with True, none that this host sends.
+        captured: set[tuple[Selection, bool]] = set()
         is_sent_captured = False
         for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
-            is_only_for_sent = packet.source is None and applied.is_only_for_sent
-            if selection in exhausted or (is_only_for_sent and selection in exhausted_of_sent):
+            only_sent = packet.source is None and applied.is_only_for_sent
+            if selection == NONE:
+                continue
+            if (selection, False) in captured or (selection, only_sent) in captured:
                 continue
             if is_sent_captured and not applied.takes_arriving(selection, self._own):
                 continue
             decision = applied.decision_for(address)
             if decision is None:
                 continue
-            if selection != ALL:
-                now_exhausted = exhausted_of_sent if is_only_for_sent else exhausted
-                now_exhausted.add(selection)
-                if plain is None and selection.has_plain and not is_sent_captured:
-                    plain = Outcome(applied.rule, decision, selection.unmet)
-                else:
-                    others.append(Outcome(applied.rule, decision, selection.met))
-                continue
-            if is_sent_captured:  # what arrives is captured now, too
-                break
-            rest = decision
-            if not is_only_for_sent:
-                break
-            is_sent_captured = True
-        if plain is None:
-            return rest, tuple(others)
-        others.append(plain._replace(decision=rest))
-        return plain.decision, tuple(others)
+            if is_sent_captured and selection == ALL:
+                return  # what arrives is captured now, too
+            yield Capture(applied.rule, selection, decision)
+            captured.add((selection, only_sent))
+            if selection == ALL:
+                if not only_sent:
+                    return
+                is_sent_captured = True
 
     def rules_for(self, address: int, packet: PacketKind = FROM_HOST) -> Iterable[AppliedRule]:
         """The rules that may select packets of this kind to this address, in order. Those that are
@@ -648,8 +655,8 @@ class Fib:
         """The devices by which packets may leave: those of the route and, while the gateway of a
         default route does not answer, those of equal ones.
 
-        Linux stays with a route without a gateway. IPv4 goes over only to routes with a gateway,
-        and not away from several next hops (`fib_select_path` in Linux). IPv6 goes over to any.
+        Linux leaves only a route with a gateway; IPv4 only one with a single next hop, and only for
+        another one with a gateway (`fib_select_path` in Linux). IPv6 takes any other.
         """
         route = decision.route
         if route is None or route.prefix.length or not route.has_gateway:
@@ -680,25 +687,17 @@ def _is_found_by_to(rule: Rule) -> bool:
     return rule.dst is not None and rule.src is None and not rule.invert
 
 
-_LOOPBACK = Prefix.parse("127.0.0.0/8")
-"""What every host has in table local, and no network inside."""
-
-
 def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """The routes of table main that are longer than a route of table local around them.
 
-    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest, which is
-    that of table main; of two with one prefix, that of table local. Then it looks up table local
-    alone, and uses its route. A snapshot does not show whether a rule was ever there, so neither is
-    the decision here.
+    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest; of two
+    with one prefix, that of table local. From then on it looks up table local first, alone. A
+    snapshot does not show whether a rule was ever added, so these routes are not judged.
     """
-    wide = [route.prefix for route in local if not route.prefix.is_single]
-    around = [prefix for prefix in wide if prefix != _LOOPBACK]
-    if not around:  # as on most hosts; table main may be long
-        return
     taken = {route.prefix for route in local}
+    wide = [prefix for prefix in taken if not prefix.is_single]
     for route in main:
-        if route.prefix not in taken and any(route.prefix in prefix for prefix in around):
+        if route.prefix not in taken and any(route.prefix in prefix for prefix in wide):
             yield route
 
 

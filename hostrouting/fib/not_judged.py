@@ -6,7 +6,7 @@ A rare shape is named, and not modelled. A verdict that such a shape could chang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import FROM_HOST, select
@@ -24,12 +24,14 @@ NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
 MIXED = "until a rule is added, it comes before a route of table local"
 NO_SOURCE = "its device has no address, so Linux finds no source for packets of this host"
-LOST = "the lack of a rule for table main: until a rule is added, IPv6 uses the table all the same"
+NO_RULE_FOR_MAIN = (
+    "the lack of a rule for table main: until a rule is added, IPv6 uses the table all the same"
+)
 RIVAL = "while its gateway does not answer, an equal route through another device is used"
 
 
 def not_judged(
-    fib: Fib, packets: Iterable[PacketKind] = (FROM_HOST,)
+    fib: Fib, packets: Collection[PacketKind] = (FROM_HOST,)
 ) -> Iterator[tuple[str, Prefix]]:
     """Each rule and route that the engine does not look at, and the addresses that it is about.
 
@@ -42,7 +44,7 @@ def not_judged(
             about = rule.dst
         yield f"rule {rule}", about
     if fib.lacks_main:
-        yield LOST, Prefix(fib.family, 0, 0)
+        yield NO_RULE_FOR_MAIN, Prefix(fib.family, 0, 0)
     for route in fib.mixed:
         yield f"route {route} ({MIXED})", route.prefix
     for route in fib.routes:
@@ -51,21 +53,21 @@ def not_judged(
             yield f"route {route} ({reason})", route.prefix
 
 
-def unjudged_rules(fib: Fib, packets: Iterable[PacketKind] = (FROM_HOST,)) -> list[Rule]:
+def unjudged_rules(fib: Fib, packets: Collection[PacketKind] = (FROM_HOST,)) -> list[Rule]:
     """The rules that the engine does not look at, and that select one of these packets, at least to
     some addresses.
     """
-    unjudged = [rule for rule in fib.rules if _is_unjudged(rule)]
-    selecting: dict[Rule, None] = {}
-    for packet in packets:
-        for rule in unjudged:
-            if select(rule, packet).have_plain:
-                selecting[rule] = None
-    return list(selecting)
+    rules: list[Rule] = []
+    for rule in fib.rules:
+        is_unjudged = rule.action == "goto" or rule.suppress_ifgroup is not None
+        if is_unjudged and any(_selects(rule, packet) for packet in packets):
+            rules.append(rule)
+    return rules
 
 
-def _is_unjudged(rule: Rule) -> bool:
-    return rule.action == "goto" or rule.suppress_ifgroup is not None
+def _selects(rule: Rule, packet: PacketKind) -> bool:
+    """Whether the rule selects the plain packet of this kind, at least to some addresses."""
+    return any(selection.has_plain for selection in select(rule, packet))
 
 
 def _reason(fib: Fib, route: Route) -> str:
@@ -100,7 +102,7 @@ def lacks_a_source(fib: Fib, route: Route) -> bool:
 
 
 def _has_rival(fib: Fib, route: Route) -> bool:
-    """Whether Linux may use an equal IPv6 route through another device instead.
+    """Whether Linux uses this IPv6 route, but may use an equal one through another device instead.
 
     A host that does not forward passes over a gateway that does not answer. Default routes are left
     out: which of several equal ones is intended, `check.expected` asks.

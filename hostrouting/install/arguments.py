@@ -24,7 +24,10 @@ def _must_be(kind: type[object], remedy: str) -> Callable[[object, Any, Any], No
 
 IS_FLAG = _must_be(bool, "write True or False")
 IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
-IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
+IS_HOST = _must_be(
+    Host,
+    "Host.local() is this computer, Host.offline(root) an image, FakeHost(kernel=…) one in memory",
+)
 
 
 def is_duration(_task: object, _field: object, value: Any) -> None:

@@ -54,13 +54,12 @@ def plan_run(
     plan = _plan_changes(host, wanted, parts, read_snapshot)
     if not allow_removal:
         plan = plan.with_losses(_find_losses(host, wanted))
-    shows_check = is_dry_run and any(part.checks_the_result for part in parts)
-    if shows_check:
+    if is_dry_run and any(part.checks_the_result for part in parts):
         plan = plan.with_check(wanted.config, read_snapshot())
     if plan.deleted_routes:
         if wanted.config.route_overlap.is_strict and not allow_removal:
             plan = plan.with_findings(_refuse_deletions(wanted, plan, read_snapshot()))
-        elif shows_check:
+        else:
             plan = plan.with_findings(plan.find_needed_routes(wanted.config, read_snapshot()))
     return plan
 

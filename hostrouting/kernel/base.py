@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, IPV6, Prefix
-from hostrouting.model.route import REFUSED, Route, RouteType
+from hostrouting.model.route import REFUSING, Route, RouteType
 from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ LookupEnd: TypeAlias = RouteType | Literal["no-route"]
 KIND_OF_ERRNO: dict[int, LookupEnd] = {
     errno.ENETUNREACH: "no-route",
     errno.EOPNOTSUPP: "no-route",  # the kernel does not have IPv6
-    **{refused.errno: kind for kind, refused in REFUSED.items()},
+    **{refused.errno: kind for kind, refused in REFUSING.items()},
 }
 """The meaning of each errno that a lookup can return."""
 

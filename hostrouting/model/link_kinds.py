@@ -19,7 +19,7 @@ LIKE_ETHERNET = frozenset(
     {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
 )
 """Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
-geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
+geneve.c, tun.c and net/batman-adv. An Ethernet device of L2TP is missing: it has no kind.
 """
 NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip
 from hostrouting.text import command_of
 
 RouteType: TypeAlias = Literal[
@@ -26,12 +26,10 @@ RouteType: TypeAlias = Literal[
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 
 Refusing: TypeAlias = Literal["blackhole", "unreachable", "prohibit"]
-"""Types that end the whole lookup; each is also an action of a rule, with the same number."""
-REFUSING: frozenset[Refusing] = frozenset(get_args(Refusing))
 
 
 class Refused(NamedTuple):
-    """What Linux does with packets that a route of such a type refuses."""
+    """What Linux does with packets that a route of one type refuses."""
 
     errno: int
     """The error of a lookup."""
@@ -41,18 +39,19 @@ class Refused(NamedTuple):
     """What happens to the packets, for an operator."""
 
 
-REFUSED: dict[Refusing, Refused] = {
+REFUSING: dict[Refusing, Refused] = {
     "blackhole": Refused(errno.EINVAL, "Invalid argument", "is dropped"),
     "unreachable": Refused(errno.EHOSTUNREACH, "No route to host", "is refused as unreachable"),
     "prohibit": Refused(errno.EACCES, "Permission denied", "is refused as prohibited"),
 }
+"""The types that end the whole lookup; each is also an action of a rule, with the same number."""
 
 ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
 """What Linux answers to a lookup that a rule of this type ends, where that is not the answer of a
 route: an `unreachable` rule answers as if there were no route (ENETUNREACH).
 """
 
-PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
+PATHLESS: tuple[RouteType, ...] = (*REFUSING, "throw")
 """Types without a next hop; `throw` ends the lookup in its table only. For those of IPv6, Linux
 lists the loopback device.
 """
@@ -173,8 +172,7 @@ class RouteKey(NamedTuple):
     prefix: Prefix
     tos: int
     metric: int
-    sources: tuple[Prefix, ...] = ()
-    """The route is only for packets from these (IPv6); empty means any source."""
+    source: Prefix | None = None
 
 
 class Route(NamedTuple):
@@ -238,18 +236,14 @@ class Route(NamedTuple):
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
-        return tuple({hop.dev: None for hop in self.next_hops if hop.dev is not None})
+        return _devs_by(self.next_hops)
 
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
         if self.type in REFUSING:  # also if a device is listed
             return ()
-        devs: dict[str, None] = {}
-        for hop in self.next_hops:
-            if hop.dev is not None and not hop.dead:
-                devs[hop.dev] = None
-        return tuple(devs)
+        return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
     @property
     def is_passed_over(self) -> bool:
@@ -258,10 +252,7 @@ class Route(NamedTuple):
         """
         if self.expired:
             return True
-        for hop in self.next_hops:
-            if not hop.dead:
-                return False
-        return bool(self.next_hops)
+        return bool(self.next_hops) and all(hop.dead for hop in self.next_hops)
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -278,8 +269,7 @@ class Route(NamedTuple):
     @property
     def key(self) -> RouteKey:
         """The fields by which the kernel distinguishes routes from each other."""
-        sources = () if self.source is None else (self.source,)
-        return RouteKey(self.table, self.prefix, self.tos, self.metric, sources)
+        return RouteKey(self.table, self.prefix, self.tos, self.metric, self.source)
 
     @property
     def way(self) -> str:
@@ -287,8 +277,8 @@ class Route(NamedTuple):
         family = self.prefix.family
         if len(self.next_hops) == 1:
             return self.next_hops[0].words_for(family)
-        legs = [f"nexthop {hop.words_for(family)} weight {hop.weight}" for hop in self.next_hops]
-        return " ".join(legs)
+        words = [f"nexthop {hop.words_for(family)} weight {hop.weight}" for hop in self.next_hops]
+        return " ".join(words)
 
     @property
     def name(self) -> str:
@@ -332,6 +322,10 @@ class Route(NamedTuple):
         return words
 
 
+def _devs_by(next_hops: Iterable[NextHop]) -> tuple[str, ...]:
+    return tuple({hop.dev: None for hop in next_hops if hop.dev is not None})
+
+
 def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     """All devices by which these routes lead."""
     devs: set[str] = set()
@@ -370,22 +364,25 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
     """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, with
-    the other fields of the first of them.
+    the other fields of the first of them. A route with one next hop has no weight.
 
     Linux goes on behind the last of them, so it does not list other entries between the two.
     """
-    joined = [position for position, entry in enumerate(entries) if _is_joined(entry)]
+    joined = [place for place, entry in enumerate(entries) if _is_joined(entry)]
     if not joined:
         return tuple(entries)
     first, last = joined[0], joined[-1]
-    hops = tuple(entries[position].next_hops[0] for position in joined)
+    hops = tuple(entries[place].next_hops[0] for place in joined)
     if len(hops) == 1:
         hops = (hops[0]._replace(weight=1),)
     return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
 
 
 def _is_joined(entry: Route) -> bool:
-    return entry.prefix.family == IPV6 and len(entry.next_hops) == 1 and entry.has_gateway
+    """Whether Linux joins this entry with others of its key."""
+    if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
+        return False
+    return len(entry.next_hops) == 1 and entry.has_gateway
 
 
 def deletion_command(route: Route) -> str:

@@ -5,8 +5,7 @@ destination, source, incoming device and mark. Every other selector is text, in 
 rule`: its rule selects some packets and not others, and which ones is not known here.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
@@ -41,6 +40,7 @@ class Rule(NamedTuple):
     priority: int
     action: RuleAction = "to_table"
     table: int = 0
+    """The table that the rule looks up; 0 if it has another action."""
     target: int | None = None
     """The priority that a goto jumps to."""
     invert: bool = False
@@ -62,15 +62,10 @@ class Rule(NamedTuple):
     suppress_ifgroup: int | None = None
 
     def __str__(self) -> str:
-        words: list[str] = []
-        if self.invert:
-            words.append("not")
+        selectors = self.selectors()
         if self.src is None:
-            words.append("from all")
-        for word, value in self.selectors():
-            words.append(f"{word} {value}")
-        words.append(self.effect)
-        return f"{self.priority}: {' '.join(words)}"
+            selectors.insert(0, ("from", "all"))
+        return f"{self.priority}: {self._in_words(selectors)} {self.effect}"
 
     @property
     def effect(self) -> str:
@@ -91,7 +86,18 @@ class Rule(NamedTuple):
             return "lookup [l3mdev-table]"
         return f"lookup {table_name(self.table)}"
 
-    def selectors(self) -> tuple[tuple[str, str], ...]:
+    @property
+    def selection(self) -> str:
+        """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
+        return self._in_words(self.selectors())
+
+    def _in_words(self, selectors: Iterable[tuple[str, str]]) -> str:
+        words = [f"{word} {value}" for word, value in selectors]
+        if self.invert:
+            words.insert(0, "not")
+        return " ".join(words)
+
+    def selectors(self) -> list[tuple[str, str]]:
         """The selectors with their values, as `ip rule` prints them and in its order."""
         selectors = list(self.others)
         if self.src is not None:
@@ -102,9 +108,7 @@ class Rule(NamedTuple):
             selectors.append(("fwmark", self._mark()))
         if self.iif:
             selectors.append(("iif", self.iif))
-        if len(selectors) > 1:
-            selectors.sort(key=_place)
-        return tuple(selectors)
+        return sorted(selectors, key=_place)
 
     def _block(self, block: Prefix) -> str:
         return str(block).removesuffix(f"/{width_of(self.family)}")
@@ -113,14 +117,6 @@ class Rule(NamedTuple):
         if self.fwmask == _WHOLE_MASK:
             return f"{self.fwmark:#x}"
         return f"{self.fwmark:#x}/{self.fwmask:#x}"
-
-    @property
-    def selection(self) -> str:
-        """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
-        words = [f"{word} {value}" for word, value in self.selectors()]
-        if self.invert:
-            words.insert(0, "not")
-        return " ".join(words)
 
 
 def _place(selector: tuple[str, str]) -> int:
@@ -140,7 +136,6 @@ def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
     return command_of(*words)
 
 
-@cache
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules of every new namespace: local, main and, in IPv4, default."""
     local = Rule(family, 0, table=TABLE_LOCAL)
@@ -151,8 +146,7 @@ def default_rules(family: int) -> tuple[Rule, ...]:
 
 
 def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
-    """The tables that a rule looks up, and always Linux's own tables, which lack a rule only by
-    mistake.
+    """The tables that a rule looks up, and Linux's own tables, also if their rules were deleted.
 
     None means any table: the rule for VRFs looks up the table of a device.
     """

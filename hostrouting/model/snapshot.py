@@ -68,8 +68,8 @@ class Address(NamedTuple):
     @property
     def network(self) -> Prefix:
         """The network of the address: its peer's network if it has a peer."""
-        far = self.peer or self.ip
-        return Prefix.around(far.version, int(far), self.length)
+        inside = self.peer or self.ip
+        return Prefix.around(inside.version, int(inside), self.length)
 
 
 class Snapshot(NamedTuple):
@@ -97,6 +97,11 @@ class Snapshot(NamedTuple):
     """Whether the tables changed while they were read: the snapshot may show a state that never
     existed.
     """
+
+    @property
+    def links_by_name(self) -> dict[str, Link]:
+        """Each link by its name."""
+        return {link.name: link for link in self.links}
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
         """The same host with further routes, at the end. As by `ip route replace`, they take the

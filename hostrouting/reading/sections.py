@@ -2,7 +2,7 @@
 their arguments.
 """
 
-from functools import update_wrapper
+from functools import wraps
 from typing import Any, TypeVar, get_type_hints
 
 from hostrouting.errors import ConfigError, Fault
@@ -23,17 +23,16 @@ def section(cls: type[T]) -> type[T]:
     section_class: Any = cls
     section_class.json_keys = tuple(map(_camel, section_class._fields))  # `Form` reads by these
     plain_new = section_class.__new__
+    plain_new.__annotations__ = get_type_hints(cls)  # for help(): without the rules in `Annotated`
 
-    def __new__(subclass: Any, *values: Any, **settings: Any) -> Any:  # noqa: N807
+    @wraps(plain_new)  # since Python 3.13, `inspect` looks for the arguments there
+    def new_section(subclass: Any, *values: Any, **settings: Any) -> Any:
         # The arguments in their order, with the defaults of those that are left out.
         given = plain_new(subclass, *values, **settings)
         # `Form.read` makes the value with `tuple.__new__`: this function is not called again.
         return read(subclass, dict(zip(subclass.json_keys, given, strict=True)))
 
-    # help() shows these: the types without the rules in `Annotated`.
-    plain_new.__annotations__ = get_type_hints(cls)
-    # Since Python 3.13, `inspect` looks for the arguments there.
-    section_class.__new__ = update_wrapper(__new__, plain_new)
+    section_class.__new__ = new_section
     # `_replace` makes its value with `_make`.
     section_class._make = classmethod(lambda subclass, values: subclass(*values))
     return cls
@@ -64,7 +63,7 @@ def json_value(value: Any) -> Any:
     """The value as JSON has it, without the members that have their default value: the opposite of
     `read`.
     """
-    if value is None or type(value) in {bool, int, str}:
+    if type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:
         return [json_value(item) for item in value]

@@ -93,8 +93,8 @@ class _Transaction:
         self._backend = backend
         self._check = check
         self._wanted: dict[RouteKey, list[Route]] = {}
-        """The entries of the wanted route, by key; none if our routes are deleted. All our routes
-        have these keys, except one for replies to probes that cannot be set: it has no steps.
+        """The wanted entries of each key that has steps; none where our routes are deleted. A key
+        of ours lacks steps only if its route for replies to probes cannot be set.
         """
         for step in plan.steps:
             entries = self._wanted.setdefault(step.route.key, [])
@@ -111,7 +111,11 @@ class _Transaction:
         """What the kernel has changed, in order, including the changes of a rollback."""
 
     def carry_out(self) -> list[BackendError]:
-        """Delete what is in the way, add, verify, delete the rest, verify; returns the errors."""
+        """Delete what is in the way, add, verify, delete the rest, verify; returns the errors.
+
+        Between the deletion of what is in the way and the additions, packets lack their route, so
+        nothing is read there.
+        """
         added = [step.route for step in self._plan.changes if step.action == "add"]
         deleted = [step.route for step in self._plan.changes if step.action == "delete"]
         occupied = {key for key, routes in self._before.items() if routes}
@@ -225,20 +229,19 @@ class _Transaction:
         if the first is not there. So where such another route was there before, the table says
         whether to delete.
         """
-        risky = set(filter(self._has_sibling, self._unanswered))
+        risky = set(filter(self._could_take_another_metric, self._unanswered))
         if not risky:
             return list(self._unanswered)
         now = self._read()
         undoable: list[RouteRequest] = []
         for request in self._unanswered:
-            if request in risky:
-                steps = steps_for_key([request.route], now[request.route.key])
-                if any(step.action == "add" for step in steps):
-                    continue  # it was not added
-            undoable.append(request)
+            steps = steps_for_key([request.route], now[request.route.key])
+            is_missing = any(step.action == "add" for step in steps)
+            if not (is_missing and request in risky):
+                undoable.append(request)
         return undoable
 
-    def _has_sibling(self, request: RouteRequest) -> bool:
+    def _could_take_another_metric(self, request: RouteRequest) -> bool:
         """Whether this adds an IPv4 route without a metric where ours had one with a metric."""
         route = request.route
         if request.verb == "delete" or route.prefix.family != IPV4 or route.metric:

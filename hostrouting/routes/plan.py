@@ -15,7 +15,7 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 `apply` deletes with our protocol, so that next hop stays.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, Prefix
@@ -31,8 +31,8 @@ from hostrouting.model.route import (
     protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.steps import SENTENCES, Incomplete, RoutePlan, Step
-from hostrouting.routes.uplink import Need, Uplink
+from hostrouting.routes.steps import Incomplete, RoutePlan, Step, conflict_with
+from hostrouting.routes.uplink import Uplink
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -56,35 +56,35 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     """Plan how to get from the snapshot to the routes of a configuration; our other routes are
     deleted.
     """
-    replies = reply_routes(config)
-    wanted = {route.key: route for route in (*config.static_routes.routes, *replies)}
+    wanted = {route.key: route for route in config.static_routes.routes}
+    replies = {route.key: route for route in reply_routes(config)}
+    keys = [*wanted, *replies]
     uplinks: dict[int, Uplink] = {}
-    for family in {key.prefix.family for key in wanted}:
+    for family in {key.prefix.family for key in keys}:
         uplinks[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
 
     plans: list[RoutePlan] = []
-    for key, present in present_by_key(snapshot, wanted).items():
-        if key not in wanted:
+    for key, present in present_by_key(snapshot, keys).items():
+        if key in wanted:
+            plans.append(_plan_route(wanted[key], present, uplinks[key.prefix.family]))
+        elif key in replies:
+            uplink = uplinks[key.prefix.family]
+            reply_plan = _plan_route(replies[key], present, uplink, on_link=True)
+            plans.append(reply_plan.of_replies())
+        else:
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
-            continue
-        static = wanted[key]
-        is_reply = static in replies
-        route_plan = _plan_route(static, present, uplinks[key.prefix.family], on_link=is_reply)
-        if is_reply:
-            route_plan = route_plan.of_replies()
-        plans.append(route_plan)
 
     plan = RoutePlan.joined(plans)
     if not plan.conflicts:
         return plan
-    taken = _taken_prefixes(wanted, snapshot)
+    taken = _taken_prefixes(keys, snapshot)
     steps = [_with_free_halves(step, taken) for step in plan.steps]
     return plan._replace(steps=tuple(steps))
 
 
-def _taken_prefixes(wanted: Iterable[RouteKey], snapshot: Snapshot) -> set[Prefix]:
+def _taken_prefixes(wanted_keys: Iterable[RouteKey], snapshot: Snapshot) -> set[Prefix]:
     """The prefixes of the wanted routes, and of those that other programs have in table main."""
-    taken = {key.prefix for key in wanted}
+    taken = {key.prefix for key in wanted_keys}
     for route in snapshot.routes:
         if route.table == TABLE_MAIN and route.protocol != OURS:
             taken.add(route.prefix)
@@ -120,7 +120,8 @@ def _plan_route(
     stays = _route_that_stays(static, present, uplink)
     if stays is None:
         return RoutePlan(waiting=incomplete)
-    return RoutePlan(tuple(_steps_around(stays, present, need)), staying=incomplete)
+    why_kept = f"exists, and stays; a new one would need {need}"
+    return RoutePlan(tuple(steps_for_key(as_stored(stays), present, why_kept)), staying=incomplete)
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
@@ -148,18 +149,12 @@ def _route_that_stays(
     return bare(used)
 
 
-def _steps_around(stays: Route, present: Sequence[Route], missing: Need) -> Iterator[Step]:
-    """The steps for one key if this route of ours stays: the others of ours go."""
-    for step in steps_for_key(as_stored(stays), present):
-        if step.action == "keep":
-            yield step._replace(reason=f"exists, and stays; a new one would need {missing}")
-        else:
-            yield step
-
-
-def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
+def steps_for_key(
+    wanted: Sequence[Route], present: Sequence[Route], why_kept: str = "exists"
+) -> list[Step]:
     """The steps for one key, from the entries of the wanted route (none: delete ours) and the
-    routes that have the key now. A conflict is the only step.
+    routes that have the key now. A conflict is the only step. `why_kept` is the reason for those of
+    ours that are kept.
 
     For example, if a route by the gateway A is wanted, and these are there, in this order:
 
@@ -168,53 +163,51 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
     - B of ours, C of another program: a conflict, because without B, Linux would use C before A;
     - A of ours, C of another program: keep A.
     """
-    needed = {_in_effect(entry): entry for entry in wanted}
-    entries = [*_entries_of(present)]
-    stale = _stale_entries(needed, entries)
+    wanted_by_effect = {_in_effect(entry): entry for entry in wanted}
+    entries: list[Route] = []
+    for route in present:
+        entries += as_stored(bare(route))
+    stale = _stale_entries(wanted_by_effect, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:
             return [conflict]
 
-    existing: dict[Route, Route] = {}
-    """By what is in effect, the first entry that is there: whose it is makes no difference."""
+    present_by_effect: dict[Route, Route] = {}
     for entry in entries:
-        existing.setdefault(_in_effect(entry), entry)
-    steps = [_step_to_have(entry, existing.get(effect)) for effect, entry in needed.items()]
+        present_by_effect.setdefault(_in_effect(entry), entry)  # the first, whoever added it
+    steps: list[Step] = []
+    for effect, entry in wanted_by_effect.items():
+        if effect in present_by_effect:
+            steps.append(_step_to_keep(present_by_effect[effect], why_kept))
+        else:
+            steps.append(Step("add", entry, "missing"))
     steps += [Step("delete", entry, "not configured") for entry in stale]
     return steps
 
 
-def _step_to_have(needed: Route, existing: Route | None) -> Step:
-    """The step for an entry of the wanted route, if this one is there with the same effect."""
-    if existing is None:
-        return Step("add", needed, "missing")
-    if existing.protocol == OURS:
-        return Step("keep", existing, "exists")
-    owner = protocol_name(existing.protocol)
-    return Step("keep", existing, f"exists (proto {owner}), and is not changed")
+def _step_to_keep(entry: Route, why_ours: str) -> Step:
+    """The step for an entry that is there, ours or another program's, and as wanted."""
+    if entry.protocol == OURS:
+        return Step("keep", entry, why_ours)
+    owner = protocol_name(entry.protocol)
+    return Step("keep", entry, f"exists (proto {owner}), and is not changed")
 
 
-def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
-    """The entries of these routes, in order (`as_stored`), without the state of their next hops."""
-    for route in routes:
-        yield from as_stored(bare(route))
-
-
-def _stale_entries(needed: Container[Route], entries: Iterable[Route]) -> list[Route]:
-    """Our entries that are not needed, in the order in which they are deleted.
+def _stale_entries(wanted_effects: Container[Route], entries: Iterable[Route]) -> list[Route]:
+    """Our entries that are not wanted, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
     back. But a request to delete one must not take another (`deletion_could_take`): so those with
-    fewer next hops go first, and of these, those with more attributes. An entry stays, unused,
-    behind a needed one that a request to delete it could take.
+    fewer next hops go first, and of these, those with more attributes. Where the request could take
+    a wanted entry, the one behind that is not deleted: Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
     for entry in entries:
         if entry.protocol != OURS:
             continue
-        if _in_effect(entry) in needed:
+        if _in_effect(entry) in wanted_effects:
             kept.append(entry)
         elif not any(deletion_could_take(entry, before) for before in kept):
             stale.append(entry)
@@ -227,18 +220,20 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
     """Whether a request to delete the first route could take the other one of ours with its key, if
     that comes before it.
 
-    It could if the other has the first next hops of the deleted one, and each of its optional
-    attributes. In IPv4, a request has a list of next hops, even of a single one, because without a
-    list Linux would compare only the first (`kernel.netlink.routes`). In IPv6, a route cannot even
-    have one next hop twice.
+    It could if the deleted route begins with all next hops of the other one, which has each of its
+    optional attributes. In IPv4, a request has a list of next hops, even of a single one, because
+    without a list Linux would compare only the first (`kernel.netlink.routes`). In IPv6, a route
+    cannot even have one next hop twice.
     """
     if (deleted.type, deleted.scope) != (other.type, other.scope):
         return False
     if not _optional_attributes(deleted).items() <= _optional_attributes(other).items():
         return False
+    if not other.next_hops:  # those of a nexthop object that Linux does not list
+        return False
     next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
     first_ones = [(hop.dev, hop.gateway) for hop in deleted.next_hops[: len(next_hops)]]
-    return bool(next_hops) and next_hops == first_ones
+    return next_hops == first_ones
 
 
 def _optional_attributes(route: Route) -> dict[str, object]:
@@ -252,18 +247,20 @@ def _conflict(
 ) -> Step | None:
     """The conflict, if Linux would use a route of another program that is not as wanted."""
     route = as_listed(wanted)[0]
-    in_order = [bare(other) for other in _in_order_of_use(present)]
     deleted = set(stale)
-    remaining = [other for other in in_order if not deleted.issuperset(as_stored(other))]
-    if not remaining:
+    remaining: list[Route] = []
+    rivals: list[Route] = []
+    for other in map(bare, _in_order_of_use(present)):
+        if not deleted.issuperset(as_stored(other)):
+            remaining.append(other)
+        if other.protocol != OURS:
+            rivals.append(other)
+    if not rivals:
         return None
-    used = remaining[0]
+    used = remaining[0]  # one of the rivals, or one of ours before them: no rival is deleted
     if used.protocol == OURS or _in_effect(used) == _in_effect(route):
         return None
-    # The first rival is the one that Linux uses, because no rival is deleted.
-    rivals = tuple(other for other in in_order if other.protocol != OURS)
-    reason = SENTENCES["held"].format(held="], [".join(map(str, rivals)))
-    return Step("conflict", route, reason, rivals)
+    return conflict_with(rivals, route)
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
@@ -279,8 +276,8 @@ def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
 
 def _in_effect(route: Route) -> Route:
     """The route without what changes nothing about where packets go: whose it is, `onlink`, how
-    long it lasts, its router's preference, and in IPv6 the weights, because there each next hop is
-    an entry of its own.
+    long it will last, its router's preference, and in IPv6 the weights, because there each next hop
+    is an entry of its own.
 
     `onlink` only says that Linux did not check the gateway when the route was added. A preference
     only says which route of a key Linux uses (`_in_order_of_use`).
@@ -292,5 +289,5 @@ def _in_effect(route: Route) -> Route:
         next_hops=tuple(next_hops),
         protocol=OURS,
         preference="medium",
-        expired=route.expired or None,
+        expired=route.expired or None,  # Linux does not use it after its time
     )

@@ -57,7 +57,9 @@ class Step(NamedTuple):
     route: Route
     reason: str
     rivals: tuple[Route, ...] = ()
-    """For a conflict, the routes of other programs with the key; Linux uses the first."""
+    """For a conflict (`conflict_with`), the routes of other programs with the key; Linux uses the
+    first.
+    """
     free_halves: tuple[Prefix, ...] = ()
     """For a conflict, both halves of the prefix if there is a route to neither."""
 
@@ -95,13 +97,13 @@ class Step(NamedTuple):
 
     @property
     def reason_with_remedy(self) -> str:
-        """The reason, and the remedy if there is one."""
-        return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
+        """The reason; of a conflict, also the remedy."""
+        return f"{self.reason}; {self.remedy}" if self.rivals else self.reason
 
     @property
     def line(self) -> str:
         """The step with its reason."""
-        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
+        return self._with(self.reason)
 
     @property
     def finding(self) -> Finding:
@@ -112,7 +114,18 @@ class Step(NamedTuple):
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
-        return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
+        return self._with(self.reason_with_remedy)
+
+    def _with(self, reason: str) -> str:
+        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {reason}"
+
+
+def conflict_with(rivals: Sequence[Route], route: Route) -> Step:
+    """The step for a route that cannot be installed: each of the rivals has its key, and Linux uses
+    the first of them.
+    """
+    held = "], [".join(map(str, rivals))
+    return Step("conflict", route, SENTENCES["held"].format(held=held), tuple(rivals))
 
 
 def _deletion_of(rivals: Iterable[Route]) -> Remedy:
@@ -126,8 +139,8 @@ def _devs_of_addresses(routes: Iterable[Route]) -> list[str]:
     """
     devs: list[str] = []
     for route in routes:
-        is_plain = route.type == "unicast" and len(route.next_hops) == 1
-        if is_plain and route.protocol == PROTOCOL_KERNEL:
+        is_of_kernel = route.protocol == PROTOCOL_KERNEL
+        if is_of_kernel and route.type == "unicast" and len(route.next_hops) == 1:
             devs += route.devs
     return devs
 
@@ -143,8 +156,8 @@ class Incomplete(NamedTuple):
 
 
 class RoutePlan(NamedTuple):
-    """The steps in their order, and the routes that lack something: those of which nothing is there
-    wait, and those of which ours is there from before stay as they are.
+    """The steps in their order, and the configured routes that cannot be completed: they wait, or
+    stay as they are if one of ours is there.
     """
 
     steps: tuple[Step, ...] = ()
@@ -172,8 +185,8 @@ class RoutePlan(NamedTuple):
         return cls(tuple(steps), tuple(waiting), tuple(staying), tuple(reply_findings))
 
     def of_replies(self) -> "RoutePlan":
-        """The same, if it is about the route for replies to probes: what prevents that is only a
-        warning.
+        """The plan for the route for replies to probes: a conflict or what is missing is a warning,
+        and nothing else.
         """
         if self.conflicts:
             return RoutePlan(reply_findings=tuple(map(_reply_finding, self.conflicts)))
@@ -194,9 +207,9 @@ class RoutePlan(NamedTuple):
 
     @property
     def deletions(self) -> "RoutePlan":
-        """What deletes routes for good: nothing takes their place."""
-        kept = {step.route.key for step in self.steps if step.action != "delete"}
-        return RoutePlan(tuple(step for step in self.steps if step.route.key not in kept))
+        """The deletions for keys without another step: nothing takes the place of these routes."""
+        wanted = {step.route.key for step in self.steps if step.action != "delete"}
+        return RoutePlan(tuple(step for step in self.steps if step.route.key not in wanted))
 
     def without_deletion_of(self, destinations: Iterable[str]) -> "RoutePlan":
         """The same, except that routes to these destinations stay."""
@@ -223,7 +236,7 @@ class RoutePlan(NamedTuple):
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What keeps no run from succeeding: what the staying routes would wait for after a reboot,
+        """What a run succeeds in spite of: what the staying routes would wait for after a reboot,
         and why there is no route for replies to probes.
         """
         staying = map(_staying_finding, _by_what_is_missing(self.staying))
@@ -239,8 +252,8 @@ class RoutePlan(NamedTuple):
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and waiting routes change nothing."""
         deleted = {step.route for step in self.changes if step.action == "delete"}
+        # Only keys that change.
         entries_after: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
-        """For each key that changes."""
         routes: list[Route] = []
         for route in snapshot.routes:
             if route.key not in entries_after:

@@ -6,12 +6,11 @@ device, from the best one of table main; with a device, its gateway from the bes
 device, in any table. Rules do not matter: static-routes.sh does not read them, and a VPN's rules
 must not decide.
 
-A default route is in doubt if nobody can know whether it is the network's. There are two kinds of
-doubt: an equal default route leads through another device (`doubtful_by_equal_routes`), or the
-default route leads through a tunnel (`doubtful_by_a_tunnel`). A route without a device is not
-planned by a default route in doubt, unless exactly one of the expected devices can have the default
-route: then that device's is used. So no route follows a VPN, or changes sides while two devices
-have equal default routes.
+The best default route may not be the one to the network of this host. It is in doubt if an equal
+one leads through another device (`doubtful_by_equal_routes`), or if it leads through a tunnel
+(`doubtful_by_a_tunnel`). A route without a device is not planned by a default route in doubt,
+unless exactly one of the expected devices can have the default route: then that device's is used.
+So no route follows a VPN, or changes sides while two devices have equal default routes.
 
 A route that cannot be completed waits. A route of ours that is there stays meanwhile, and is right
 if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
@@ -25,7 +24,7 @@ one route, or says what is missing for that. `plan` finds conflicts with other r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.finding import Remedy
@@ -37,7 +36,6 @@ from hostrouting.model.route import (
     PROTOCOL_RA,
     REFUSING,
     SCOPE_LINK,
-    SCOPE_UNIVERSE,
     TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
@@ -132,10 +130,10 @@ def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
     """
     used = defaults[0]
     devs = frozenset(used.devs)
-    rivals = devs_of(route for route in defaults if _rank(route) == _rank(used))
+    devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
     are_several_routers = used.protocol == PROTOCOL_RA and len(devs) > 1
-    if rivals != devs or are_several_routers:
-        return rivals
+    if devs_of_equals != devs or are_several_routers:
+        return devs_of_equals
     return frozenset()
 
 
@@ -164,10 +162,12 @@ def doubtful_by_a_tunnel(
     default route that it hides. A provider's lines and taps may be the only way out. All devices
     exist, because they lead out.
     """
+    if not has_tunnel(devs, links):
+        return frozenset()
     if hidden:
         return devs | hidden
     are_lines = all(links[dev].kind in LINES for dev in devs)
-    if are_only_taps or are_lines or not has_tunnel(devs, links):
+    if are_lines or are_only_taps:
         return frozenset()
     return devs
 
@@ -182,7 +182,7 @@ class Uplink:
         """
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
-        self._links = {link.name: link for link in snapshot.links}
+        self._links = snapshot.links_by_name
         self._expected = frozenset(expected)
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
@@ -193,8 +193,8 @@ class Uplink:
         self._without_gateway = [route for route in self._not_ours if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
-        self._next_hops: dict[tuple[str | None, IP | None, bool], _HopsOrNeed] = {}
-        """What was found by device, gateway and `on_link`, which many routes share."""
+        self._next_hops = cache(self._find_next_hops)
+        """Many routes name the same device and gateway."""
 
     def route_to(
         self,
@@ -209,23 +209,14 @@ class Uplink:
 
         With `on_link`, the destination is a neighbour on the device, whatever the default route is.
         """
-        named = (dev, gateway, on_link)
-        if named not in self._next_hops:
-            self._next_hops[named] = self._find_next_hops(dev, gateway, on_link=on_link)
-        next_hops = self._next_hops[named]
+        next_hops = self._next_hops(dev, gateway, on_link=on_link)
         if isinstance(next_hops, Need):
-            return next_hops
+            return next_hops._replace(default=self._other_default(dev, gateway))
 
-        scope = SCOPE_UNIVERSE
-        if self._family == IPV4 and not any(hop.gateway for hop in next_hops):
-            scope = SCOPE_LINK
-        route = Route(
-            destination,
-            next_hops,
-            metric=metric or DEFAULT_METRIC[self._family],
-            scope=scope,
-            protocol=OURS,
-        )
+        metric = metric or DEFAULT_METRIC[self._family]
+        route = Route(destination, next_hops, metric=metric, protocol=OURS)
+        if self._family == IPV4 and not route.has_gateway:
+            route = route._replace(scope=SCOPE_LINK)
         hidden = self._gateway_hidden_by(route)
         if hidden is not None:
             return Need(NEEDS["hides"].format(gateway=hidden))
@@ -238,28 +229,26 @@ class Uplink:
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
         that are wanted.
         """
-        if route.type != "unicast" or not route.next_hops:
+        if not route.next_hops:
             return False
         if dev is None and self._doubt is not None:
             dev = self._only_expected_dev
         return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
 
     def _is_usable(self, hop: NextHop, wanted_dev: str | None, wanted_gateway: IP | None) -> bool:
-        """Whether a route of ours may keep this next hop.
-
-        If no device is wanted, that of the next hop has to be one that a default route could give:
-        the only expected device, or one that leads out and is not a VPN's, because an earlier
-        release may have moved the route into a VPN.
-        """
+        """Whether a route of ours may keep this next hop."""
         if self._missing_for_hop(hop):
-            return False
-        if self._is_own_address(hop.gateway):  # a link-local one, which was not asked about
             return False
         if wanted_gateway is not None and hop.gateway != wanted_gateway:
             return False
-        dev = hop.dev or ""
         if wanted_dev is not None:
-            return dev == wanted_dev
+            return hop.dev == wanted_dev
+        return self._can_be_uplink(hop.dev or "")
+
+    def _can_be_uplink(self, dev: str) -> bool:
+        """Whether a default route could give this device: the only expected one, or one that leads
+        out and is not a VPN's, because an earlier release may have moved the route into a VPN.
+        """
         if not leads_out(self._links.get(dev)):
             return False
         return dev == self._only_expected_dev or not self._devs_in_doubt_with([dev])
@@ -269,13 +258,17 @@ class Uplink:
     def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _HopsOrNeed:
         if self._lacks_ipv6:
             return _NO_IPV6
+        if dev is not None:
+            missing = self._missing_for_device(dev)
+            if missing:
+                return Need(missing)
         next_hops = (NextHop(dev),) if on_link else self._complete(dev, gateway)
         if isinstance(next_hops, Need):
-            return next_hops._replace(default=self._other_default(dev, gateway))
+            return next_hops
         for hop in next_hops:
             missing = self._missing_for_hop(hop)
             if missing:
-                return Need(missing, default=self._other_default(dev, gateway))
+                return Need(missing)
         return next_hops
 
     def _other_default(self, dev: str | None, gateway: IP | None) -> Route | None:
@@ -291,7 +284,9 @@ class Uplink:
         return used
 
     def _complete(self, dev: str | None, gateway: IP | None) -> _HopsOrNeed:
-        """The next hops of a route that names both, one of them or neither."""
+        """The next hops of a route that may name its device and its gateway; whether Linux can use
+        them is asked next.
+        """
         if dev is not None:
             return self._complete_by_device(dev, gateway)
         hops = self._hops_of_default_route()
@@ -300,19 +295,25 @@ class Uplink:
         taken = _taken_over(hops, gateway)
         if gateway is None or taken:
             return taken
+        return (NextHop(self._dev_near(gateway, hops), gateway),)
+
+    def _dev_near(self, gateway: IP, hops: Sequence[NextHop]) -> str | None:
+        """The device of the first next hop on whose link the gateway is; if it is on none of these,
+        that of the first, which `_missing_for_hop` names then.
+        """
         for hop in hops:
             if self._is_near(gateway, hop.dev):
-                return (NextHop(hop.dev, gateway),)
-        return (NextHop(hops[0].dev, gateway),)  # not reached, which `_missing_for_hop` says
+                return hop.dev
+        return hops[0].dev
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
         next_hops = _taken_over(_first_hops(self._defaults, dev), gateway)
         if next_hops:
             return next_hops
-        if gateway is None and dev in self._links:
+        if gateway is None:
             return self._missing_default(dev)
-        return (NextHop(dev, gateway=gateway),)  # also if the device is missing, which is said next
+        return (NextHop(dev, gateway),)
 
     def _hops_of_default_route(self) -> _HopsOrNeed:
         """The next hops of the best default route of table main; in doubt, of the best one through
@@ -387,10 +388,10 @@ class Uplink:
         return able[0] if len(able) == 1 else None
 
     def _devs_with_address(self) -> Iterator[str]:
-        """The devices of the routes to this host's own addresses, except link-local ones."""
-        for route in self._routes_to_own:
-            if route.prefix not in LINK_LOCAL:
-                yield from route.devs
+        """The devices of this host's own addresses, except link-local ones."""
+        for prefix, devs in self._own_addresses.items():
+            if prefix not in LINK_LOCAL:
+                yield from devs
 
     # What is missing for a next hop
 
@@ -398,24 +399,29 @@ class Uplink:
         """A phrase for what Linux needs before it accepts a route with this next hop; empty if
         nothing is missing.
         """
-        link = self._links.get(hop.dev or "")
+        return self._missing_for_device(hop.dev or "") or self._missing_for_gateway(hop)
+
+    def _missing_for_device(self, dev: str) -> str:
+        link = self._links.get(dev)
         if link is None:
-            return NEEDS["absent"].format(dev=hop.dev)
+            return NEEDS["absent"].format(dev=dev)
         if not link.up:
-            return NEEDS["down"].format(dev=hop.dev)
+            return NEEDS["down"].format(dev=dev)
         if self._family == IPV6 and link.ipv6_disabled:
-            return f"IPv6 to be enabled on {hop.dev}"
-        return self._missing_for_gateway(hop)
+            return f"IPv6 to be enabled on {dev}"
+        return ""
 
     def _missing_for_gateway(self, hop: NextHop) -> str:
         gateway = hop.gateway
-        if gateway is None or gateway in LINK_LOCAL:
+        if gateway is None:
             return ""
         if gateway.version != self._family:
             return ""  # of an IPv4 default route by an IPv6 router: Linux has accepted it
-        if self._is_own_address(gateway):
-            # Linux accepts the route, and loses the packets; or it refuses a broadcast address.
+        if self._is_own_address(gateway, hop.dev):
+            # Linux refuses the route, or accepts it and loses the packets.
             return NEEDS["own"].format(gateway=gateway)
+        if gateway in LINK_LOCAL:
+            return ""
         if hop.onlink:
             is_reached = not self._is_elsewhere(gateway, hop.dev)
         else:
@@ -432,7 +438,8 @@ class Uplink:
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
         """Whether Linux refuses the gateway although the route says that it is on the link
         (`onlink`): in IPv6, if a route leads to it by another device. A route that refuses packets
-        does not count, nor does a default route, as Linux sees every route that begins with ::.
+        does not count, nor does one whose prefix begins with ::, which Linux takes for a default
+        route here.
         """
         if self._family == IPV4:
             return False
@@ -448,7 +455,7 @@ class Uplink:
 
         In IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is
         global. In IPv6, it takes the best route by the device, and refuses the gateway if that
-        route has one.
+        route goes to a router itself.
         """
         candidates = self._not_ours
         if self._family == IPV4:
@@ -458,7 +465,7 @@ class Uplink:
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if route.source or route.tos:  # Linux looks for a gateway without either
+            if not _is_for_all_packets(route):
                 continue
             if dev is None or dev in route.devs:
                 routes.append(route)
@@ -493,37 +500,43 @@ class Uplink:
             return False
         return _order_of_lookup(route) <= _order_of_lookup(best)
 
-    def _is_own_address(self, gateway: IP | None) -> bool:
-        """Whether the gateway is this host, or all hosts of a network."""
-        return gateway is not None and Prefix.of(gateway) in self._own_addresses
+    def _is_own_address(self, gateway: IP, dev: str | None) -> bool:
+        """Whether the gateway on this device is this host, or all hosts of a network."""
+        devs = self._own_addresses.get(Prefix.of(gateway), set())
+        if gateway in LINK_LOCAL:
+            return dev in devs
+        return bool(devs)
 
     @cached_property
-    def _own_addresses(self) -> frozenset[Prefix]:
-        return frozenset(route.prefix for route in self._routes_to_own)
+    def _own_addresses(self) -> dict[Prefix, set[str]]:
+        """The addresses of this host and the broadcast addresses of its networks, with the devices
+        of the routes to them.
 
-    @cached_property
-    def _routes_to_own(self) -> list[Route]:
-        """The routes to this host's own addresses, and to the broadcast addresses of its networks.
-        A local route in any other table can be that of a proxy, which takes marked packets in.
+        A local route in another table than local and main can be that of a proxy, which takes
+        marked packets in.
         """
-        tables = (TABLE_LOCAL, TABLE_MAIN)
-        return [
-            route
-            for route in self._without_gateway
-            if route.type in {"local", "broadcast"} and route.table in tables
-        ]
+        own_addresses: dict[Prefix, set[str]] = {}
+        for route in self._without_gateway:
+            if route.type in {"local", "broadcast"} and route.table in {TABLE_LOCAL, TABLE_MAIN}:
+                own_addresses.setdefault(route.prefix, set()).update(route.devs)
+        return own_addresses
 
 
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
     """The default routes for all packets, with only the next hops that Linux uses."""
     for route in routes:
-        if route.prefix.length or route.type != "unicast":
-            continue
-        if route.source or route.tos or route.expired:
+        if route.prefix.length or route.type != "unicast" or not _is_for_all_packets(route):
             continue
         hops = [bare_hop(hop) for hop in route.next_hops if not hop.dead]
         if hops:
             yield route._replace(next_hops=tuple(hops))
+
+
+def _is_for_all_packets(route: Route) -> bool:
+    """Whether Linux uses the route for every packet, so also when it looks for a gateway: not only
+    for those from some sources or with a tos, and its lifetime is not over.
+    """
+    return not (route.source or route.tos or route.expired)
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:

@@ -13,6 +13,7 @@ The rest is left out, as follows; a test that relies on it is not warned:
   on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
   Linux has IPv6, which is disabled on no device, and no router advertises anything;
+- a link-local address of this host is refused as a gateway on every device, not only on its own;
 - the kind, type and master of a device are stored, and not checked;
 - types, tos, sources (`from`), preferences, weights and an mtu of a route are stored, and neither
   checked nor used; its scope decides whether a gateway can be reached by it, and whether its device

@@ -98,8 +98,15 @@ def test_the_known_word_that_is_meant(word: str, known: str, meant: str | None) 
         ("a" * 61, f'"{"a" * 60}"... (61 characters)'),
         (2**180 - 1, str(2**180 - 1)),
         (2**180, "an integer of 181 bits"),
+        ({"a": 1}, "an object"),
+        ({}, "{}"),
+        ([1], "a list"),
+        ((1,), "a list"),
+        ([], "[]"),
     ],
 )
 def test_a_long_value(value: object, shown: str) -> None:
-    """Sixty characters are shown; what is longer is cut, or described."""
+    """Sixty characters are shown; what is longer is cut, or described, and so is what has other
+    values in it.
+    """
     assert show(value) == shown

@@ -456,6 +456,22 @@ class TestUndoOfARun:
         assert log == ["do a", "undo a"]
         assert [step.error for step in report.failures] == [error]
 
+    @pytest.mark.parametrize("error", [OSError("busy"), SystemExit(3)])
+    def test_a_failed_run_whose_undo_fails(self, error: BaseException) -> None:
+        """The failures of the run come first, then those of the undo, whatever it raises."""
+
+        def broken(_ctx: Context) -> None:
+            raise error
+
+        made = phases.task("make", undo=broken)(lambda _: None)
+        full = OSError("full")
+        tree = phases.serial(made, StubTask("fill", errors=[full]), name="all")
+
+        report = phases.run(tree, undo_on_failure=True, observers=[])
+
+        assert [step.error for step in report.failures] == [full, error]
+        assert [step.action for step in report.failures] == ["do", "undo"]
+
     def test_an_undo_that_fails(self) -> None:
         """Its failure is one of the run's, which has then failed even if it was cancelled."""
 

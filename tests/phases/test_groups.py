@@ -392,6 +392,20 @@ def test_a_group_with_one_failure_that_is_not_retried() -> None:
     assert busy.calls == 1
 
 
+def test_a_cancellation_while_it_waits_for_another_attempt() -> None:
+    """An attempt that never began is not counted."""
+    busy = StubTask("busy", errors=repeat(OSError("busy")))
+
+    @phases.task("stop")
+    def stop(ctx: Context) -> None:
+        ctx.sleep(5)
+        ctx.cancel("enough")
+
+    tree = phases.parallel(phases.retry(busy, delay=60), stop)
+    report = phases.run(tree, clock=FakeClock(), observers=[])
+    assert report.find("busy").attempts == busy.calls == 1
+
+
 def test_what_is_said_where_a_cancellation_ends_the_attempts() -> None:
     """A task that fails after the run was cancelled is not tried again, and no deadline is blamed
     for that.
@@ -414,6 +428,7 @@ def test_what_is_said_where_a_cancellation_ends_the_attempts() -> None:
         ({"attempts": 2.5}, "attempts is 2.5; it must be a whole number"),
         ({"attempts": True}, "attempts is True; it must be a whole number"),
         ({"delay": -1}, "delay is -1; it must be a number, 0 or more"),
+        ({"factor": "2"}, "factor is '2'; it must be a number, 0 or more"),
         ({"longest": float("nan")}, "longest is nan"),
         ({"jitter": 2}, "jitter is 2; it must be a number, from 0 to 1"),
     ],

@@ -129,10 +129,10 @@ def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.INFO):
         ctx = Context(logger=logging.getLogger("agent.boot"))
-        phases.execute(phases.serial(download, name="bootstrap"), ctx)
+        report = phases.run(phases.serial(download, name="bootstrap"), ctx=ctx)
     assert {record.name for record in caplog.records} == {"agent.boot"}
     [record] = [record for record in caplog.records if record.message == "fetched"]
-    assert vars(record)["phases"] == {"run": ctx.run_id, "task": "bootstrap/download", "bytes": 12}
+    assert vars(record)["phases"] == {"run": report.run, "task": "bootstrap/download", "bytes": 12}
 
 
 class Terminal(io.StringIO):

@@ -526,7 +526,6 @@ def test_a_run_is_cancelled_from_outside() -> None:
     report = phases.run(phases.serial(download, StubTask("start")), ctx=ctx)
     thread.join()
     assert report.status is Status.CANCELLED
-    assert report.run == ctx.run_id
     assert report.find("download").reason == "the agent is shutting down"
     assert report.exit_code == 1
     assert seen.ends[-1] == ("serial", Status.CANCELLED)
@@ -583,7 +582,31 @@ def test_a_plan_in_a_context_of_ones_own() -> None:
     report = phases.plan(phases.serial(planned, planned), ctx=ctx)
     assert [step.status for step in report.children] == [Status.OK, Status.CANCELLED]
     assert seen.ends[-1] == ("serial", Status.CANCELLED)
-    assert phases.undo(StubTask("a"), ctx=ctx).run == ctx.run_id
+    assert phases.undo(StubTask("a"), ctx=ctx).status is Status.SKIPPED
+
+
+def test_several_runs_in_one_context() -> None:
+    """Each has an id of its own, which its steps and its log lines have: an error that is raised
+    again belongs to the run in which it began.
+    """
+    logged: list[str] = []
+    ctx = Context(observers=[])
+    fails = StubTask("fails", errors=[OSError("refused")])
+
+    @phases.task("again")
+    def again(inner: Context) -> None:
+        logged.append(inner.run_id)
+        raise phases.TaskFailed(first.failures)
+
+    first = phases.run(fails, ctx=ctx)
+    second = phases.run(again, ctx=ctx)
+    with pytest.raises(phases.TaskFailed) as raised:
+        phases.execute(again, ctx)
+    third = raised.value.failures[0]
+
+    assert len({first.run, second.run, third.run}) == 3
+    assert logged == [second.run, third.run]
+    assert second.failures == (second,)
 
 
 def test_a_run_inside_a_task() -> None:

@@ -226,12 +226,14 @@ def a_start_without_the_gate_that_systemd_does_not_show(system: System) -> None:
 
 def a_start_through_the_gate_before_another_command(system: System) -> None:
     """It has the time of the start until systemd reads its files again."""
-    override(system, "ExecStartPre=/bin/sleep 0.1\n")
-    before = time.time()
-    assert gate.start(system) == 0
-    assert before <= state(system).checked <= time.time()
-    system.must("systemctl", "daemon-reload")
-    assert state(system).checked == 0
+    for setting in ("ExecStartPre=/bin/sleep 0.1\n", "ExecCondition=/bin/true\n"):
+        override(system, setting)
+        before = time.time()
+        assert gate.start(system) == 0
+        assert before <= state(system).checked <= time.time(), setting
+        system.must("systemctl", "daemon-reload")
+        assert state(system).checked == 0, setting
+        end(system)
 
 
 def a_start_through_the_gate(system: System) -> None:

@@ -549,6 +549,7 @@ function without_usual_words(text) {
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
   if ($3 ~ /^(from|tos)$/) return 0 # Linux looks for a gateway without either
+  if (/ expires [-0]/) return 0 # its time is over
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
 }
 
@@ -625,9 +626,16 @@ function leads_to_own_address(r) {
 }
 
 function note_address(r) {
-  is_own[route[r, "prefix"]]
-  if (route[r, "prefix"] !~ /^fe[89ab][0-9a-f]:/)
+  if (is_link_local(route[r, "prefix"])) is_own[route[r, "prefix"], hop[r, 1, "dev"]]
+  else {
+    is_own[route[r, "prefix"]]
     has_address[route[r, "family"], hop[r, 1, "dev"]]
+  }
+}
+
+# Each link has its own addresses in this range.
+function is_link_local(address) {
+  return address ~ /^fe[89ab][0-9a-f]:/
 }
 
 # Adds a next hop to the route, and returns its number.
@@ -940,18 +948,21 @@ function only_expected_dev(   dev, able) {
 function missing_for_hop(r, h,   gateway, family) {
   gateway = gateway_of(r, h)
   family = route[r, "family"]
-  if (gateway == "" || gateway ~ /^inet6 / || gateway ~ /^fe[89ab][0-9a-f]:/) return ""
+  if (gateway == "" || gateway ~ /^inet6 /) return ""
   words_for["dev"] = hop[r, h, "dev"]
   words_for["gateway"] = gateway
-  if (is_own_address(gateway, family)) return in_words("own") # Linux would lose the packets
+  # Linux refuses the route, or accepts it and loses the packets.
+  if (is_own_address(gateway, hop[r, h, "dev"], family)) return in_words("own")
+  if (is_link_local(gateway)) return ""
   if (hop[r, h, "onlink"]) {
     if (!is_elsewhere(gateway, hop[r, h, "dev"])) return ""
   } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
   return in_words("near")
 }
 
-function is_own_address(address, family) {
-  return address != "" && whole(address, family) in is_own
+function is_own_address(address, dev, family) {
+  if (is_link_local(address)) return (whole(address, family), dev) in is_own
+  return whole(address, family) in is_own
 }
 
 # Whether Linux would find it on the link of the device.
@@ -1032,7 +1043,7 @@ function is_hidden(w, r, h,   gateway, dev, place) {
   if (hop[r, h, "dead"] || hop[r, h, "onlink"]) return 0
   gateway = gateway_of(r, h)
   dev = hop[r, h, "dev"]
-  if (gateway == "" || gateway ~ /^fe[89ab][0-9a-f]:/) return 0
+  if (gateway == "" || is_link_local(gateway)) return 0
   place = hex_of(gateway)
   read_block(route[w, "prefix"])
   if (place < first || last < place) return 0
@@ -1172,7 +1183,6 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
   dev = hop[r, h, "dev"]
   gateway = gateway_of(r, h)
   if (!(dev in is_up) || !is_up[dev]) return 0
-  if (is_own_address(gateway, route[r, "family"])) return 0
   if (missing_for_hop(r, h) != "") return 0
   if (wanted_gateway != "" && gateway != wanted_gateway) return 0
   if (wanted_dev != "") return dev == wanted_dev

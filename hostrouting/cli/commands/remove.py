@@ -94,9 +94,7 @@ def _plan(former: HostRoutingConfig, host: Host) -> Plan:
 
 
 def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckReport | None:
-    """The check of what was expected, once these routes are removed."""
-    if not former.route_overlap.cidrs or host.backend is None:
-        return None
+    """The check of what was expected, once these routes are removed; None if nothing was."""
     with suppress(HostRoutingError):  # as above
         return check_snapshot(removal.apply_to(take_snapshot(host)), former)
     return None

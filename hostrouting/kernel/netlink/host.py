@@ -36,7 +36,7 @@ from hostrouting.kernel.netlink.socket import (
     attributes_of,
 )
 from hostrouting.model.prefix import IPV6, Prefix
-from hostrouting.model.route import REFUSED, ROUTE_TYPES
+from hostrouting.model.route import REFUSING, ROUTE_TYPES
 from hostrouting.model.rule import IP_PROTOCOLS, Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
@@ -198,7 +198,7 @@ _ACTIONS: dict[int, RuleAction] = {
     1: "to_table",
     2: "goto",
     3: "nop",
-    **{ROUTE_TYPES.index(kind): kind for kind in REFUSED},
+    **{ROUTE_TYPES.index(kind): kind for kind in REFUSING},
 }
 _OTHER_ACTION: RuleAction = "blackhole"  # what Linux does for any other number
 

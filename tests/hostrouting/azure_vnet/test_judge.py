@@ -352,7 +352,7 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
     "a thousand": ({"rules": [ARP] * 1000}, ""),
     "too many": ({"rules": [ARP] * 1001}, "azure-vnet error azureVnetCleanup.managed"),
     "no ebtables": ({"rules": None}, "requirement error ebtables"),
-    "no ebtables and no bridge of azure-vnet": ({"rules": None, "links": [CNI0]}, ""),
+    "no ebtables and no bridge of azure-vnet": ({"rules": None, "links": OF_CNI0}, ""),
     "dry run": ({"dry_run": True}, "azure-vnet note azureVnetCleanup.dryRun"),
 }
 

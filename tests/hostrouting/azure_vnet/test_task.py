@@ -369,6 +369,15 @@ def test_the_batch_fails() -> None:
     assert failure(host) is error
 
 
+def test_the_batch_fails_and_the_undo_file_stays() -> None:
+    """The error names the file among what was changed."""
+    host = azure.host()
+    host.ebtables.meanwhile(partial(host.files.broken.update, {UNDO: "a reason"}), nth=BATCH)
+    host.ebtables.fail(ebtables_error("refused"), nth=BATCH)
+    error = failure_of(clean, host)
+    assert effects_of(error).files == (UNDO,)
+
+
 def test_the_batch_takes_too_long() -> None:
     """Nobody knows what it has deleted, so the undo file stays."""
     host = azure.host()

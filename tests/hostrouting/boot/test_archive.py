@@ -29,14 +29,16 @@ OWN = ("", "etc", "etc/systemd", "etc/systemd/system")
 
 def test_the_same_files_make_the_same_archive() -> None:
     """It depends on nothing else: no entry has a time, or a user of this machine. Each is there
-    once, folders, too.
+    once, folders, too, and a folder comes before what is in it.
     """
     archive = tar_of(FILES)
     assert tar_of(FILES) == archive
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         entries = tar.getmembers()
     assert len(entries) > len(FILES)
-    assert len({entry.name for entry in entries}) == len(entries)
+    names = [entry.name for entry in entries]
+    assert len(set(names)) == len(names)
+    assert names.index("etc/hostrouting") < names.index("etc/hostrouting/gate.d")
     for entry in entries:
         assert entry.mtime == 0
         assert entry.uid == entry.gid == 0

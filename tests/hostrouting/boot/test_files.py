@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from hostrouting.boot import files as boot_files, scripts, units
 from hostrouting.boot.files import files_of, render_config, steps_of
 from hostrouting.boot.health import foreign_steps, why_not_run
+from hostrouting.boot.listed import name_settings
 from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import (
@@ -365,6 +366,43 @@ def test_no_unit_pulls_another() -> None:
     for text in of_systemd:
         for word in [*stop_others, "RemainAfterExit"]:
             assert word not in text
+
+
+_BY_GATE = f"{LAYOUT.gate_path} {{}} {{}}".format
+AT_BOOT = {
+    LAYOUT.guard_unit: (LAYOUT.guard_path, ""),
+    LAYOUT.routes_unit: (_BY_GATE(LAYOUT.routes_unit, LAYOUT.routes_step), ""),
+    LAYOUT.check_unit: (_BY_GATE(LAYOUT.check_unit, LAYOUT.check_step), ""),
+    LAYOUT.probe_unit: (
+        _BY_GATE(LAYOUT.probe_unit, LAYOUT.probe_step),
+        " nftables-flush.service nftables.service",
+    ),
+}
+
+
+@pytest.mark.parametrize("unit", units.UNITS)
+def test_what_a_unit_runs(unit: str) -> None:
+    """It says what it is for, what it runs, and which units come first."""
+    command, after = AT_BOOT[unit]
+    settings_of: dict[str, str] = {}
+    for line in units.UNITS[unit].splitlines():
+        name, _, value = line.partition("=")
+        settings_of[name] = value
+    assert " host" in settings_of["Description"] or " the " in settings_of["Description"]
+    assert settings_of["After"] == f"network-online.target{after}"
+    assert settings_of["ExecStart"].startswith("/bin/bash -pc ")
+    assert settings_of["ExecStart"].endswith(f"' {command}")
+
+
+def test_the_names_of_numbers() -> None:
+    """Each is there once, a few in a line."""
+    numbers: list[tuple[str, str]] = []
+    for line in name_settings():
+        _, kind, *pairs = line.split(" ")
+        assert len(pairs) <= 14
+        numbers += [(kind, number) for number in pairs[::2]]
+    assert len(set(numbers)) == len(numbers)
+    assert ("proto", "213") in numbers
 
 
 def test_time_limits() -> None:

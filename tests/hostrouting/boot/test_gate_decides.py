@@ -402,6 +402,7 @@ IGNORED = {
     "chmod 646 {file}": "its mode is 646; ",
     "chmod 744 {file}": "its mode is 744; ",
     "chmod 544 {file}": "its mode is 544; ",
+    "chmod 244 {file}": "its mode is 244; ",
     "chown 1 {file}": "it does not belong to root",
     "echo '  ' >{file}": "its first line is empty",
     ": >{file}": "its first line is empty",

@@ -190,6 +190,43 @@ def test_addresses_that_python_writes_in_another_way(namespace: Namespace, tmp_p
     assert seen == []
 
 
+def test_a_gateway_on_a_link_whose_prefix_has_expired(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux lists the prefix until its next clean-up, and refuses the gateway."""
+    namespace.batch(["route append fd55::/64 dev eth0 expires 0"])
+    wait_for("its end", lambda: " expires " in namespace.ip("-6", "route").stdout)
+    wish = static("fd00:16::/64", gateway="fd55::1", dev="eth0")
+    [waiting] = planned(namespace, wish).waiting
+    ran = Ran(namespace, [wish], tmp_path)
+    assert ran.lines == [f"{WAITS}{waiting}"]
+    by_linux = namespace.ip("route", "add", "fd00:16::/64", "via", "fd55::1", "dev", "eth0")
+    assert by_linux.returncode
+
+
+@pytest.mark.parametrize("gateway", [None, "10.1.0.1"])
+def test_a_named_device_that_is_down(
+    namespace: Namespace, tmp_path: Path, gateway: str | None
+) -> None:
+    """That is said first: while it is down, it has no default route either."""
+    namespace.batch(["link set eth1 down"])
+    assert_waiting(namespace, tmp_path, static("172.16.0.0/17", gateway=gateway, dev="eth1"))
+
+
+@pytest.mark.parametrize(("dev", "is_own"), [("eth0", True), ("eth1", False)])
+def test_a_link_local_gateway_that_this_host_has(
+    namespace: Namespace, tmp_path: Path, dev: str, *, is_own: bool
+) -> None:
+    """Linux refuses it on the device that has the address, and only there."""
+    namespace.batch([f"address add fe80::1/64 dev {dev} nodad"])
+    wish = static("fd00:16::/64", gateway="fe80::1", dev="eth0")
+    if is_own:
+        assert_waiting(namespace, tmp_path, wish)
+        by_linux = namespace.ip("route", "add", "fd00:16::/64", "via", "fe80::1", "dev", "eth0")
+        assert by_linux.returncode
+    else:
+        assert_complete(namespace, tmp_path, wish)
+        assert ours(namespace, IPV6) == ["fd00:16::/64"]
+
+
 def test_gateway_in_ipv6_that_is_not_near(namespace: Namespace, tmp_path: Path) -> None:
     """It is in the prefix of no address on the device."""
     address, gateway = NOT_IN_THE_PREFIX

@@ -383,36 +383,46 @@ class TestWhenTheDefaultRouteGoes:
     def test_our_routes_stay(
         self, namespace: Namespace, tmp_path: Path, gone: Gone, named: str | None
     ) -> None:
-        """They keep their device and gateway, at once; what is not wanted any more goes; then all
-        is as it was. Both say what the routes would wait for after a reboot.
+        """At once, with their device and gateway. Script and Python say what the routes would wait
+        for after a reboot.
         """
         wanted = [static(half.destination, dev=named) for half in HALVES]
-        no_longer_wanted = static("10.3.0.0/16")
-        namespace.batch([*VPN, "route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
-        assert Ran(namespace, [*wanted, no_longer_wanted], tmp_path).status == 0
+        namespace.batch(VPN)
+        assert Ran(namespace, wanted, tmp_path).status == 0
         before = halves_of_ours(namespace)
         namespace.batch(gone.commands)
 
         plan = planned(namespace, *wanted)
-        first = Ran(namespace, wanted, tmp_path, wait=60)
-        second = Ran(namespace, wanted, tmp_path, wait=60)
+        ran = Ran(namespace, wanted, tmp_path, wait=60)
 
-        assert [step.action for step in plan.steps] == ["keep", "keep", "delete"]
-        for step in plan.steps:
-            assert step.route.way == ETH0
-        assert first.changes == [1]
-        assert second.changes == []
+        assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2
+        assert ran.lines == []
+        assert ran.status == 0
+        assert ran.changes == []
+        assert halves_of_ours(namespace) == before
 
         would_be_set_after_a_reboot = named == "eth0" and gone.leaves_one_by_eth0
         assert len(plan.warnings) == (0 if would_be_set_after_a_reboot else 1)
         warnings = [str(finding).replace(" proto boot", "") for finding in plan.warnings]
-        for ran in (first, second):
-            assert ran.lines == []
-            assert ran.status == 0
-            assert [re.sub(" linkdown| proto boot", "", line) for line in ran.stays] == warnings
+        assert [re.sub(" linkdown| proto boot", "", line) for line in ran.stays] == warnings
 
-        namespace.batch(["link del tun0"])
-        assert halves_of_ours(namespace) == before
+    @pytest.mark.needs("/dev/net/tun")
+    @pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
+    def test_what_is_not_wanted_any_more_goes(
+        self, namespace: Namespace, tmp_path: Path, gone: Gone
+    ) -> None:
+        """Without a default route, too."""
+        no_longer_wanted = static("10.3.0.0/16")
+        namespace.batch(VPN)
+        assert Ran(namespace, [HALF, no_longer_wanted], tmp_path).status == 0
+        namespace.batch(gone.commands)
+
+        plan = planned(namespace, HALF)
+        ran = Ran(namespace, [HALF], tmp_path, wait=60)
+
+        assert [step.action for step in plan.steps] == ["keep", "delete"]
+        assert ran.changes == [1]
+        assert ours(namespace) == ["172.16.0.0/17"]
 
     @pytest.mark.needs("/dev/net/tun")
     @pytest.mark.parametrize("gateway", [None, "10.0.0.1"])

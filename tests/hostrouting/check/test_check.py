@@ -267,6 +267,19 @@ def test_one_error_for_two_reasons() -> None:
     assert "kernel-differs" not in names
 
 
+def test_the_kernel_has_a_route_where_its_tables_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address escapes by the tables, and the report says that the kernel differs."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=9, action="unreachable"))
+    monkeypatch.setattr(FakeKernel, "lookup", lambda *_: [Answer("unicast", BY_IB7)])
+
+    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
+
+    assert family.verdict == "overlap"
+    [doubt] = family.doubts
+    assert doubt.name == "kernel-differs"
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("to", ["default", CIDR])

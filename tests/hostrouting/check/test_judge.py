@@ -462,12 +462,19 @@ class TestBridges:
         assert checked(node(network, links=links)).verdict == "ok"
         assert checked(node(network, pod_of_calico, links=links)).verdict == "undecided"
 
-    def test_a_bridge_beside_an_address_that_another_cni_left(self) -> None:
-        """An address of cilium_host without a route to pods shows no pods of Cilium."""
-        left = Link(name="cilium_host", index=20, kind="veth")
-        own = Route.to("10.0.5.1/32", dev=left.name, type="local", table=TABLE_LOCAL)
+    def test_a_bridge_beside_a_device_that_another_cni_may_have_left(self) -> None:
+        """An address of cilium_host without a route to pods shows no pods of Cilium; a route by it
+        does, also before the first pod comes.
+        """
+        cilium = Link(name="cilium_host", index=20, kind="veth")
+        own = Route.to("10.0.5.1/32", dev=cilium.name, type="local", table=TABLE_LOCAL)
+        to_pods = Route.to("10.0.5.0/24", dev=cilium.name)
         network = Route.to("172.16.1.0/24", dev="cni0")
-        assert checked(node(network, own, links=(CNI0, left))).verdict == "ok"
+        other_bridge = Route.to("172.16.1.0/24", dev="cbr0")
+        links = (CNI0, Link(name="cbr0", index=21, kind="bridge"), cilium)
+        assert checked(node(other_bridge, own, links=links)).verdict == "ok"
+        assert checked(node(other_bridge, own, to_pods, links=links)).verdict == "undecided"
+        assert checked(node(network, own, links=links)).verdict == "ok"
 
     def test_a_bridge_with_two_cards(self) -> None:
         """The doubt names the same one, whatever the order of the devices."""
@@ -538,13 +545,13 @@ class TestRefusedRanges:
         ],
     )
     def test_the_widest_block_of_flannel(self, block: str, verdict: str) -> None:
-        """A range that is refused around a bridge is Flannel's, unless it is wider than a node's
-        network of pods.
+        """A range that begins with the address of Flannel's device is Flannel's, unless it is wider
+        than a node's network of pods.
         """
         links = (Link(name="flannel.1", index=20, kind="vxlan"), CNI0)
         refused = Route.to(block, type="blackhole", protocol=3)
         host = node(refused, BY_IPV6, links=links)
-        host = host._replace(addresses=(address(block, "cni0"),))
+        host = host._replace(addresses=(address(block, "flannel.1"),))
         assert checked(host, block).verdict == verdict
 
     @pytest.mark.parametrize(("dev", "verdict"), [("flannel.1", "ok"), ("eth1", "overlap")])

@@ -170,85 +170,6 @@ class TestSockets:
         """
         assert checked(node(ELSEWHERE, rules=(rule(iif=iif, **selectors),))).verdict == verdict
 
-    @pytest.mark.parametrize(
-        ("rules", "verdict"),
-        [
-            pytest.param([rule(iif="cni0")], "undecided", id="a CNI's device"),
-            pytest.param([rule(iif="cni0", fwmark=1, fwmask=1)], "undecided", id="with a mark"),
-            pytest.param([rule(iif="lo", invert=True)], "undecided", id="all that is forwarded"),
-            pytest.param(
-                [rule(priority=95, table=TABLE_MAIN, iif="lo"), rule(iif="cni0")],
-                "undecided",
-                id="twice",
-            ),
-            pytest.param(
-                [
-                    rule(priority=93, table=TABLE_MAIN, iif="lo"),
-                    rule(priority=95, table=TABLE_MAIN),
-                    rule(iif="cni0"),
-                ],
-                "ok",
-                id="twice, behind one for all",
-            ),
-            pytest.param(
-                [rule(priority=95, table=TABLE_MAIN), rule(iif="cni0")],
-                "ok",
-                id="behind one for all",
-            ),
-            pytest.param(
-                [rule(priority=95, table=TABLE_MAIN, iif="cni0"), rule(iif="cni0")],
-                "ok",
-                id="behind one for the device",
-            ),
-            pytest.param([rule(fwmark=1, fwmask=1)], "undecided", id="a mark"),
-            pytest.param([rule(iif="eth0", invert=True)], "undecided", id="from elsewhere"),
-            pytest.param([rule(others=(("oif", "eth0"),))], "ok", id="bound sockets"),
-            pytest.param([rule(others=(("uidrange", "1-99"),))], "ok", id="other users"),
-            pytest.param(
-                [rule(priority=95, fwmark=1, fwmask=1, iif="lo")], "ok", id="a mark that is sent"
-            ),
-        ],
-    )
-    def test_packets_behind_a_rule_for_what_this_host_sends(
-        self, rules: list[Rule], verdict: str
-    ) -> None:
-        """Those of pods go on to the rules behind it, and may have a mark; those of this host do
-        not.
-        """
-        host = node(
-            ELSEWHERE,
-            links=(IB0, CNI0),
-            rules=(rule(priority=90, table=TABLE_MAIN, iif="lo"), *rules),
-        )
-        assert checked(host).verdict == verdict
-
-    @pytest.mark.parametrize(
-        ("selectors", "verdict"),
-        [
-            pytest.param({"src": "10.0.0.4/32"}, "ok", id="an own address"),
-            pytest.param({"src": "10.244.0.1/32"}, "ok", id="an own address for pods"),
-            pytest.param({"src": "10.244.0.0/24"}, "undecided", id="a network of pods"),
-            pytest.param({"src": "10.0.0.4/32", "invert": True}, "undecided", id="all others"),
-        ],
-    )
-    def test_sources_behind_a_rule_for_what_this_host_sends(
-        self, selectors: dict[str, Any], verdict: str
-    ) -> None:
-        """What arrives has a source of another host or of a pod: Linux drops what pretends to have
-        one of this host.
-        """
-        rules = (rule(priority=90, table=TABLE_MAIN, iif="lo"), rule(**selectors))
-        own = address("10.244.0.1/24", "cni0")
-        host = node(ELSEWHERE, links=(IB0, CNI0), addresses=(own,), rules=rules)
-        assert checked(host).verdict == verdict
-
-    def test_a_rule_for_what_this_host_sends_before_the_same_for_all(self) -> None:
-        """The second one is for what is forwarded with the mark."""
-        marked = rule(fwmark=1, fwmask=1)
-        sent = marked._replace(priority=90, table=TABLE_MAIN, iif="lo")
-        assert checked(node(ELSEWHERE, rules=(sent, marked))).verdict == "undecided"
-        assert checked(node(ELSEWHERE, rules=(sent, marked._replace(iif="lo")))).verdict == "ok"
-
     def test_packets_of_users_with_any_source_but_some(self) -> None:
         """A `not from` whose block is no own address is about the host's packets, where another
         rule decides the plain ones.
@@ -272,6 +193,74 @@ class TestSockets:
         block = Prefix.parse(CIDR)
         parts = list(find_parts(judge, block.first, block.last, FROM_HOST))
         assert list(find_parts(judge, block.first, block.last, PacketKind())) == parts
+
+
+class TestForwarded:
+    """The first rule is for what this host sends, to table main. What it forwards goes on to the
+    rules behind.
+    """
+
+    SENT = rule(priority=90, table=TABLE_MAIN, iif="lo")
+    BY_IB0 = rule(iif="cni0")
+    """Leads packets of pods by InfiniBand."""
+
+    def verdict_with(self, *rules: Rule) -> str:
+        """The verdict on a host with these rules behind, and a bridge of pods."""
+        bridge = address("10.244.0.1/24", "cni0")
+        rules = (self.SENT, *rules)
+        return checked(node(ELSEWHERE, rules=rules, links=(IB0, CNI0), addresses=(bridge,))).verdict
+
+    @pytest.mark.parametrize(
+        "selectors",
+        [
+            pytest.param({"iif": "cni0"}, id="a CNI's device"),
+            pytest.param({"iif": "cni0", "fwmark": 1, "fwmask": 1}, id="with a mark"),
+            pytest.param({"iif": "lo", "invert": True}, id="all that is forwarded"),
+            pytest.param({"iif": "eth0", "invert": True}, id="from elsewhere"),
+            pytest.param({"fwmark": 1, "fwmask": 1}, id="a mark"),
+            pytest.param({"src": "10.244.0.0/24"}, id="a network of pods"),
+            pytest.param({"src": "10.0.0.4/32", "invert": True}, id="all sources but one"),
+        ],
+    )
+    def test_a_rule_that_may_select_packets_of_pods(self, selectors: dict[str, Any]) -> None:
+        """Nobody can know which."""
+        assert self.verdict_with(rule(**selectors)) == "undecided"
+
+    @pytest.mark.parametrize(
+        "selectors",
+        [
+            pytest.param({"others": BY_ETH0}, id="bound sockets"),
+            pytest.param({"others": (("uidrange", "1-99"),)}, id="other users"),
+            pytest.param({"iif": "lo", "fwmark": 1, "fwmask": 1}, id="a mark that is sent"),
+            pytest.param({"src": "10.0.0.4/32"}, id="an own address"),
+            pytest.param({"src": "10.244.0.1/32"}, id="an own address for pods"),
+        ],
+    )
+    def test_a_rule_that_selects_nothing_forwarded(self, selectors: dict[str, Any]) -> None:
+        """Only sockets of this host are bound or have a user, and Linux drops what arrives with a
+        source of this host.
+        """
+        assert self.verdict_with(rule(**selectors)) == "ok"
+
+    @pytest.mark.parametrize("iif", [None, "cni0"], ids=["of all", "of the device"])
+    def test_a_rule_behind_one_for_the_same_packets(self, iif: str | None) -> None:
+        """No packets of pods are left for it."""
+        to_main = rule(priority=95, table=TABLE_MAIN, iif=iif)
+        assert self.verdict_with(to_main, self.BY_IB0) == "ok"
+
+    def test_two_rules_for_what_this_host_sends(self) -> None:
+        """The second one takes nothing from pods either."""
+        again = self.SENT._replace(priority=93)
+        for_all = rule(priority=95, table=TABLE_MAIN)
+        assert self.verdict_with(again, self.BY_IB0) == "undecided"
+        assert self.verdict_with(again, for_all, self.BY_IB0) == "ok"
+
+    @pytest.mark.parametrize(("iif", "verdict"), [(None, "undecided"), ("lo", "ok")])
+    def test_two_rules_for_one_mark(self, iif: str | None, verdict: str) -> None:
+        """Behind the one for what this host sends, one for all is for what is forwarded."""
+        marked = rule(fwmark=1, fwmask=1, iif=iif)
+        sent = marked._replace(priority=90, table=TABLE_MAIN, iif="lo")
+        assert checked(node(ELSEWHERE, rules=(sent, marked))).verdict == verdict
 
 
 class TestMarks:

@@ -365,6 +365,38 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     assert led_astray(judge, report.repair.resolved, addresses_of(block)) == []
 
 
+@often_assumed
+@given(nodes())
+def test_a_repair_costs_each_device_what_it_takes_from_it(node: tuple[int, Snapshot]) -> None:
+    """By a scan before and after: each address that escapes by the device, and is then taken by a
+    route of the repair. Own addresses of the host may lie between these.
+    """
+    family, snapshot = node
+    block = block_of(family)
+    [report] = checked(snapshot, [block]).families
+    assume(report.repair.resolved)
+    judge = judge_of(snapshot, family)
+    after = snapshot.with_routes(report.repair.resolved)
+    taken: set[tuple[str, int]] = set()
+    own: set[int] = set()
+    for address in addresses_of(block):
+        kind, route = scanned(snapshot, family, address)
+        opinion = judge.opinion(Decision(kind, route))
+        if opinion.name == "own":
+            own.add(address)
+        is_by_default = route is not None and route.prefix.length == 0
+        if opinion.grade is not Grade.ESCAPE or is_by_default:
+            continue
+        _, route_after = scanned(after, family, address)
+        if route_after in report.repair.resolved:
+            taken.update((dev, address) for dev in opinion.devs)
+    costs: set[tuple[str, int]] = set()
+    for cost in report.repair.costs:
+        costs.update((cost.dev, address) for address in range(cost.first, cost.last + 1))
+    event(f"{len(report.repair.costs)} ranges")
+    assert {each for each in costs if each[1] not in own} == taken
+
+
 @settings(often_assumed, max_examples=scaled(40))
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hostrouting.check.sentences import check_findings, repair_commands
-from hostrouting.finding import Finding
+from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
@@ -114,6 +114,28 @@ def test_each_line(snapshot: object) -> None:
     assert snapshot == "\n".join(lines)
 
 
+@pytest.mark.parametrize("name", HOSTS)
+def test_only_what_fails_in_strict_is_an_error(name: str) -> None:
+    """An error makes a run fail, and beside it nobody tries again (`can_retry`)."""
+    for finding in findings(HOSTS[name], **SECTIONS.get(name, {})):
+        if finding.severity == "error":
+            assert finding.name in {*WRONG, "unsafe"}
+
+
+def test_the_name_server_of_the_cluster() -> None:
+    """Kubespray writes it into the resolv.conf of nodes. On a dummy, it is a service: kube-proxy
+    (IPVS) and the DNS cache have its address there. Elsewhere, only the operator knows.
+    """
+    held = named("service-network-holds-host", HOLDER, service_cidrs=["10.0.0.2/32"])
+    assert "unless it is the cluster's own" in held[0].line
+    of_kube_proxy = address("10.0.0.2/32", "kube-ipvs0")
+    dummy = Link(name="kube-ipvs0", index=9, kind="dummy")
+    served = HOLDER._replace(
+        links=(*HOLDER.links, dummy), addresses=(*HOLDER.addresses, of_kube_proxy)
+    )
+    assert not named("service-network-holds-host", served, service_cidrs=["10.0.0.2/32"])
+
+
 def test_no_allowance_for_what_hides_pods() -> None:
     """With docker0 allowed, the check would be OK while pods of cni0 are unreachable; elsewhere,
     too, it is not proposed then.
@@ -204,14 +226,15 @@ def test_a_repair_that_takes_from_a_vpn(to: str) -> None:
 
 
 def test_a_repair_that_takes_from_a_vpn_beside_others() -> None:
-    """It is named also behind addresses without a route, and as the second next hop of a route."""
+    """Each next hop of a route loses its packets, also behind addresses without a route."""
     both = (NextHop("eth1", gateway=as_ip("10.1.0.1"), onlink=True), NextHop("wg0"))
     half = Prefix.parse("172.16.128.0/17")
     host = vm_with(Route(half, both), links=(ETH1, WG0))
     rules = [each for each in host.rules if each.table != TABLE_MAIN]
     suppressing = host._replace(rules=(*rules, main_with(0)))
     found = costs(suppressing, expected_devs=["eth0"])
-    assert found == [MOVES.replace(CIDR, str(half))]
+    of_half = MOVES.replace(CIDR, str(half))
+    assert found == [of_half.replace("wg0", "eth1"), of_half]
 
 
 def test_a_repair_that_takes_neighbours() -> None:
@@ -224,13 +247,38 @@ def test_a_repair_that_takes_neighbours() -> None:
 
 
 def test_a_repair_by_routes_inside_each_other() -> None:
-    """The network that they take is one range."""
+    """What they take is one range."""
     wide = Route.to("172.16.0.0/15", dev="wg0")
     inside = Route.to("172.16.5.0/24", dev="wg0")
     own = address("172.16.0.9/15", "wg0")
     host = vm_with(wide, inside, links=(WG0,), addresses=(own,))
     [cost] = costs(host, "172.16.0.0/15")
     assert "traffic to 172.16.0.0/15 moves" in cost
+
+
+def test_a_repair_that_takes_from_two_rails() -> None:
+    """Each rail loses what it had, also behind a router, and its own address parts no range."""
+    router = Route.to("172.16.0.0/16", dev="ib0", gateway="172.16.0.1")
+    own = (address("172.16.0.9/24", "ib0"), address("172.16.1.9/24", "ib1"))
+    of_ib0 = Route.to("172.16.0.0/24", dev="ib0", protocol=2)
+    of_ib1 = Route.to("172.16.1.0/24", dev="ib1", protocol=2)
+    own_of_ib1 = Route.to("172.16.1.9/32", dev="lo", type="local", table=TABLE_LOCAL)
+    links = (IB0, IB0._replace(name="ib1", index=10))
+    host = vm_with(router, of_ib0, of_ib1, own_of_ib1, links=links, addresses=own)
+    by_ib0, by_ib1 = named("repair-cost", host)
+    assert by_ib0.facts == {
+        "dev": "ib0",
+        "ranges": ["172.16.0.0/24", "172.16.2.0\N{EN DASH}172.16.255.255"],
+    }
+    assert by_ib1.facts == {"dev": "ib1", "ranges": ["172.16.1.0/24"]}
+
+
+def test_a_repair_takes_nothing_from_the_default_route_of_a_card() -> None:
+    """The card may lead to nobody there. That of a VPN leads to its network."""
+    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1")
+    assert costs(vm_with(default, links=(ETH1,)), expected_devs=["eth0"]) == []
+    vpn = Route.to("0.0.0.0/0", dev="wg0")
+    assert costs(vm_with(vpn, links=(WG0,)), expected_devs=["eth0"]) == [MOVES]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +326,7 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
     others = [route for route in host.routes if route is not default]
     host = host._replace(routes=(default._replace(mtu=9000, advmss=8960), *others))
 
-    [cost] = named("repair-cost", host)
+    cost, _ = named("repair-cost", host)
 
     loss = f'packets to {CIDR} leave without "mtu 9000 advmss 8960", which the default route has'
     assert cost.sentence == f"with the repair, {loss}"
@@ -301,11 +349,12 @@ def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
 def test_the_devices_that_a_default_route_could_have() -> None:
     """Each network card with its address, and whether it is down; also a bridge with a card. A
     dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
-    may be a VPN's.
+    may be a VPN's. An address of the other family says nothing about this one's router.
     """
     kernel = FakeKernel()
     for link, of_link in (
         (Link(name="eth0", index=0), "10.0.0.4/24"),
+        (Link(name="eth2", index=0), "2001:db8::4/64"),
         (Link(name="br0", index=0, kind="bridge", up=False), "10.1.0.4/24"),
         (Link(name="eth1", index=0, master="br0"), None),
         (Link(name="d0", index=0, kind="dummy"), "10.2.0.4/24"),

@@ -1,8 +1,9 @@
-"""The sources of this host's packets, against Linux: on random hosts, IPv4 writes one of the
-addresses that the check names.
+"""The sources of packets of this host, against Linux: on random hosts, Linux writes one of those
+the check names.
 """
 
 import json
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
@@ -12,7 +13,7 @@ from hostrouting.check.sources import node_ip, sources_of
 from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV4, as_ip
+from hostrouting.model.prefix import IP, IPV4, IPV6, as_ip
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
@@ -20,53 +21,118 @@ from tests.support.namespace import private_namespace
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 DEVS = ("eth0", "eth1", "ib0")
-ELSEWHERE = "203.0.113.9"
+ELSEWHERE = {
+    IPV4: ["203.0.113.9"],
+    IPV6: ["2001:db8:77::9", "fd77::9"],  # IPv6 chooses the source by the destination, too
+}
+LENGTHS = {IPV4: [16, 24, 25, 32], IPV6: [48, 64, 128]}
+SCOPES = {IPV4: ["global", "global", "global", "link", "host"], IPV6: ["global"]}
+NETWORKS = {IPV4: ["10.{}.0.{}", "10.{}.1.{}"], IPV6: ["2001:db8:{}::{:x}", "fd00:0:{}::{:x}"]}
+"""Of a device, by its number."""
 
 
 @st.composite
-def addresses(draw: st.DrawFn) -> list[str]:
+def addresses(draw: st.DrawFn, family: int) -> list[str]:
     """Addresses of the devices, in any order: also several in one network, and of other scopes."""
     commands: list[str] = []
     for number in draw(st.lists(st.integers(2, 250), max_size=6, unique=True)):
         dev = draw(st.sampled_from([*DEVS, "lo"]))
-        network = draw(st.integers(0, 2))
-        length = draw(st.sampled_from([16, 24, 25, 32]))
-        scope = draw(st.sampled_from(["global", "global", "global", "link", "host"]))
-        place = f"10.{DEVS.index(dev) if dev in DEVS else 9}.{network}.{number}"
-        commands.append(f"address add {place}/{length} dev {dev} scope {scope}")
+        place = draw(st.sampled_from(NETWORKS[family])).format(_number(dev), number)
+        length = draw(st.sampled_from(LENGTHS[family]))
+        scope = draw(st.sampled_from(SCOPES[family]))
+        nodad = " nodad" if family == IPV6 else ""
+        commands.append(f"address add {place}/{length} dev {dev} scope {scope}{nodad}")
     return commands
 
 
+def _number(dev: str) -> int:
+    return DEVS.index(dev) if dev in DEVS else 9
+
+
 @st.composite
-def default_routes(draw: st.DrawFn) -> str:
-    """A default route by one or two devices, whose gateways may be in their networks."""
+def default_routes(draw: st.DrawFn, family: int) -> str:
+    """A default route by one or two devices, whose gateways may be in their networks; or, by one
+    device, without a gateway.
+    """
     hops: list[str] = []
     for dev in draw(st.lists(st.sampled_from(DEVS), min_size=1, max_size=2, unique=True)):
-        gateway = f"10.{DEVS.index(dev)}.{draw(st.integers(0, 2))}.1"
+        gateway = draw(st.sampled_from(NETWORKS[family])).format(_number(dev), 1)
         hops.append(f"nexthop via {gateway} dev {dev} onlink")
+    if draw(st.booleans()):
+        return f"route add default dev {dev}"
     return f"route add default {' '.join(hops)}"
 
 
+class Answers(NamedTuple):
+    """What Linux and the check say about the source of packets."""
+
+    taken: IP | None
+    named: tuple[IP, ...]
+    node_ip: IP | None
+
+
+def answers_on_a_host(family: int, addresses: list[str], default: str, destination: str) -> Answers:
+    """The source of packets to this destination on a host with these addresses."""
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        namespace.batch(["link set lo up", *ports(*DEVS)])
+        # One address beside another may not have another scope.
+        namespace.batch(addresses, force=True)
+        namespace.batch([default], family=family)
+        snapshot = backend.snapshot()
+        answer = namespace.ip("-j", "route", "get", destination).stdout
+    taken = json.loads(answer or "[{}]")[0].get("prefsrc", "::1")
+    judge = Judge(Fib(snapshot, family), RouteOverlapConfig())
+    decision, _ = judge.fib.outcomes(int(as_ip(destination)))
+    return Answers(
+        None if taken == "::1" else as_ip(taken),  # no address: IPv6 says so, too
+        sources_of(judge, decision.route),
+        node_ip(judge),
+    )
+
+
+@pytest.mark.parametrize("family", [IPV4, IPV6])
 @settings(
     max_examples=scaled(30),
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     deadline=None,
 )
-@given(addresses=addresses(), default=default_routes())
-def test_linux_takes_one_of_the_sources(addresses: list[str], default: str) -> None:
+@given(data=st.data())
+def test_linux_takes_one_of_the_sources(family: int, data: st.DataObject) -> None:
     """If there is only one, Linux takes that; and if the node IP is known, it is the one."""
-    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        namespace.batch(["link set lo up", *ports(*DEVS)])
-        namespace.batch(addresses, force=True)  # one beside another may not have another scope
-        namespace.batch([default])
-        snapshot = backend.snapshot()
-        [answer] = json.loads(namespace.ip("-j", "route", "get", ELSEWHERE).stdout)
-    taken = answer.get("prefsrc")
-    assume(taken)  # a host need not have any address
-    judge = Judge(Fib(snapshot, IPV4), RouteOverlapConfig())
-    decision, _ = judge.fib.outcomes(int(as_ip(ELSEWHERE)))
-    sources = sources_of(judge, decision.route)
-    event(f"sources: {min(len(sources), 2)}")
-    assert as_ip(taken) in sources
-    assert node_ip(judge) in {None, as_ip(taken)}
+    answers = answers_on_a_host(
+        family,
+        data.draw(addresses(family)),
+        data.draw(default_routes(family)),
+        data.draw(st.sampled_from(ELSEWHERE[family])),
+    )
+    assume(answers.taken)  # a host need not have any address
+    event(f"sources: {min(len(answers.named), 2)}")
+    assert answers.taken in answers.named
+    assert answers.node_ip in {None, answers.taken}
+
+
+def test_a_route_of_scope_link_takes_an_address_of_scope_link() -> None:
+    """As avahi-autoipd adds both.
+
+    Kills: only global addresses are sources.
+    """
+    zeroconf = "address add 169.254.7.7/16 dev eth0 scope link"
+    dhcp = "address add 10.0.0.4/24 dev eth0"
+    default = "route add default dev eth0"
+    answers = answers_on_a_host(IPV4, [zeroconf, dhcp], default, "203.0.113.9")
+    own = as_ip("169.254.7.7")
+    assert answers == (own, (own,), own)
+
+
+def test_ipv6_does_not_ask_for_the_network_of_the_gateway() -> None:
+    """Of two addresses, the one that is more like the destination is the source.
+
+    Kills: only those beside the gateway, as in IPv4.
+    """
+    both = [f"address add {ip}/64 dev eth0 nodad" for ip in ("2001:db8::5", "fd00::5")]
+    default = "route add default via 2001:db8::1 dev eth0"
+    answers = answers_on_a_host(IPV6, both, default, "fd77::9")
+    assert answers.taken == as_ip("fd00::5")
+    assert set(answers.named) == {as_ip("fd00::5"), as_ip("2001:db8::5")}
+    assert answers.node_ip is None

@@ -12,7 +12,7 @@ import pytest
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
-from hostrouting.testing import FakeFiles, FakeHost
+from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 from tests.support.incidents import (
     BY_HAND,
@@ -26,6 +26,7 @@ from tests.support.incidents import (
     plan,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
+from tests.support.topologies import BY_IPV6
 
 
 def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
@@ -149,6 +150,18 @@ def test_routes_that_are_lost_beside_a_broken_file() -> None:
     status = say("status", host=host)
     assert SET_ROUTES_AGAIN in status.out
     assert any(line.startswith("  + ") for line in status.lines)
+
+
+def test_routes_that_cannot_come_back_beside_a_broken_file() -> None:
+    """`status` proposes no unit that would fail: one of the routes waits for a default route."""
+    host = FakeHost(kernel=h200())
+    host.kernel.ip_route("add", BY_IPV6)
+    apply(host, json.dumps(config(*REPAIR, "2001:db8:9::/48")))
+    garble(host)
+    lose_routes(host)
+    assert SET_ROUTES_AGAIN in say("status", host=host).out
+    host.kernel.ip_route("delete", BY_IPV6)
+    assert SET_ROUTES_AGAIN not in say("status", host=host).out
 
 
 def test_routes_that_were_typed_beside_a_broken_file() -> None:

@@ -214,13 +214,14 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: Fa
         os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    said = apply_with(
-        monkeypatch, tmp_path, installed, FakeTerminal(killed, *FOR_A_MINUTE), "--json"
-    )
+    terminal = FakeTerminal(killed, *FOR_A_MINUTE)
+
+    said = apply_with(monkeypatch, tmp_path, installed, terminal, "--json")
 
     assert state(installed) == before
     assert said.code == 128 + signal.SIGTERM
     assert said.json["takenBack"]
+    assert terminal.logged[0] == "STOPPED: SIGTERM; not everything was done"
 
 
 def test_a_hang_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:

@@ -134,6 +134,13 @@ def test_several_cards_that_another_one_precedes() -> None:
     assert line.endswith(f"; if eth0 or eth2 is intended, as root: {command}")
 
 
+def test_what_the_page_says_is_not_logged_before() -> None:
+    """The page has that routes stay, so standard error has not."""
+    applied = apply_installed(beside_a_vpn(lost=False))
+    assert "\nROUTE-STAYS: " in applied.out
+    assert applied.err == ""
+
+
 def test_each_candidate_says_what_is_known_of_it_and_what_its_repair_costs() -> None:
     """The operator reads that before typing the line. The third way is that the VPN leaves the
     default route alone.

@@ -148,10 +148,13 @@ def test_a_part_that_does_not_answer() -> None:
 
 
 def test_a_host_without_a_gate() -> None:
-    """It has no gate that could be open, no gated units, and nothing that could be in force."""
+    """It has no gate that could be open, no gated units, no guard, and nothing that could be in
+    force.
+    """
     values = read(fresh_with_kubelet())
     assert "hostrouting_in_force" not in values
-    assert not [name for name in values if name.startswith("hostrouting_gate")]
+    of_gate = ("hostrouting_gate", "hostrouting_guard")
+    assert not [name for name in values if name.startswith(of_gate)]
 
 
 def test_a_user_who_may_not_read_the_configuration() -> None:

@@ -86,6 +86,11 @@ def second_default(kernel: FakeKernel) -> None:
     )
 
 
+def also_by_protocol(kernel: FakeKernel) -> None:
+    """Another rule selects packets, too."""
+    kernel.add_rule(Rule(family=4, priority=100, table=77, others=(("ipproto", "tcp"),)))
+
+
 NAMED: dict[str, object] = {
     "routeOverlap": {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}
 }
@@ -162,6 +167,12 @@ def refused(host: FakeHost) -> None:
         "OVERLAP: expected CIDR 172.16.0.0/16 routes via ib0; expected: eth0",
         "hostrouting: the step 20-check-route-overlap failed",
     )
+
+
+def refused_beside_foreign(host: FakeHost) -> None:
+    """The same, and there is somebody else's script."""
+    FOREIGN(host)
+    refused(host)
 
 
 def with_full_run(host: FakeHost) -> None:
@@ -255,6 +266,7 @@ CASES: dict[
     "check: overlap that may be intended": ("check 172.16.0.0/12", of(with_docker)),
     "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
+    "check: undecided, for two reasons": (f"check {CIDR}", of(marked_vm, also_by_protocol)),
     "check: no default route": (f"check {CIDR} fd00::/48", of(FakeKernel)),
     "check: a device that is not there": (
         "check --config FILE",
@@ -292,6 +304,7 @@ CASES: dict[
     "explain: refused": ("explain 172.16.0.9", of(refusing)),
     "explain: no route": ("explain 2001:db8::1", of(plain_vm)),
     "explain: a pod": ("explain 10.244.0.9", of(cni_node)),
+    "explain: a broadcast address": ("explain 10.0.0.255", of(plain_vm)),
     "repair: a configuration": (f"repair {CIDR}", of(h200)),
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
@@ -322,6 +335,11 @@ CASES: dict[
     "plan: an overlap is left, STRICT": (PLAN, of(h200), document()),
     "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
     "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
+    "plan: a removal, and an overlap is left": (
+        PLAN,
+        applied(document()),
+        document(mode="WARN"),
+    ),
     "plan: a repair that is not in the configuration": (
         PLAN,
         applied(document(mode="WARN"), with_ours),
@@ -381,6 +399,10 @@ CASES: dict[
         applied(change=lambda host: setattr(host.manager, "running", False)),
     ),
     "status: a unit was refused": ("status", applied(change=refused)),
+    "status: a unit was refused, perhaps by somebody else's script": (
+        "status",
+        applied(change=refused_beside_foreign),
+    ),
     "status: why a unit does not start": (
         "status systemd-nspawn@kube1.service",
         applied(change=refused),
@@ -421,6 +443,10 @@ CASES: dict[
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),
+    "remove: a dry run, and no CIDR is expected": (
+        "remove --dry-run",
+        applied(document(*REPAIR, cidrs=())),
+    ),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
     "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),

@@ -22,6 +22,8 @@ from hostrouting.testing import h200
 from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
+from tests.support.tasks import CIDR
+from tests.support.topologies import refusing, rule, vm_with
 
 RED = "31"
 
@@ -43,7 +45,6 @@ def shown_by_a_terminal(lines: Sequence[str], report: CheckReport | None) -> str
         file=shown,
         force_terminal=True,
         color_system="standard",
-        highlight=False,
         soft_wrap=True,
         _environ={},
     )
@@ -101,6 +102,24 @@ def test_the_strip_of_a_node() -> None:
         "a rest",
     ]
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
+
+
+def test_no_strip_where_no_device_is_expected() -> None:
+    """Without a default route, no address is judged, and so none has a colour."""
+    without = vm_with()._replace(routes=())
+    assert "172.16.0.0/16" not in page_of(without, CIDR)
+
+
+def test_the_strip_of_what_leaves_by_no_device() -> None:
+    """A share has the name of what becomes of the packets, the host's own or those of pods."""
+    shown = page_of(refusing().snapshot(), "172.16.0.0/22")
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 75%", "prohibit 25%"]
+
+    pods = expect(CIDR, pod_cidrs=["10.244.0.0/16"])
+    of_pods = rule("10.244.0.0/16", action="prohibit")
+    report = check_snapshot(vm_with(rules=(of_pods,)), HostRoutingConfig(route_overlap=pods))
+    shown = shown_by_a_terminal([], report)
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["prohibit 100%", "eth0 100%"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -165,6 +165,15 @@ def test_a_rule_that_does_nothing() -> None:
     assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
+def test_a_rule_to_a_network_inside_that_of_an_earlier_rule() -> None:
+    """The earlier rule decides, although the later one is more specific."""
+    wide = Rule(family=4, priority=9, table=7, dst=Prefix.parse("8.8.0.0/16"))
+    narrow = Rule(family=4, priority=10, table=TABLE_MAIN, dst=Prefix.parse("8.8.8.0/24"))
+    host = vm_with_table_7(narrow)
+    fib = Fib(host._replace(rules=(wide, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == wide
+
+
 def test_a_rule_for_users() -> None:
     """It selects some connections of this host, also those from a known source; but nothing that
     is forwarded, which is of user 0.
@@ -180,6 +189,13 @@ def test_a_rule_for_users() -> None:
     assert rules_of_others(fib, forwarded) == []
 
 
+def test_a_rule_with_two_selectors() -> None:
+    """It selects only packets that meet both: the plain one has user 0, and no mark."""
+    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=1, others=(("uidrange", "0-0"),))
+    fib = Fib(vm_with_table_7(marked), 4)
+    assert fib.lookup("8.8.8.8").devs == ("eth0",)
+
+
 def vm_with_table_7(rule: Rule) -> Snapshot:
     """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
     vm = plain_vm().snapshot()
@@ -191,6 +207,36 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     """The rules that tell some packets of this kind to 8.8.8.8 from the plain one."""
     _, others = fib.outcomes(0x08080808, packet)
     return [other.rule for other in others]
+
+
+def test_what_is_captured_already() -> None:
+    """All marked packets are captured: a rule for those that this host sends adds no outcome."""
+    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=0xFF)
+    host = vm_with_table_7(marked)
+    sent = marked._replace(priority=10, iif="lo")
+    fib = Fib(host._replace(rules=(marked, sent, *host.rules[1:])), 4)
+    assert rules_of_others(fib, PacketKind()) == [marked]
+
+
+def test_all_that_this_host_sends_is_captured_first() -> None:
+    """Packets that the rule before leaves have the decision of `iif lo`, and not of a later rule,
+    which has what arrives. A connection of this host has nothing that arrives.
+    """
+    unmarked = Rule(family=4, priority=8, table=7, fwmark=1, fwmask=0xFF, invert=True)
+    sent = Rule(family=4, priority=9, table=254, iif="lo")
+    marked = Rule(family=4, priority=10, table=7, fwmark=2, fwmask=0xFF)
+    everything = Rule(family=4, priority=11, table=7)
+    host = vm_with_table_7(unmarked)
+    fib = Fib(host._replace(rules=(unmarked, sent, marked, everything)), 4)
+
+    _, others = fib.outcomes(0x08080808)
+    connection = PacketKind(Prefix.parse("10.0.0.4/32"))
+
+    assert {other.rule: other.decision.devs for other in others} == {
+        marked: ("eth1",),
+        unmarked: ("eth0",),
+    }
+    assert rules_of_others(fib, connection) == [unmarked]
 
 
 def test_a_rule_for_all_packets_to_other_addresses() -> None:
@@ -255,6 +301,16 @@ def test_a_route_for_a_type_of_service() -> None:
     """
     narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(tos=0x10)
     assert decision_beside_wider(narrow).devs == ("wider",)
+
+
+def test_a_route_for_some_sources() -> None:
+    """It hides the other routes to its prefix, and whether Linux uses it depends on the source,
+    which Linux chooses by the route: this is not judged.
+    """
+    narrow = Route.to("2001:db8:9::/64", dev="narrow")
+    for_some = narrow._replace(source=Prefix.parse("2001:db8:1::/64"))
+    fib = Fib(plain_vm().snapshot().with_routes([narrow, for_some]), 6)
+    assert fib.lookup("2001:db8:9::1").kind == NOT_JUDGED
 
 
 @pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])

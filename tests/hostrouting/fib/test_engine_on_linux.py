@@ -247,82 +247,76 @@ def test_a_route_of_table_main_inside_one_of_table_local() -> None:
     assert judged.kind == "local"
 
 
-class Asked(NamedTuple):
-    """A kind of packets to the first address of the block, as `ip route get` and as the engine have
-    it.
-    """
-
-    name: str
-    words: str
-    packet: PacketKind
-
-
 OWN = {4: "10.0.0.4", 6: "fd00::4"}
 """An address of this host."""
 SENDER = {4: "10.77.0.5", 6: "fd77::5"}
 """An address of another host, which sends through this one."""
 
 
-def all_kinds(family: int) -> list[Asked]:
+class Sent(NamedTuple):
+    """Packets of one kind, as `ip route get` and as the engine have them."""
+
+    words: str
+    packet: PacketKind
+
+
+def packets_of_each_kind(family: int) -> dict[str, Sent]:
     """The host's own packets, those of its connections, and what others send through it by each
     device.
     """
     own = Prefix.parse(OWN[family])
     sender = Prefix.parse(SENDER[family])
-    return [
-        Asked("own", "", FROM_HOST),
-        Asked("connected", f"from {own.ip}", PacketKind(own)),
-        Asked("eth1", f"from {sender.ip} iif eth1", PacketKind(sender, "eth1")),
-        Asked("ib0", f"from {sender.ip} iif ib0", PacketKind(sender, "ib0")),
-    ]
+    return {
+        "own": Sent("", FROM_HOST),
+        "connected": Sent(f"from {own.ip}", PacketKind(own)),
+        "eth1": Sent(f"from {sender.ip} iif eth1", PacketKind(sender, "eth1")),
+        "ib0": Sent(f"from {sender.ip} iif ib0", PacketKind(sender, "ib0")),
+    }
+
+
+SELECTED = {
+    "iif lo": {"own", "connected"},
+    "not iif lo": {"eth1", "ib0"},
+    "iif eth1": {"eth1"},
+    "not iif eth1": {"own", "connected", "ib0"},
+    "from {sender}": {"eth1", "ib0"},
+    "not from {sender}": {"own", "connected"},
+    "from {sender} iif lo": set[str](),
+    "not from {sender} iif lo": {"own", "connected", "eth1", "ib0"},
+    "from {sender} iif ib0": {"ib0"},
+    "not from {sender} iif ib0": {"own", "connected", "eth1"},
+    "from {own}": {"connected"},
+    "not from {own}": {"own", "eth1", "ib0"},
+    "from {own} iif lo": {"connected"},
+    "from {own} iif eth1": set[str](),
+    "not oif eth1": {"own", "connected", "eth1", "ib0"},
+}
+"""The kinds of packets that a rule selects."""
 
 
 @pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize(
-    ("rule", "selects"),
-    [
-        ("iif lo", ["own", "connected"]),
-        ("not iif lo", ["eth1", "ib0"]),
-        ("iif eth1", ["eth1"]),
-        ("not iif eth1", ["own", "connected", "ib0"]),
-        ("from SENDER", ["eth1", "ib0"]),
-        ("not from SENDER", ["own", "connected"]),
-        ("from SENDER iif lo", []),
-        ("not from SENDER iif lo", ["own", "connected", "eth1", "ib0"]),
-        ("from SENDER iif ib0", ["ib0"]),
-        ("not from SENDER iif ib0", ["own", "connected", "eth1"]),
-        ("from OWN", ["connected"]),
-        ("not from OWN", ["own", "eth1", "ib0"]),
-        ("from OWN iif lo", ["connected"]),
-        ("from OWN iif eth1", []),
-        ("not oif eth1", ["own", "connected", "eth1", "ib0"]),
-    ],
-)
-def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: list[str]) -> None:
-    """A rule selects the same packets for Linux and for the engine: it leads them to eth1. `not iif
-    lo` selects everything that is forwarded.
-    """
+@pytest.mark.parametrize("rule", SELECTED)
+def test_what_a_host_sends_and_forwards(family: int, rule: str) -> None:
+    """A rule leads the same packets to eth1 for Linux and for the engine; others leave by eth0."""
     target = ip_at(family, BLOCK[family].first)
-    kinds = all_kinds(family)
-    words = rule.replace("SENDER", SENDER[family]).replace("OWN", OWN[family])
     commands = [
         "route add default dev eth0",
         "route add default dev eth1 table 100",
-        f"rule add priority 50 {words} lookup 100",
+        f"rule add priority 50 {rule} lookup 100".format(own=OWN[family], sender=SENDER[family]),
     ]
     with private_namespace() as namespace:
         namespace.batch(HOST)
         namespace.sysctl("ipv4/ip_forward", 1)
         namespace.sysctl("ipv6/conf/all/forwarding", 1)
         namespace.batch(commands, family=family)
-        answers = namespace.get(family, [f"{target} {kind.words}" for kind in kinds])
         fib = Fib(namespace.snapshot(), family)
 
-    for kind, answer in zip(kinds, answers, strict=True):
-        devs = ("eth1",) if kind.name in selects else ("eth0",)
-        assert isinstance(answer, Route), f"{kind.name}: {answer}"
-        assert answer.devs == devs, kind.name
-        assert fib.lookup(target, kind.packet).devs == devs, kind.name
+        for kind, (words, packet) in packets_of_each_kind(family).items():
+            dev = "eth1" if kind in SELECTED[rule] else "eth0"
+            [answer] = namespace.get(family, [f"{target} {words}"])
+            assert isinstance(answer, Route), f"{kind}: {answer}"
+            assert answer.devs == (dev,), kind
+            assert fib.lookup(target, packet).devs == (dev,), kind
 
 
 def agree(answer: Answer, decision: Decision) -> bool:

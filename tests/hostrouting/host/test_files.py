@@ -171,6 +171,15 @@ def test_the_root_and_a_folder_with_a_slash(tmp_path: Path) -> None:
             files.write("/etc/", "text")
 
 
+def test_the_names_in_a_folder_are_sorted(tmp_path: Path) -> None:
+    """The order in which they were written does not matter."""
+    names = ["30-c", "10-a", "40-d", "00-e", "20-b"]
+    for files in (FakeFiles(), LocalFiles(tmp_path)):
+        for name in names:
+            files.write(f"/etc/{name}", "text")
+        assert files.names("/etc") == ("00-e", "10-a", "20-b", "30-c", "40-d")
+
+
 # An image, and what a process sees that has it as its root
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
@@ -289,6 +298,22 @@ def test_an_image_behind_a_link(tmp_path: Path) -> None:
     assert root.read("/etc/unit") == "text"
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):
         root.write("/run/unit", "x")
+
+
+@pytest.mark.parametrize("number", [40, 41])
+def test_a_chain_of_links(tmp_path: Path, number: int) -> None:
+    """As many are followed as Linux follows."""
+    (tmp_path / "0").write_text("text")
+    for link in range(number):
+        (tmp_path / str(link + 1)).symlink_to(str(link))
+    first = tmp_path / str(number)
+    if number == 40:
+        assert HERE.read(str(first)) == first.read_text() == "text"
+        return
+    with pytest.raises(HostError, match="its links form a loop"):
+        HERE.read(str(first))
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        first.read_text()
 
 
 @pytest.mark.parametrize("root", ["", "etc", "/etc/\0"])
@@ -576,13 +601,21 @@ def test_a_full_file_system(tmp_path: Path, limit: str, fill: str) -> None:
     ],
 )
 def test_the_remedy_of_an_error(tmp_path: Path, number: int, remedy: str) -> None:
-    """What to do follows the reason of the system."""
+    """What to do follows the reason of the system, whose number the error has, too."""
     path = str(tmp_path / "file")
     with (
         mock.patch("os.open", side_effect=OSError(number, "a reason")),
-        pytest.raises(HostError, match=f"^cannot write {path}: a reason; {remedy}"),
+        pytest.raises(HostError, match=f"^cannot write {path}: a reason; {remedy}") as caught,
     ):
         HERE.write(path, "text")
+    assert caught.value.errno == number
+
+
+def test_a_file_system_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its totals are 0, and so is what is free of them: it is not full."""
+    unlimited = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: unlimited)
+    assert HERE.why_unwritable(str(tmp_path)) == ""
 
 
 def test_a_file_system_that_does_not_answer(

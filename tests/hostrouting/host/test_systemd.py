@@ -65,7 +65,10 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     assert caught.value.lines == tuple(words.split(" | "))
     assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
-    assert "--since=Thu 09:00 " in run.commands[-1]
+    assert run.commands[-1] == (
+        "journalctl --no-pager --quiet --output=cat --lines=20 --since=Thu 09:00 "
+        f"_SYSTEMD_UNIT={UNIT}"
+    )
 
 
 def test_a_start_that_is_canceled() -> None:
@@ -113,6 +116,13 @@ def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], rea
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)
     assert run.commands[-1] == STOP
+
+
+def test_a_start_that_cannot_be_given_up() -> None:
+    """The error of the start is raised, and not that of the stop."""
+    run = Systemctl(show=INACTIVE, start=TimeoutError(), stop=Ended(1, "", "Access denied"))
+    with pytest.raises(HostError, match=r"systemctl did not start x\.service within"):
+        SystemdManager(run=run).start(UNIT, timeout=0.5)
 
 
 def test_a_start_that_was_not_ours_is_not_given_up() -> None:

@@ -41,6 +41,7 @@ from tests.support.tasks import (
     document,
     failure_of,
     lose_routes,
+    manager_of,
     run,
     type_routes,
 )
@@ -253,7 +254,7 @@ CASES: dict[str, Case] = {
         repaired_by_hand,
     ),
     "routes alone, which takes others away while one waits": (
-        "cannot be said while another route waits",
+        f"while another route waits; run this again when no route waits; or, {LET_THEM_GO}",
         partial(ConfigureStaticRoutes, allow_removal=False),
         config("10.77.0.0/16"),
         without_default_route,
@@ -301,11 +302,14 @@ def test_configured_routes_that_others_replace_while_those_wait() -> None:
 
 
 def test_protection_comes_before_routes() -> None:
-    """A run that would lose both fails for the protection; the plan has both."""
+    """A run that would lose both fails for the protection; the plan has both, before a warning."""
     host = repaired_by_hand()
+    manager_of(host).states["k3s.service"] = "active"
     freeing = STRICT._replace(gate=GateConfig(("kubelet.service",)))
     task = Configure(freeing, host=host, allow_removal=False)
-    assert {finding.name for finding in task.plan().errors} == {"removal", "route-not-configured"}
+    *errors, warning = [finding.name for finding in task.plan().findings]
+    assert set(errors) == {"removal", "route-not-configured"}
+    assert warning == "unit-not-gated"
     failure_of(run, task, of=ConfigError, match="would no longer wait for the gate")
 
 
@@ -395,6 +399,18 @@ def test_law(
         type_routes(host, *REPAIR)
     for allow_removal in (False, True):
         foreseen(kind(wanted, host=host, allow_removal=allow_removal))
+
+
+def test_a_task_without_the_check() -> None:
+    """Its dry run has no verdict on the host afterwards, but names routes that are needed, and that
+    go.
+    """
+    host = configured(WARN)
+    type_routes(host, *REPAIR)
+    plan = ConfigureStaticRoutes(WARN, host=host).plan()
+    assert plan.report is None
+    assert len(plan.deleted_routes) == len(REPAIR)
+    assert "route-not-configured" in {finding.name for finding in plan.findings}
 
 
 def test_one_snapshot() -> None:

@@ -108,6 +108,11 @@ def test_a_lower_metric() -> None:
     assert losses(old, config(*REPAIR, metric=4000)) == []
 
 
+def without_cidrs(config: HostRoutingConfig) -> HostRoutingConfig:
+    """The configuration, without the CIDRs that make it a check."""
+    return config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=()))
+
+
 def test_pods_that_are_no_longer_checked() -> None:
     """A range of pods is a loss where anything is checked before and afterwards. Where nothing is
     checked any more, that is the loss.
@@ -118,6 +123,7 @@ def test_pods_that_are_no_longer_checked() -> None:
         "routeOverlap.podCidrs: packets from 10.244.0.0/16 would no longer be checked"
     ]
     assert losses(half, whole) == []
+    assert losses(without_cidrs(whole), half) == []
     of_nothing = find_losses(whole, HostRoutingConfig())
     assert [fault.path for fault in of_nothing] == ["routeOverlap.expectedCidrs", "gate.units"]
 

@@ -263,6 +263,17 @@ class TestUndo:
         assert isinstance(undo(task), phases.Skip)
         assert read_installed(host) == other
 
+    def test_what_an_earlier_run_in_the_same_context_has_installed(self) -> None:
+        """A program may keep its context: what an earlier run has installed stays."""
+        host = FakeHost(kernel=h200())
+        ctx = context()
+        task = Configure(WANTED, host=host)
+        phases.run(task, ctx=ctx)
+        report = phases.run(task, ctx=ctx)
+        assert phases.undo(task, of=report).ok
+        assert read_installed(host) == WANTED
+        assert our_destinations(host) == [*REPAIR]
+
     def test_what_another_run_has_installed_since(self) -> None:
         """Undo fails and says so; nothing of it is lost."""
         host = configured(config("10.8.0.0/16"))

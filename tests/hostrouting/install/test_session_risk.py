@@ -7,15 +7,18 @@ import shlex
 import subprocess
 import sys
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
 from hostrouting.host.session import ssh_client
+from hostrouting.install.session_risk import find_session_at_risk
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import CIDR, WANTED, run
+from tests.support.topologies import vm_with
 
 MOVED = (
     "this session comes from 172.16.9.9, and the change moves its packets from "
@@ -71,6 +74,16 @@ def test_a_client_whose_packets_are_dropped_now() -> None:
     assert f"from [{refused}] to [172.16.0.0/17 via 10.0.0.1 dev eth0" in sentence
 
 
+def test_a_client_that_no_route_would_reach() -> None:
+    """The lookup's end is named as the way that its packets would go."""
+    host = host_of("172.16.9.9")
+    lost = Route.to(CIDR, dev="eth0", gateway="10.0.0.1")
+    [finding] = find_session_at_risk(
+        host, [lost.prefix], vm_with()._replace(routes=(lost,)), vm_with()._replace(routes=())
+    )
+    assert f"from [{lost}] to [no-route]: " in finding.sentence
+
+
 def test_a_client_that_moves_no_more() -> None:
     """Once the routes are there, there is nothing to warn of."""
     host = host_of("172.16.9.9")
@@ -117,13 +130,17 @@ class TestClient:
         assert str(ssh_client()) == client
 
     @pytest.mark.linux
-    def test_the_variable_of_a_parent(self) -> None:
-        """Sudo takes the variable away: a parent has it, and others that are not text."""
+    def test_the_variable_of_a_parent(self, tmp_path: Path) -> None:
+        """Sudo takes the variable away: a parent has it, and others that are not text, like its
+        name.
+        """
+        named = os.fsencode(tmp_path) + b"/\xff"
+        os.symlink(b"/bin/sh", named)
         program = "from hostrouting.host.session import ssh_client; print(ssh_client())"
         python = shlex.quote(sys.executable)
         shell = f"env -u SSH_CONNECTION {python} -c '{program}'; true"
         seen = subprocess.run(
-            ["sh", "-c", shell],
+            [named, "-c", shell],
             env={**os.environb, b"SSH_CONNECTION": b"192.0.2.9 50000 10.0.0.4 22", b"X": b"\xff"},
             capture_output=True,
             text=True,

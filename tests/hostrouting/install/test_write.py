@@ -360,8 +360,9 @@ class TestGuard:
         """It is stopped nevertheless, and the plan and the result say so."""
         host = configured(GUARDED)
         del host.files.texts[GUARD_UNIT]
-        plan = Remove(host=host).plan()
-        assert f"stop {LAYOUT.guard_unit}    # it is no longer wanted" in str(plan).splitlines()
+        plan = str(Remove(host=host).plan()).splitlines()
+        assert f"stop {LAYOUT.guard_unit}    # it is no longer wanted" in plan
+        assert f"remove {LAYOUT.guard_path}" in plan
         result = run(Remove(host=host))
         assert f"stop {LAYOUT.guard_unit}" in str(result)
         assert not is_guard_active(host)

@@ -82,6 +82,13 @@ def test_entries() -> None:
     assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)
 
 
+def test_an_entry_with_a_nexthop_object() -> None:
+    """Linux lists it as a route of its own, beside the others with its key."""
+    plain, _ = as_stored(ECMP._replace(nexthop_id=None))
+    of_object = plain._replace(nexthop_id=7)
+    assert as_listed([of_object, plain]) == (of_object, plain)
+
+
 @pytest.mark.parametrize("kind", sorted(REFUSING))
 def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
     """`ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that."""

@@ -502,6 +502,18 @@ def test_a_stale_route_without_a_carrier() -> None:
     assert PLACE not in {route.prefix for route in plan.apply_to(host).routes}
 
 
+def test_the_next_hop_of_another_program_in_a_nexthop_object() -> None:
+    """Linux lists it as a route of its own: after the plan, it is there as before."""
+    default = Route.to("::/0", dev="eth0", gateway="fd00:99::1", metric=1024, protocol=PROTOCOL_RA)
+    both = SIX_BY_A._replace(next_hops=(*SIX_BY_A.next_hops, *SIX_BY_B.next_hops))
+    in_object = OTHERS_SIX._replace(nexthop_id=7)
+    host = host_with(default, both, in_object)
+    plan = plan_static_routes(configured(static(SIX)), host)
+    assert [step.action for step in plan.steps] == ["keep", "delete"]
+    assert set(plan.apply_to(host).routes) - set(host.routes) == {SIX_BY_A}
+    assert in_object in plan.apply_to(host).routes
+
+
 def by_dev(dev: str, gateway: str | None = None) -> Route:
     """Our route to the place by this device."""
     return entry(PLACE, NextHop(dev, gateway=None if gateway is None else as_ip(gateway)))
@@ -525,6 +537,10 @@ USABLE = {
     "by InfiniBand that is named": ([by_dev("ib0")], static(PLACE, dev="ib0")),
     "by a tunnel that is named": ([by_dev("tun0")], static(PLACE, dev="tun0")),
     "by a line": ([by_dev("ppp0")], static(PLACE)),
+    "this host has its link-local gateway on another device": (
+        [BY_ITSELF, OWN_LINK_LOCAL._replace(next_hops=(NextHop("eth1"),))],
+        static(SIX),
+    ),
 }
 NOT_USABLE = {
     "dead": ([dead(BY_A)], static(PLACE)),
@@ -774,6 +790,16 @@ class TestReplyRoute:
         assert finding.name == name
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
+
+    def test_the_remedy_of_a_conflict(self) -> None:
+        """Either the other route serves the replies, or it can be deleted."""
+        theirs = Route.to(str(self.prefix), dev="ib0", metric=1024, protocol=4)
+        plan = plan_static_routes(self.config, ipv6_host(theirs))
+        [finding] = plan.findings()
+        assert finding.remedy is not None
+        leave, delete = finding.remedy.ways()
+        assert leave.words.endswith("set probeRewrite.ensureRoute to false")
+        assert delete.command == deletion_command(theirs)
 
     def test_wanted(self) -> None:
         """There is one for the device of the probe rewrite."""

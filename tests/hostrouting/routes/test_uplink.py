@@ -13,7 +13,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import OURS, SCOPE_UNIVERSE, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import (
+    OURS,
+    SCOPE_UNIVERSE,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+)
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
@@ -391,6 +398,7 @@ class TestWhatIsMissing:
             ),
             ("10.0.0.4", "eth0", f"a gateway other than 10.0.0.4, {OWN}"),
             ("10.1.0.9", "eth1", "the device eth1 to be up"),
+            (None, "eth1", "the device eth1 to be up"),
         ],
     )
     def test_without_a_default_route(
@@ -441,14 +449,29 @@ class TestWhatIsMissing:
         way = planned(host(INTERFACES, [local]), "10.0.0.9", "eth0")
         assert way.startswith("a gateway other than 10.0.0.9") is is_own
 
-    def test_a_gateway_inside_a_route_for_some_packets(self) -> None:
-        """Linux looks for a gateway without a source, so it does not use a route `from` some."""
-        some = Route.to("fd00::/80", dev="eth0", gateway="fe80::1")
-        some = some._replace(source=Prefix.parse("fd00::/64"))
+    @pytest.mark.parametrize("fields", [{"source": Prefix.parse("fd00::/64")}, {"expired": True}])
+    def test_a_gateway_inside_a_route_that_is_not_used(self, fields: dict[str, Any]) -> None:
+        """Linux looks for a gateway without a source, so it does not use a route `from` some; nor
+        one that has expired.
+        """
+        unused = Route.to("fd00::/80", dev="eth0", gateway="fe80::1")._replace(**fields)
         connected = Route.to("fd00::/64", dev="eth0")
-        uplink = Uplink(host(INTERFACES, [connected, some]), 6)
+        uplink = Uplink(host(INTERFACES, [connected, unused]), 6)
         way = uplink.route_to(Prefix.parse("fd01::/48"), dev="eth0", gateway=as_ip("fd00::1"))
         assert isinstance(way, Route), way
+
+    @pytest.mark.parametrize(("dev", "is_own"), [("eth0", True), ("eth1", False)])
+    def test_a_link_local_gateway_that_this_host_has(self, dev: str, *, is_own: bool) -> None:
+        """It is this host's own address on that device only: another link can have it, too."""
+        local = Route.to("fe80::1/128", dev="eth0", type="local", table=TABLE_LOCAL)
+        way = planned(host(INTERFACES, [local]), "fe80::1", dev, to=NETWORK_6)
+        assert way.startswith("a gateway other than fe80::1") is is_own
+
+    def test_a_gateway_on_a_link_whose_prefix_has_expired(self) -> None:
+        """Linux lists the prefix for a while, and refuses the gateway."""
+        prefix = Route.to("fd00::/64", dev="eth0")._replace(expired=True)
+        way = planned(host(INTERFACES, [prefix]), "fd00::1", "eth0", to=NETWORK_6)
+        assert way == "an address or route on eth0 that reaches the gateway fd00::1 directly"
 
     def test_a_gateway_with_a_broadcast_address(self) -> None:
         """Linux refuses it, although the network around it is on the link."""
@@ -493,6 +516,19 @@ class TestWhatIsMissing:
         there = node([Route.to(NETWORK_6, dev="eth0", metric=metric)])
         way = planned(there, "fd09::1", "eth0", to=NETWORK_6)
         assert way.startswith("a destination without the gateway fd09::1") is is_hidden
+
+    def test_a_route_to_a_part_of_the_network_of_its_gateway(self) -> None:
+        """IPv4 looks for a gateway only by routes without one."""
+        part = Prefix.parse("10.0.0.0/25")
+        assert planned(node([DEFAULT]), "10.0.0.1", "eth0", to=part) == BY_ETH0
+
+    def test_a_route_to_neighbours_around_the_gateway_of_the_default_route(self) -> None:
+        """Linux finds the gateway by it."""
+        connected = Route.to(NETWORK_6, dev="eth0", metric=1024)
+        default = Route.to("::/0", dev="eth0", gateway="fd09::1", metric=1024)
+        uplink = Uplink(node([connected, default]), 6)
+        way = uplink.route_to(Prefix.parse("fd09::/64"), dev="eth0", on_link=True)
+        assert isinstance(way, Route), way
 
     def test_a_route_around_its_gateway_that_is_on_link(self) -> None:
         """Linux does not look for a gateway of which the route says so."""

@@ -413,7 +413,9 @@ def test_what_is_not_a_configuration(task: type[Any]) -> None:
     words = rf"^config must be a HostRoutingConfig, not a dict: {reads_one}$"
     with pytest.raises(TypeError, match=words):
         task({}, host=FakeHost())
-    words = r"^host must be a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
+    words = (
+        r"^host must be a Host, not a FakeKernel: .*Host\.offline\(root\) .*FakeHost\(kernel=…\)"
+    )
     with pytest.raises(TypeError, match=words):
         task(config(), host=h200())
     words = rf"^{task.__name__}.__init__\(\) takes 2 positional arg"

@@ -21,6 +21,7 @@ from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
+from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
 
@@ -102,7 +103,7 @@ class TestModes:
         assert levels == {"INFO"}
 
     def test_many_findings(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The log has the worst twenty: errors before notes, also those of the other family."""
+        """The log has the worst twenty: warnings before notes, also those of the other family."""
         kernel = plain_vm()
         kernel.add_link(Link(name="cali1", index=0, kind="veth"))
         kernel.ip_route("add", Route.to("172.16.0.9/32", dev="cali1"))
@@ -118,7 +119,7 @@ class TestModes:
         assert isinstance(result, CheckResult)
         severities = [finding.severity for finding in result.findings]
         assert severities[0] == "note"
-        assert severities.count("error") == 25
+        assert severities.count("warning") == 25
         logged = [record for record in caplog.records if record.module == "overlap_check"]
         assert [record.levelname for record in logged] == ["WARNING"] * 20
 
@@ -180,6 +181,17 @@ class TestModes:
             CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10
         )
         assert "waited 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
+
+    def test_no_default_route_beside_a_flaw(self) -> None:
+        """A default route may come later, and nothing else makes the check fail."""
+        host = FakeHost(kernel=FakeKernel())
+        host.files.texts["/etc/resolv.conf"] = "nameserver 172.16.0.10\n"
+        section = expect(CIDR, mode="STRICT", service_cidrs=[CIDR])
+        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
+        error = failure_of(run, task, of=RouteOverlapError)
+        names = [finding.name for finding in error.findings]
+        assert names == ["no-default-route", "service-network-holds-host"]
+        assert error.can_retry
 
 
 class TestMarkersThatFail:
