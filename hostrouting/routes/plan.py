@@ -47,9 +47,8 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
         return ()
     [dev] = rewrite.interfaces  # the configuration has only one with `ensureRoute`
     reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
-    for route in config.static_routes.routes:
-        if route.key == reply.key:
-            return ()
+    if any(route.key == reply.key for route in config.static_routes.routes):
+        return ()
     return (reply,)
 
 

@@ -70,19 +70,19 @@ class CheckResult(Effects):
         return f"{self.report}\n{super().__str__()}"
 
     def log_fields(self) -> dict[str, object]:
-        fields: dict[str, object] = {}
-        if self.report is not None:
-            fields["verdict"] = self.report.verdict
-            fields["findings"] = len(self.findings)
-        return {**fields, **super().log_fields()}
+        fields = super().log_fields()
+        if self.report is None:
+            return fields
+        return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
         values = super().to_mapping()
-        if self.report is not None:
-            document = check_document(self.report, mode="WARN", findings=self.findings)
-            values |= {key: document[key] for key in document if key not in {"schema", "mode"}}
-        return values
+        if self.report is None:
+            return values
+        document = check_document(self.report, mode="WARN", findings=self.findings)
+        del document["schema"], document["mode"]  # they are not those of a task
+        return values | document
 
 
 @own_constructor
