@@ -137,7 +137,7 @@ class Judge:
     def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
         route = decision.route
-        if route is None and decision.kind == NOT_JUDGED:
+        if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
