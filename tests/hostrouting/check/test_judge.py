@@ -221,6 +221,18 @@ class TestTunnels:
         report = checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"])
         assert report.verdict == "overlap"
 
+    def test_only_neighbours_of_the_hidden_card_are_fine(self) -> None:
+        """What the card leads to a router is not for neighbours, although its addresses lie in the
+        network of the card.
+        """
+        part = "10.0.0.128/25"
+        by_router = Route.to(part, dev="eth0", gateway="10.0.0.1", protocol=4)
+        host = node(BY_WG1, links=(WG1,))
+        assert checked(host, part, expected_devs=["wg1"]).verdict == "ok"
+        assert (
+            checked(host.with_routes([by_router]), part, expected_devs=["wg1"]).verdict == "overlap"
+        )
+
     def test_two_named_tunnels_hide_the_card(self) -> None:
         """Its own network is right, as with one tunnel."""
         wg2 = Link(name="wg2", index=20, kind="wireguard", type=65534)

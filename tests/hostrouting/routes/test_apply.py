@@ -730,7 +730,9 @@ class TestReasons:
         kernel = faulty()
         kernel.fail("change", errno.EINVAL, nth=1)
         kernel.fail("change", errno.ENETDOWN, nth=3)
-        assert not self.failed(kernel).can_retry
+        error = self.failed(kernel)
+        assert not error.can_retry
+        assert "its device is down" in error.reasons[1]
 
     def test_one_that_somebody_deletes(self) -> None:
         """It is not there when the table is read back; the others are deleted again."""
