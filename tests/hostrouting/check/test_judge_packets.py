@@ -403,6 +403,14 @@ class TestSources:
         host = node(ELSEWHERE, by_pods, rules=(rule(block),), links=(IB0, CNI0), addresses=(own,))
         assert checked(host).verdict == verdict
 
+    def test_a_source_by_which_ipv4_does_not_look_again(self) -> None:
+        """Plain packets without a route escape, although a rule for a source of this host has one:
+        only IPv6 chooses a source all the same.
+        """
+        by_source = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        host = node(Route.to(CIDR, type="throw"), by_source, rules=(rule("10.0.0.4/32"),))
+        assert checked(host).verdict == "overlap"
+
     def test_a_source_whose_address_is_listed_behind_a_higher_one(self) -> None:
         """It is found: its packets leave by another device than the one that has it."""
         own = (address("10.9.2.4/24", "eth2"), address("10.9.1.4/24", "eth1"))
