@@ -369,6 +369,12 @@ class TestDoubt:
         there = host([("tap0", "10.0.2.15/24")], [both], links=[TAP0, TUN0])
         assert planned(there).startswith(A_NAME)
 
+    def test_another_tunnel_with_ethernet_is_not_a_tap(self) -> None:
+        """It is in doubt even where no card has an address."""
+        gretap = Link(name="gretap1", index=0, kind="gretap")
+        there = host([("gretap1", "10.0.2.15/24")], [default_by("gretap1")], links=[gretap])
+        assert planned(there).startswith(A_NAME)
+
     @pytest.mark.parametrize(("protocol", "is_in_doubt"), [(9, True), (3, False)])
     def test_several_routers(self, protocol: int, *, is_in_doubt: bool) -> None:
         """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all
