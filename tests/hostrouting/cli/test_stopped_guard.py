@@ -140,6 +140,14 @@ def test_a_masked_guard_where_apply_alone_ends_no_escape() -> None:
     assert status.lines[2] == f"  {UNMASK} && hostrouting repair | hostrouting apply --config -"
 
 
+def test_a_masked_guard_where_nothing_is_checked() -> None:
+    """Without an expected CIDR, nothing can escape: the line is that of apply."""
+    host = node(config(*REPAIR, guard=GUARDED, routeOverlap={}))
+    lose_routes(host)
+    mask_unit(host)
+    assert say("status", host=host).lines[2] == f"  {UNMASK} && {APPLY.command}"
+
+
 def test_a_masked_guard_is_not_the_only_reason_to_fail(masked: FakeHost) -> None:
     """The first line says that apply would fail, because no single command makes the host match."""
     headline = say("status", host=attrs.evolve(masked, missing={"flock"})).lines[0]

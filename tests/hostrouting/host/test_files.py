@@ -368,6 +368,15 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
         assert HERE.remove(str(path)), "a marker can be written there again"
 
 
+def test_a_link_in_the_place_of_a_file(tmp_path: Path) -> None:
+    """The error says where it leads."""
+    path = tmp_path / "it"
+    path.symlink_to("/elsewhere")
+    with pytest.raises(HostError) as caught:
+        HERE.write(str(path), "x")
+    assert str(caught.value) == f"cannot write {path}: it is a link to /elsewhere; remove it"
+
+
 def test_another_device(tmp_path: Path) -> None:
     """A link to /dev/null is an empty file, as for systemd; no other device is opened, which might
     have an effect.

@@ -83,6 +83,13 @@ def test_a_start_that_is_canceled() -> None:
         SystemdManager(run=run).start(UNIT, timeout=10)
 
 
+def test_the_log_of_a_unit_that_has_not_started() -> None:
+    """Nobody is asked for it."""
+    run = Systemctl()
+    assert SystemdManager(run=run).errors_of(UNIT, "") == ()
+    assert run.commands == []
+
+
 def test_a_unit_that_fails_without_a_word() -> None:
     """The error has only systemd's reason."""
     error = unit_failed(UNIT, result="signal", status="9", lines=())
