@@ -309,6 +309,7 @@ CASES: dict[
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
+    "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
     "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),

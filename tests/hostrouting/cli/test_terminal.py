@@ -14,7 +14,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.terminal import print_page
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.prefix import Prefix, as_ip, width_of
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -107,7 +107,7 @@ def test_the_strip_of_a_node() -> None:
 def test_the_strip_of_several_next_hops() -> None:
     """The share is that of the device by which packets escape."""
     equal = Route.to(CIDR, protocol=4)._replace(
-        next_hops=(NextHop("eth0", "10.0.0.1"), NextHop("ib0"))
+        next_hops=(NextHop("eth0", as_ip("10.0.0.1")), NextHop("ib0"))
     )
     shown = page_of(vm_with(equal, links=(IB0,)), CIDR)
     assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"]
