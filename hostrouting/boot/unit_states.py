@@ -93,7 +93,7 @@ class UnitState(NamedTuple):
         return self._replace(reasons=(reason,))
 
     def to_mapping(self) -> dict[str, object]:
-        """The state as JSON."""
+        """The state as JSON, with a key for each field."""
         return {**self._asdict(), "reasons": list(self.reasons)}
 
 

@@ -89,9 +89,20 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
             yield f"  {Remedy(f'if {step} fails again, to take it out of the gate', take_out)}"
     yield from _protection_lines(status)
     yield from way_lines(remedy)
-    is_repaired_below = status.report is not None and status.report.routes
-    if status.state == "waiting" and remedy != _NAMED_BELOW and not is_repaired_below:
+    if status.state == "waiting" and remedy != _NAMED_BELOW and _may_be_wrong(status):
         yield f"  {_TO_CORRECT}"
+
+
+def _may_be_wrong(status: Status) -> bool:
+    """Whether routes wait because of what the configuration names, or for what cannot come, and the
+    page has no repair. A default route comes by DHCP or from a router.
+    """
+    if status.report is not None and status.report.routes:
+        return False
+    for route, missing in status.plan.routes.waiting:
+        if route.dev is not None or route.gateway is not None or not missing.can_come:
+            return True
+    return False
 
 
 def _plan_of_page(status: Status, cause: Finding | None) -> Plan:

@@ -26,8 +26,8 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs: root runs some of
-        our files.
+        """Whether `write` would change anything. A file of another owner differs
+        (`Entry.is_trusted`): root runs some of our files.
         """
         entry = files.look(self.path)
         if self.target:

@@ -21,7 +21,8 @@ def ssh_client() -> IP | None:
     """The address from which somebody is logged in by SSH and runs this process; None if nobody is,
     or if sshd does not know it (`UNKNOWN`).
 
-    sudo takes the variable out of the environment, so those of the parents are read, too.
+    sudo takes the variable out of the environment, so those of the parents are read, too. In tmux
+    or screen, this is the session in which that was started.
     """
     for environment in (os.environ, *_environments_of_parents()):
         client, _, _ = environment.get(_NAME, "").partition(" ")

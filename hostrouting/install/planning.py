@@ -94,7 +94,8 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     """
     installed = wanted.former
     if installed is None:
-        # It could not be read. This raises why, unless another run has just replaced the file.
+        # It could not be read. This raises why, unless another run has just replaced the file: the
+        # plan that is made again under the lock has that one.
         installed = read_installed(host)
     losses = [*find_losses(installed, wanted.config)]
     # A removal that was killed takes the drop-ins and units away first. Scripts that it has left
@@ -159,7 +160,7 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     """Raise the error of a run that must fail before its first change: for what the host lacks, for
     protection or routes that would be lost, for a new conflict of routes, and for missing rights,
-    in this order.
+    in this order: whoever lacks rights reads first what root would read.
 
     A conflict does not raise here on a new host, if the installed configuration has it already, or
     in an undo: the run fails at its end, and the gate holds units back until the conflict is

@@ -48,8 +48,9 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. In STRICT, nothing
-        is wrong where there is a result: what was would have raised.
+        """What the check found, as in the JSON document; empty without a report. They do not say
+        how long the run has waited. In STRICT, nothing is wrong where there is a result: what was
+        would have raised.
         """
         if self.report is None:
             return ()

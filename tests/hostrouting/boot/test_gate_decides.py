@@ -405,6 +405,7 @@ IGNORED = {
     "chmod 244 {file}": "its mode is 244; ",
     "chown 1 {file}": "it does not belong to root",
     "echo '  ' >{file}": "its first line is empty",
+    "printf '\\r\\nREASON\\r\\n' >{file}": "its first line is empty",
     ": >{file}": "its first line is empty",
     "ln -sf /etc/hostname {file}": "it is a symbolic link",
     "rm {file}; mkfifo -m 600 {file}": "it is a fifo",

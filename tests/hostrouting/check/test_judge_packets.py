@@ -252,9 +252,10 @@ class TestForwarded:
     )
     def test_a_rule_that_selects_nothing_forwarded(self, selectors: dict[str, Any]) -> None:
         """Only sockets of this host are bound or have a user, and Linux drops what arrives with a
-        source of this host.
+        source of this host. So the next rule is asked.
         """
         assert self.verdict_with(rule(**selectors)) == "ok"
+        assert self.verdict_with(rule(**selectors), self.BY_IB0) == "undecided"
 
     @pytest.mark.parametrize("iif", [None, "cni0"], ids=["of all", "of the device"])
     def test_a_rule_behind_one_for_the_same_packets(self, iif: str | None) -> None:

@@ -154,6 +154,18 @@ def test_a_configuration_of_another_node() -> None:
     assert lines[2] == f"  when {LAYOUT.config_path} is corrected, as root: {command}"
 
 
+def test_a_default_route_that_is_missing() -> None:
+    """It comes by DHCP or from a router, so the page does not lead to the file."""
+    host = node(config(*REPAIR), plain_vm)
+    lose_routes(host)
+    for default in host.kernel.snapshot().default_routes(4):
+        host.kernel.ip_route("delete", default)
+    page = say("status", host=host)
+    assert page.lines[0].endswith("2 routes, such as 172.16.0.0/17, need an IPv4 default route")
+    assert page.lines[1] == "  add it, or correct the configuration"
+    assert "is corrected" not in page.out
+
+
 def test_a_configuration_of_another_node_that_a_repair_corrects() -> None:
     """Where addresses escape, the page has the line that repairs that and corrects the file."""
     host = node(config(*REPAIR))
