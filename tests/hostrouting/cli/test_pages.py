@@ -448,6 +448,12 @@ CASES: dict[
         "remove --dry-run",
         applied(document(*REPAIR, cidrs=())),
     ),
+    "remove: a dry run, and the drop-in is lost": (
+        "remove --dry-run",
+        applied(
+            change=lambda host: host.files.remove(LAYOUT.drop_in_path("systemd-nspawn@.service"))
+        ),
+    ),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
     "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),

@@ -104,6 +104,12 @@ def test_the_strip_of_a_node() -> None:
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
 
 
+def test_the_strip_of_one_address() -> None:
+    """It has the colour of that address."""
+    shown = page_of(h200().snapshot(), "172.16.9.9/32")
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"]
+
+
 def test_the_strip_of_several_next_hops() -> None:
     """The share is that of the device by which packets escape."""
     equal = Route.to(CIDR, protocol=4)._replace(

@@ -640,6 +640,16 @@ def test_a_file_system_that_does_not_answer(
         HERE.why_unwritable(str(tmp_path))
 
 
+def test_a_system_that_lists_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is known to have a lock."""
+
+    def listdir(place: str) -> list[str]:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", place)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert HERE.lock_holders("/lock") == ()
+
+
 @pytest.mark.linux
 def test_who_has_a_lock(tmp_path: Path) -> None:
     """The process in which the locked file is open; not one that waits, nor one that has locked

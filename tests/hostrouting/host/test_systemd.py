@@ -185,7 +185,7 @@ def test_show() -> None:
     text = (
         "Id=m@a.service\nExecCondition=one\nExecCondition=two\n\nId=m@b.service\nExecCondition=\n"
     )
-    run = Systemctl(show=[Ended(0, text), Ended(0)])
+    run = Systemctl(show=[Ended(0, text, "a warning"), Ended(0)])
     assert SystemdManager(run=run).show(("Id", "ExecCondition", "Before"), "m@*.service") == (
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
         {"Id": "m@b.service", "ExecCondition": "", "Before": ""},
