@@ -118,6 +118,7 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     saved = kernel.snapshot().to_json().encode()
     here = FakeHost(kernel=FakeKernel(), manager=None)  # nothing holds its units back
     page = say("plan", "--config", str(file), "--snapshot", "-", host=here, stdin=saved)
+    assert page.lines[0].startswith("WOULD FAIL: ")
     assert "GATE-OPEN" not in page.out
     deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
     assert f", on that host as root: {deletion}" in page.out

@@ -35,7 +35,7 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, cni_node, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     config as incident,
@@ -419,6 +419,14 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         assert say(*words).code == 0
         assert say(*words, "--fail-on", "warning").code == 1
         assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
+
+
+def test_a_note_is_no_error() -> None:
+    """With --fail-on warning, what is allowed is still fine."""
+    words = ("check", "10.244.0.0/24", "--fail-on", "warning")
+    assert say(*words, kernel=cni_node()).code == 0
+    [note] = say(*words, "--json", kernel=cni_node()).json["findings"]
+    assert note["severity"] == "note"
 
 
 def test_a_plan_that_need_not_wait_for_a_default_route() -> None:

@@ -110,6 +110,12 @@ def test_the_strip_of_one_address() -> None:
     assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"]
 
 
+def test_a_strip_inside_another() -> None:
+    """Each CIDR has its own, also if another one has its addresses, too."""
+    shown = page_of(h200().snapshot(), CIDR, "172.16.9.0/24")
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"] * 2
+
+
 def test_the_strip_of_several_next_hops() -> None:
     """The share is that of the device by which packets escape."""
     equal = Route.to(CIDR, protocol=4)._replace(

@@ -5,6 +5,7 @@ or not there.
 import errno
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -714,6 +715,22 @@ def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with (tmp_path / "other/unanswered").open("w"):
         assert LocalFiles(str(tmp_path)).lock_holders("/unanswered") == ()
     assert asked == []
+
+
+@pytest.mark.linux
+def test_who_has_a_lock_with_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """What cannot be read of it is replaced."""
+    named = os.fsencode(tmp_path) + b"/sleep\xff"
+    os.symlink(str(shutil.which("sleep")), named)
+    with locking(tmp_path / "lock", "--exclusive", sleep=named) as pid:
+        holder = f"process {pid} (sleep\N{REPLACEMENT CHARACTER})"
+        wait_for("the process to sleep", lambda: b"bash" not in comm_of(pid))
+        assert LocalFiles(str(tmp_path)).lock_holders("/lock") == (holder,)
+
+
+def comm_of(pid: int) -> bytes:
+    """The name of this process."""
+    return Path(f"/proc/{pid}/comm").read_bytes()
 
 
 @pytest.mark.linux
