@@ -318,6 +318,12 @@ def test_a_pod_that_is_new(*, is_readable: bool) -> None:
     assert fates == {"conflict" if is_readable else "keep"}
 
 
+def test_a_cni_configuration_that_leads_nowhere() -> None:
+    """It says nothing about azure-vnet."""
+    host = azure.host(files=FakeFiles(links={"/etc/cni/net.d/10-azure.conflist": "/nowhere"}))
+    assert len(clean(host).operations) == 13
+
+
 def test_all_pods_come_alive() -> None:
     """Then there is nothing to delete, and no undo file."""
     host = azure.host()

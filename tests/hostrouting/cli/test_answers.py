@@ -124,6 +124,16 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     assert f", on that host as root: {deletion}" in page.out
 
 
+def test_a_plan_for_another_host_that_needs_no_routes(tmp_path: Path) -> None:
+    """Its files are not known."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}}))
+    saved = plain_vm().snapshot().to_json().encode()
+    page = say("plan", "--config", str(file), "--snapshot", "-", host=FakeHost(), stdin=saved)
+    matching = "the routes of the snapshot match the configuration"
+    assert page.lines[0] == f"NOTHING TO DO: {matching}"
+
+
 @given(node=nodes(), place=st.integers(0, (1 << BITS) - 1), has_lost_a_rule=st.booleans())
 def test_explain_agrees_with_check(
     node: tuple[int, Snapshot], place: int, *, has_lost_a_rule: bool

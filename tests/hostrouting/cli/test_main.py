@@ -634,6 +634,11 @@ sys.exit(main(sys.argv[1:]))
 class TestAsAProgram:
     """The program in a process of its own, with a saved snapshot."""
 
+    @pytest.fixture(autouse=True)
+    def buffered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Some containers set this variable. Python then has nothing left to write when it ends."""
+        monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
     @pytest.fixture
     def command(self, tmp_path: Path) -> list[str]:
         """The check of an H200 node."""

@@ -55,6 +55,13 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert (f"    see: journalctl -u {GUARD}" in status.lines) is has_more
 
 
+def test_a_guard_that_systemd_starts_again() -> None:
+    """It waits for that until a second has passed."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).properties[GUARD] = {"ActiveState": "activating", "SubState": "auto-restart"}
+    assert find_status(host).guard == "is being restarted"
+
+
 def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:
     """Systemd will not start it, and the page says how to unmask it."""
     host = node(config(*REPAIR, guard=GUARDED))
