@@ -143,6 +143,7 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
 
     assert isinstance(result, CleanupResult)
     assert result.log_fields() == {"stale": 13, "deleted": 0, "conflicts": 5, "undo_file": ""}
+    assert result.plan.errors == ()
     assert caplog.text.count("stale: ") == 13
     assert "dryRun is true: nothing is deleted" in caplog.text
     assert state_of(host) == before

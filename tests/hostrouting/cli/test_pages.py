@@ -319,6 +319,11 @@ CASES: dict[
         "repair --commands",
         applied(document(mode="WARN")),
     ),
+    "repair: commands where the file takes protection away": (
+        "repair --commands --config FILE",
+        applied(document()),
+        document(mode="WARN"),
+    ),
     "repair: commands where nothing escapes": ("repair --commands", applied()),
     "repair: commands that were typed before": (
         "repair --commands",

@@ -621,6 +621,17 @@ def test_the_remedy_of_an_error(tmp_path: Path, number: int, remedy: str) -> Non
     assert caught.value.errno == number
 
 
+def test_an_error_of_the_temporary_file(tmp_path: Path) -> None:
+    """The error names that one, too."""
+    path = str(tmp_path / "file")
+    error = OSError(errno.EACCES, "a reason", f"{path}.new")
+    with (
+        mock.patch("os.open", side_effect=error),
+        pytest.raises(HostError, match=f"^cannot write {path}: {path}.new: a reason; "),
+    ):
+        HERE.write(path, "text")
+
+
 def test_a_file_system_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its totals are 0, and so is what is free of them: it is not full."""
     unlimited = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))

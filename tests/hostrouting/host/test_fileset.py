@@ -40,6 +40,7 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
         with pytest.raises(HostError, match=refused) as caught:
             file.write(files)
         assert caught.value.target == path
+        assert str(caught.value).startswith(path)
         assert files.texts == {path: text}
     else:
         file.write(files)
