@@ -295,6 +295,11 @@ CASES: dict[
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
+    "explain: a capture, where several devices are expected": (
+        "explain 172.16.5.9 --config FILE",
+        of(h200),
+        {"routeOverlap": {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "eth7"]}},
+    ),
     "explain: equal default routes": (
         "explain 10.96.0.1 --config FILE",
         of(plain_vm, second_default),
@@ -318,6 +323,11 @@ CASES: dict[
     "repair: commands where hostrouting is installed": (
         "repair --commands",
         applied(document(mode="WARN")),
+    ),
+    "repair: commands beside a broken file": (
+        "repair --commands --config FILE",
+        applied(document(), GARBLED),
+        document(),
     ),
     "repair: commands where the file takes protection away": (
         "repair --commands --config FILE",

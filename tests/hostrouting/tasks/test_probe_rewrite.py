@@ -163,6 +163,13 @@ class TestNft:
         run(Configure(config("10.9.0.0/16"), host=host))
         run(Remove(host=host))
 
+    def test_is_wanted(self) -> None:
+        """A failing nft is an error before anything is written."""
+        host = FakeHost()
+        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
+        failure_of(run, RewriteProbeSource(rewrite(), host=host), of=HostError, match="nft failed")
+        assert host.files.texts == {}
+
     def test_was_wanted(self) -> None:
         """If the table was wanted, a failing nft is an error, before anything else
         is taken away.
