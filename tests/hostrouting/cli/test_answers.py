@@ -118,9 +118,20 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     saved = kernel.snapshot().to_json().encode()
     here = FakeHost(kernel=FakeKernel(), manager=None)  # nothing holds its units back
     page = say("plan", "--config", str(file), "--snapshot", "-", host=here, stdin=saved)
+    assert page.lines[0].startswith("WOULD FAIL: ")
     assert "GATE-OPEN" not in page.out
     deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
     assert f", on that host as root: {deletion}" in page.out
+
+
+def test_a_plan_for_another_host_that_needs_no_routes(tmp_path: Path) -> None:
+    """Its files are not known."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}}))
+    saved = plain_vm().snapshot().to_json().encode()
+    page = say("plan", "--config", str(file), "--snapshot", "-", host=FakeHost(), stdin=saved)
+    matching = "the routes of the snapshot match the configuration"
+    assert page.lines[0] == f"NOTHING TO DO: {matching}"
 
 
 @given(node=nodes(), place=st.integers(0, (1 << BITS) - 1), has_lost_a_rule=st.booleans())

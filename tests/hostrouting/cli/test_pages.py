@@ -295,6 +295,11 @@ CASES: dict[
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
+    "explain: a capture, where several devices are expected": (
+        "explain 172.16.5.9 --config FILE",
+        of(h200),
+        {"routeOverlap": {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "eth7"]}},
+    ),
     "explain: equal default routes": (
         "explain 10.96.0.1 --config FILE",
         of(plain_vm, second_default),
@@ -309,6 +314,7 @@ CASES: dict[
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
+    "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
     "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
@@ -317,6 +323,16 @@ CASES: dict[
     "repair: commands where hostrouting is installed": (
         "repair --commands",
         applied(document(mode="WARN")),
+    ),
+    "repair: commands beside a broken file": (
+        "repair --commands --config FILE",
+        applied(document(), GARBLED),
+        document(),
+    ),
+    "repair: commands where the file takes protection away": (
+        "repair --commands --config FILE",
+        applied(document()),
+        document(mode="WARN"),
     ),
     "repair: commands where nothing escapes": ("repair --commands", applied()),
     "repair: commands that were typed before": (
@@ -446,6 +462,12 @@ CASES: dict[
     "remove: a dry run, and no CIDR is expected": (
         "remove --dry-run",
         applied(document(*REPAIR, cidrs=())),
+    ),
+    "remove: a dry run, and the drop-in is lost": (
+        "remove --dry-run",
+        applied(
+            change=lambda host: host.files.remove(LAYOUT.drop_in_path("systemd-nspawn@.service"))
+        ),
     ),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
     "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),

@@ -731,6 +731,7 @@ class TestNothingToDo:
         plan = Configure(CONFLICTING, host=host).plan()
         assert not plan.is_empty
         assert "nothing to do" not in str(plan)
+        assert str(Plan()) == "nothing to do"
 
     def test_a_route_that_waits(self) -> None:
         """It is something to do; the plan says it once."""
