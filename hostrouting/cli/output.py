@@ -59,7 +59,7 @@ def write_error(error: Exception, *, as_json: bool) -> int:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
         ask = "this is a bug in hostrouting; please report it with the following text"
-        say(f"{ask}\n{format_exc()}")
+        say(f"{ask}\n{format_exc().rstrip()}")
     return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 
@@ -99,9 +99,8 @@ def _write_lines(answer: Answer) -> None:
 
 def say(text: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
-    remark = "\n".join(map(printable, text.splitlines()))
     with suppress(OSError):
-        _print(f"hostrouting: {remark}", sys.stderr)
+        _print(f"hostrouting: {printable_lines(text)}", sys.stderr)
 
 
 def _forget_lost_remarks() -> None:
@@ -179,6 +178,13 @@ def _print_in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
 def printable(line: str) -> str:
     """The line, in which bytes that are not text and control characters are escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines. Only a newline separates them: `splitlines` would also
+    split at characters that the name of a device can have.
+    """
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _is_gone(error: OSError, stream: TextIO) -> bool:
