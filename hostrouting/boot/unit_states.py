@@ -60,8 +60,8 @@ class UnitState(NamedTuple):
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused; that the unit is masked; or
-    for which process it waits in the gate.
+    """What was logged as an error during the start that was refused; that the unit is masked, or
+    that systemd does not know it; or for which process it waits in the gate.
     """
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
@@ -153,6 +153,8 @@ def _reasons_for(state: State, manager: Manager, properties: Mapping[str, str]) 
     if state in {"does not run", "failed"} and properties["LoadState"] == "masked":
         unmask = Remedy("to undo that", command_of("systemctl unmask", unit))
         return (f"it is masked, so systemd does not start it; {unmask}",)
+    if state == "does not run" and properties["LoadState"] == "not-found":
+        return ("systemd does not know it: it is not installed, or has another name",)
     return ()
 
 
