@@ -173,9 +173,8 @@ def steps_for_key(
         if conflict is not None:
             return [conflict]
 
-    present_by_effect: dict[Route, Route] = {}
-    for entry in entries:
-        present_by_effect.setdefault(_in_effect(entry), entry)  # the first, whoever added it
+    # Of several with the same effect, the first, whoever added it.
+    present_by_effect = {_in_effect(entry): entry for entry in reversed(entries)}
     steps: list[Step] = []
     for effect, entry in wanted_by_effect.items():
         if effect in present_by_effect:
