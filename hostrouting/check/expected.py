@@ -77,7 +77,9 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
 def _configured_uplinks(
     devs: frozenset[str], defaults: Sequence[Route], counting: frozenset[str], devices: Devices
 ) -> Uplinks:
-    """The devices that the configuration names. They are not in doubt."""
+    """The devices that the configuration names. They are not in doubt. Of the default routes, only
+    the next hops through devices that count are given.
+    """
     devs_below = devs_hidden_by_a_tunnel(devs, defaults, devices.links)
     card = _card_below_tunnel(devs_below, devs, devices)
     hidden_card = None
@@ -89,7 +91,9 @@ def _configured_uplinks(
 def _uplinks_of_first(
     defaults: Sequence[Route], counting: frozenset[str], fib: Fib, devices: Devices
 ) -> Uplinks:
-    """The devices of the first default route, and those that may be meant instead."""
+    """The devices of the first default route, and those that may be meant instead. The default
+    routes are given as to `_configured_uplinks`.
+    """
     links = devices.links
     devs = frozenset(defaults[0].devs)
     devs_below = devs_hidden_by_a_tunnel(devs, defaults, links)

@@ -254,7 +254,7 @@ def _worst_of(opinions: list[Opinion]) -> Opinion:
     if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
         return worst._replace(reason=spoken(sorted(allowances), last="or"))
-    devs: list[str] = []  # no other opinion than an escape has some
+    devs: list[str] = []  # an opinion has some only if it is an escape
     for opinion in opinions:
         devs += opinion.devs
     return worst._replace(devs=tuple(devs))

@@ -190,7 +190,7 @@ def _find_parts_of_pods(
     judge: Judge, cells: Sequence[Cell], plain: Mapping[Sight, Part]
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
     """These cells as packets of pods have them, by the kind of packets: only the kinds of which a
-    report says something that it does not say of plain packets.
+    report says something else than of plain packets.
 
     A node may have hundreds of pods, each with rules of its own. So only the cells where packets of
     pods may differ from plain ones are judged for each.
