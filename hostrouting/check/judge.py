@@ -137,10 +137,10 @@ class Judge:
     def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
         route = decision.route
-        if route is None:
-            if decision.kind == NOT_JUDGED:
-                return Opinion(Grade.DOUBT, NOT_JUDGED)
-            return Opinion(Grade.ESCAPE, decision.kind)  # no route at all, or a rule that refuses
+        if decision.kind == NOT_JUDGED:
+            return Opinion(Grade.DOUBT, NOT_JUDGED)
+        if route is None:  # no route at all, or a rule that refuses
+            return Opinion(Grade.ESCAPE, decision.kind)
         taken = TakenRoute(route, self.fib.possible_devs(decision), packets)
         return first_opinion(RULES_FOR_ROUTES, self, taken)
 

@@ -253,15 +253,9 @@ class Selections(NamedTuple):
     """Of those to any other address."""
 
 
-_BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
-"""By `Rule.invert`: what a rule selects of packets that all meet its conditions, and of packets
-that do not.
-"""
-
-
 def select(rule: Rule, packet: PacketKind) -> Selections:
     """What the rule selects of packets of this kind."""
-    of_met, of_unmet = _BY_INVERT[rule.invert]
+    of_unmet = ALL if rule.invert else NONE
     if packet.source is None and selects_all_forwarded(rule):
         return Selections(FORWARDED, of_unmet)
     met_by_some: list[Condition] = []
@@ -271,8 +265,6 @@ def select(rule: Rule, packet: PacketKind) -> Selections:
             met_by_some.append(condition)
         elif not is_met:
             return Selections(of_unmet, of_unmet)
-    if not met_by_some:
-        return Selections(of_met, of_unmet)
     some = tuple(met_by_some)
     plain_meets = all(_plain_meets(rule, condition) for condition in some)
     if rule.invert:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route, RouteKey, as_listed, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
 from hostrouting.text import first_of
@@ -228,8 +227,8 @@ class _Transaction:
         """The uncertain requests that can be reversed.
 
         An addition is reversed by a deletion. In IPv4, a request to delete a route without a metric
-        takes a route of ours with any metric if there is none without. So where ours had one with a
-        metric before, the addition is reversed only if the table shows its route.
+        takes a route of ours with any metric if there is none without. So where ours may have had
+        one with a metric, the addition is reversed only if the table shows its route.
         """
         risky = set(filter(self._could_take_another_metric, self._uncertain))
         if not risky:
@@ -245,14 +244,13 @@ class _Transaction:
         return undoable
 
     def _could_take_another_metric(self, request: RouteRequest) -> bool:
-        """Whether this adds an IPv4 route without a metric where ours had one with a metric."""
+        """Whether this adds a route without a metric, as only IPv4 has, where ours may have had one
+        with a metric.
+        """
         route = request.route
-        if request.verb == "delete" or route.prefix.family != IPV4 or route.metric:
+        if request.verb == "delete" or route.metric:
             return False
-        for key, routes in self._before.items():
-            if key.prefix == route.prefix and key.metric and routes:
-                return True
-        return False
+        return any(key.prefix == route.prefix and key.metric for key in self._before)
 
     def _read(self) -> dict[RouteKey, list[Route]]:
         near = {key.prefix for key in self._wanted}

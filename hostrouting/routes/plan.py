@@ -1,11 +1,12 @@
 """How to get from the present routes of a host to the configured ones, step by step.
 
 All functions here go from values to values: a printed plan is the dry run, and `apply` carries out
-its steps (`steps` says what they are).
+its steps (`steps` says what they are). At boot, static-routes.sh decides the same by itself.
 
-Routes are compared key by key: table, prefix and metric. A route that has the key of a wanted one
-is as wanted, ours (protocol 213), or a rival: another program's. No step changes a rival: if Linux
-uses it, that is a conflict. What changes nothing about where packets go is not compared
+Routes are compared key by key: table, prefix and metric. A present route with the key of a wanted
+one is as wanted, whoever added it; or it is stale and goes, if it is ours (protocol 213); or it is
+another program's, a rival, which no step changes. If Linux uses a rival, that is a conflict: a step
+that names the rivals. What changes nothing about where packets go is not compared
 (`_compared_form`). A wanted route that cannot be completed is waiting; or, if one of ours is there
 and usable (`uplink`), that one is staying, and a finding says that it would wait after a reboot.
 
@@ -46,9 +47,8 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
         return ()
     [dev] = rewrite.interfaces  # the configuration has only one with `ensureRoute`
     reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
-    for route in config.static_routes.routes:
-        if route.key == reply.key:
-            return ()
+    if any(route.key == reply.key for route in config.static_routes.routes):
+        return ()
     return (reply,)
 
 
@@ -59,18 +59,18 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
     keys = [*wanted, *replies]
-    uplinks: dict[int, Uplink] = {}
+    uplink_of: dict[int, Uplink] = {}
     for family in {key.prefix.family for key in keys}:
-        uplinks[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
+        uplink_of[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
 
     plans: list[RoutePlan] = []
     for key, present in present_by_key(snapshot, keys).items():
+        family = key.prefix.family
         if key in wanted:
-            plans.append(_plan_route(wanted[key], present, uplinks[key.prefix.family]))
+            plans.append(_plan_route(wanted[key], present, uplink_of[family]))
         elif key in replies:
-            uplink = uplinks[key.prefix.family]
-            reply_plan = _plan_route(replies[key], present, uplink, on_link=True)
-            plans.append(reply_plan.of_replies())
+            plan = _plan_route(replies[key], present, uplink_of[family], on_link=True)
+            plans.append(plan.of_replies())
         else:
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
 
@@ -229,8 +229,6 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
         return False
     if not _optional_attributes(deleted).items() <= _optional_attributes(other).items():
         return False
-    if not other.next_hops:  # those of a nexthop object that Linux does not list
-        return False
     next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
     first_ones = [(hop.dev, hop.gateway) for hop in deleted.next_hops[: len(next_hops)]]
     return next_hops == first_ones
@@ -246,17 +244,17 @@ def _conflict(
     wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]
 ) -> Step | None:
     """The conflict, if Linux would use a route of another program that is not as wanted."""
-    route = as_listed(wanted)[0]
-    in_order = list(map(bare, _in_order_of_use(present)))
-    rivals = [other for other in in_order if other.protocol != OURS]
+    in_order = [bare(route) for route in _in_order_of_use(present)]
+    rivals = [route for route in in_order if route.protocol != OURS]
     if not rivals:
         return None
     deleted = set(stale)
-    remaining = [other for other in in_order if not deleted.issuperset(as_stored(other))]
-    used = remaining[0]  # there is one, because no rival is deleted
-    if used.protocol == OURS or _compared_form(used) == _compared_form(route):
+    remaining = [route for route in in_order if not deleted.issuperset(as_stored(route))]
+    used = remaining[0]  # one of the rivals, or one of ours before them: no rival is deleted
+    wanted_route = as_listed(wanted)[0]
+    if used.protocol == OURS or _compared_form(used) == _compared_form(wanted_route):
         return None
-    return conflict_with(rivals, route)
+    return conflict_with(rivals, wanted_route)
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:

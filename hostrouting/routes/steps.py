@@ -296,6 +296,8 @@ def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
     first, missing = routes[0]
     sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
     remedy = missing.remedy or REMEDY
+    if missing.default is not None:
+        remedy = Remedy(f"{remedy.words}: the default route is [{missing.default}]")
     target = str(first.destination)
     severity: Severity = "warning" if missing.can_come else "error"
     return Finding("route-waits", severity, sentence, target, remedy, can_retry=missing.can_come)

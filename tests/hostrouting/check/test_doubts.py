@@ -19,6 +19,11 @@ def second_default(metric: int) -> Route:
     return Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", protocol=16, metric=metric)
 
 
+def with_the_last_route_first(host: Snapshot) -> Snapshot:
+    """The same host, whose routes were added in another order."""
+    return host._replace(routes=host.routes[::-1])
+
+
 def only_by_wg0() -> Snapshot:
     """A plain VM whose only default route is a tunnel's."""
     vm = plain_vm().snapshot()
@@ -34,6 +39,12 @@ def only_by_wg0() -> Snapshot:
             ["eth0", "eth1"],
             "eth0 or eth1",
             id="two equal ones",
+        ),
+        pytest.param(
+            with_the_last_route_first(vm_with(second_default(100), links=(ETH1,))),
+            ["eth0", "eth1"],
+            "eth0 or eth1",
+            id="two equal ones in another order",
         ),
         pytest.param(
             vm_with(BY_WG0, links=(WG0,)),

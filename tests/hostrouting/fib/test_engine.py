@@ -3,6 +3,7 @@ partition.
 """
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import assume, event, given
@@ -165,6 +166,14 @@ def test_a_rule_that_does_nothing() -> None:
     assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
+def test_rules_of_one_priority() -> None:
+    """They are asked in the order in which they were added, which is that of the list."""
+    host = vm_with_table_7(Rule(family=4, priority=9, table=7))
+    added_first = Rule(family=4, priority=9, table=TABLE_MAIN)
+    fib = Fib(host._replace(rules=(added_first, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == added_first
+
+
 def test_a_rule_to_a_network_inside_that_of_an_earlier_rule() -> None:
     """The earlier rule decides, although the later one is more specific."""
     wide = Rule(family=4, priority=9, table=7, dst=Prefix.parse("8.8.0.0/16"))
@@ -189,10 +198,41 @@ def test_a_rule_for_users() -> None:
     assert rules_of_others(fib, forwarded) == []
 
 
-def test_a_rule_with_two_selectors() -> None:
-    """It selects only packets that meet both: the plain one has user 0, and no mark."""
-    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=1, others=(("uidrange", "0-0"),))
-    fib = Fib(vm_with_table_7(marked), 4)
+def test_a_rule_for_bound_sockets() -> None:
+    """It selects nothing of a connection, nor of what is forwarded; nor of what is left behind a
+    rule for all that this host sends.
+    """
+    bound = Rule(family=4, priority=9, table=7, others=(("oif", "eth1"),))
+    sent = Rule(family=4, priority=8, table=TABLE_MAIN, iif="lo")
+    host = vm_with_table_7(bound)
+    fib = Fib(host, 4)
+    source = Prefix.parse("10.0.0.4/32")
+    assert rules_of_others(fib, PacketKind()) == [bound]
+    assert rules_of_others(fib, PacketKind(source)) == []
+    assert rules_of_others(fib, PacketKind(source, "eth1")) == []
+    assert rules_of_others(Fib(host._replace(rules=(sent, *host.rules)), 4), PacketKind()) == []
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        pytest.param({"fwmark": 1, "fwmask": 1, "others": (("uidrange", "0-0"),)}, id="a mark"),
+        pytest.param({"src": Prefix.parse("0.0.0.0/8"), "iif": "eth1"}, id="a device"),
+    ],
+)
+def test_a_rule_with_two_selectors(selectors: dict[str, Any]) -> None:
+    """It selects only packets that meet both. The plain one has user 0 and, for IPv4, the source
+    0.0.0.0; it has no mark, and does not arrive on a device.
+    """
+    rule = Rule(family=4, priority=9, table=7, **selectors)
+    fib = Fib(vm_with_table_7(rule), 4)
+    assert fib.lookup("8.8.8.8").devs == ("eth0",)
+
+
+def test_a_rule_for_vrfs() -> None:
+    """Packets outside of a VRF pass over it, whatever it does."""
+    of_vrfs = Rule(family=4, priority=9, action="unreachable", l3mdev=True)
+    fib = Fib(vm_with_table_7(of_vrfs), 4)
     assert fib.lookup("8.8.8.8").devs == ("eth0",)
 
 
@@ -332,5 +372,5 @@ def test_equal_default_routes_of_another_type() -> None:
     hop = default.next_hops[0]
     equal = default._replace(next_hops=(hop._replace(dev="eth1"),))
     of_another_type = default._replace(next_hops=(hop._replace(dev="ib0"),), type="multicast")
-    fib = Fib(host.with_routes([equal, of_another_type]), 4)
+    fib = Fib(host.with_routes([of_another_type, equal]), 4)
     assert fib.possible_devs(fib.lookup("8.8.8.8")) == ("eth0", "eth1")
