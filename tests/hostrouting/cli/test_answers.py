@@ -45,10 +45,15 @@ def routes_to(*destinations: str) -> dict[str, Any]:
     return {"staticRoutes": {"enabled": True, "routes": routes}}
 
 
+def say_with(settings: dict[str, Any], *words: str, host: FakeHost) -> Said:
+    """Run a command with this configuration."""
+    stdin = json.dumps(settings).encode()
+    return say(*words, "--config", "-", host=host, stdin=stdin)
+
+
 def apply(host: FakeHost, settings: dict[str, Any], *options: str) -> Said:
     """Apply this configuration."""
-    stdin = json.dumps(settings).encode()
-    return say("apply", "--config", "-", *options, host=host, stdin=stdin)
+    return say_with(settings, "apply", *options, host=host)
 
 
 # A host and its snapshot, `check` and `explain`.
@@ -168,11 +173,8 @@ def test_explain_agrees_with_check(
 
 @pytest.mark.parametrize(
     "given",
-    [
-        pytest.param([], id="installed"),
-        pytest.param(["--config"], id="given"),
-        pytest.param(["--config", "--snapshot"], id="given, of a snapshot"),
-    ],
+    [[], ["--config"], ["--config", "--snapshot"]],
+    ids=["installed", "given", "given, of a snapshot"],
 )
 def test_explain_names_devices_as_check_does(tmp_path: Path, given: list[str]) -> None:
     """Of a doubtful default route, both print the same commands: with the CIDRs or the file that
@@ -551,9 +553,9 @@ def test_a_name_server_in_a_service_network() -> None:
     host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
     assert say("snapshot", host=host).out.count("10.96.0.10") == 1
 
-    text = b'{"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}'
-    check = say("check", "--config", "-", "--json", host=host, stdin=text).json
-    plan = say("plan", "--config", "-", "--json", host=host, stdin=text).json
+    services = {"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}
+    check = say_with(services, "check", "--json", host=host).json
+    plan = say_with(services, "plan", "--json", host=host).json
 
     [of_check] = check["findings"]
     [of_plan] = plan["check"]["findings"]
@@ -575,8 +577,7 @@ UNMANAGED = {
 
 def networkd_notes(host: FakeHost, keep: str = "leave") -> int:
     """How many notes about systemd-networkd a check of this host has."""
-    stdin = json.dumps({**WARN, "manageForeign": keep}).encode()
-    said = say("check", "--config", "-", "--json", host=host, stdin=stdin)
+    said = say_with({**WARN, "manageForeign": keep}, "check", "--json", host=host)
     findings = said.json["findings"]
     notes = [finding["target"] for finding in findings if finding["severity"] == "note"]
     return notes.count("systemd-networkd.service")
@@ -683,12 +684,12 @@ def test_routes_that_would_wait_after_a_reboot(words: str, code: int) -> None:
     to do; nothing fails, and for status something is wrong.
     """
     host = FakeHost(kernel=plain_vm())
-    wanted = routes_to("10.9.0.0/16", "10.8.0.0/16")
-    assert apply(host, wanted).code == 0
+    wanted = json.dumps(routes_to("10.9.0.0/16", "10.8.0.0/16")).encode()
+    assert say("apply", "--config", "-", host=host, stdin=wanted).code == 0
     [default] = host.kernel.snapshot().default_routes(4)
     host.kernel.ip_route("delete", default)
 
-    said = say(*words.split(), host=host, stdin=json.dumps(wanted).encode())
+    said = say(*words.split(), host=host, stdin=wanted)
 
     assert said.code == code
     [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
@@ -706,22 +707,30 @@ def test_routes_that_would_wait_after_a_reboot(words: str, code: int) -> None:
     "cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []], ids=["another mode", "a CIDR more", "no CIDR"]
 )
 def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
-    """The marker of a check is not one of them: it goes with the configuration that it is about."""
+    """The marker of a check is not one of them."""
     host = FakeHost(kernel=plain_vm())
     assert apply(host, {**WARN, "manageForeign": "keep"}).code == 0
     before = {*host.files.texts, *host.files.links}
     check = {"expectedCidrs": cidrs, "mode": "STRICT"}
-    stdin = json.dumps({"routeOverlap": check, "manageForeign": "keep"}).encode()
-    options = ("--config", "-", "--allow-removal", "--json")
+    wanted = {"routeOverlap": check, "manageForeign": "keep"}
 
-    plan = say("plan", *options, host=host, stdin=stdin).json
-    files = say("apply", *options, host=host, stdin=stdin).json["files"]
+    plan = say_with(wanted, "plan", "--allow-removal", "--json", host=host).json
+    files = say_with(wanted, "apply", "--allow-removal", "--json", host=host).json["files"]
 
     assert files["write"] == plan["writes"]
     assert files["remove"] == plan["removes"]
     gone = before - {*host.files.texts, *host.files.links}
     assert gone - {HostLayout.ok_path} == {*plan["removes"]}
-    assert (HostLayout.ok_path in host.files.texts) is bool(cidrs)
+
+
+def test_the_marker_of_a_check_goes_with_what_it_checked() -> None:
+    """It stays as long as CIDRs are checked, in any mode."""
+    host = FakeHost(kernel=plain_vm())
+    for settings in (WARN, STRICT):
+        apply(host, settings)
+        assert HostLayout.ok_path in host.files.texts
+    apply(host, {"manageForeign": "keep"}, "--allow-removal")
+    assert HostLayout.ok_path not in host.files.texts
 
 
 @pytest.fixture
@@ -787,8 +796,7 @@ def test_a_plan_that_may_take_away() -> None:
     """The command that carries it out has the same consent."""
     host = FakeHost(kernel=plain_vm())
     apply(host, STRICT)
-    stdin = json.dumps(WARN).encode()
-    allowed = say("plan", "--config", "-", "--allow-removal", host=host, stdin=stdin)
+    allowed = say_with(WARN, "plan", "--allow-removal", host=host)
     assert allowed.lines[0] == "TO DO: as root: the same command with apply instead of plan"
 
 
