@@ -15,7 +15,7 @@ from hostrouting.check.judge import Judge, Packets
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import OWN_ADDRESS
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
@@ -578,8 +578,12 @@ def test_an_own_address_that_is_not_for_a_pod() -> None:
     links = (Link("lo", 1, type=772), Link("eth0", 2), IB0)
     rules = (to_own, local._replace(priority=100), main, default)
     report = checked(Snapshot(links, (), rules, tuple(routes)), pod_cidrs=["10.244.1.5/32"])
-    ends = [(escape.first & 0xFF, escape.last & 0xFF) for escape in report.escapes]
-    assert ends == [(0, 255), (0, 8), (10, 255)]
+    ends = [(ip_at(4, escape.first), ip_at(4, escape.last)) for escape in report.escapes]
+    assert [f"{first}-{last}" for first, last in ends] == [
+        "172.16.0.0-172.16.0.255",
+        "172.16.0.0-172.16.0.8",
+        "172.16.0.10-172.16.0.255",
+    ]
 
 
 def test_the_lookups_for_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
