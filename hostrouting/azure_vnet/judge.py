@@ -192,7 +192,7 @@ class _Node:
 
 
 def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
-    links = {link.name: link for link in facts.snapshot.links}
+    links = facts.snapshot.links_by_name
     bridges = {link.name for link in links.values() if link.kind == "bridge"}
     azure_bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
     ports = [link for link in links.values() if link.master in bridges]

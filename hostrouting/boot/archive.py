@@ -23,8 +23,8 @@ def tar_of(files: Iterable[File]) -> bytes:
     The same files always make the same archive.
     """
     archive = io.BytesIO()
-    # The format is ustar, with an addition for each name that is too long for it.
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    # Python's format is ustar, with an addition for each name that is too long for it.
+    with tarfile.open(fileobj=archive, mode="w") as tar:
         # Every host has the folder of the units: tar would change its mode.
         folders = {HostLayout.unit_directory}
         for file in files:

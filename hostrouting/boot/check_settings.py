@@ -57,8 +57,8 @@ _WHY_NOT_JUDGED = {
     "object": "several routes use its nexthop object",
     "lo": "by lo, so Linux may pass over it",
 }
-"""Why the script does not judge a route, in words for the operator. A test adds a word of `ip`: no
-more is needed for it than a row.
+"""Why the script does not judge a route, in words for the operator. For another word of `ip`, a row
+is enough, as a test shows.
 """
 
 _SENTENCES = {
@@ -183,8 +183,8 @@ def _cnis(families: Collection[int]) -> Iterator[str]:
 
 
 def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
-    """The kinds and patterns of its devices. One of POD_NETWORKS, which shows as well as the device
-    of a pod that the CNI has pods here, has two uses: network and pod.
+    """The kinds and patterns of its devices. Those of POD_NETWORKS have two uses, network and pod:
+    like the device of a pod, each also shows that the CNI has pods here.
     """
     devices: dict[str, list[str]] = {}
     for device in cni.devices:
@@ -197,15 +197,15 @@ def _devices_by_use(cni: Cni) -> dict[str, list[str]]:
 
 
 def _refusal_settings(cni: Cni, refusal: Refusal, families: Collection[int]) -> Iterator[str]:
-    """By family and type: the protocol, the CNI, what proves that it is the CNI's and what else is
-    evidence for it, and the lengths of its prefixes.
+    """A setting for each family and type: the protocol, the CNI, PROOF and TRACE, which the head of
+    the script explains, and the lengths of the prefix.
     """
-    evidence = "device"
+    trace = "device"
     if refusal.proof == "first":
-        evidence = "none"  # it is of another node, or of nobody, whatever devices are here
+        trace = "none"  # the route is another node's, or nobody's, whatever devices are here
     elif refusal.is_shown_by_protocol:
-        evidence = "protocol"  # a device is evidence, too
-    whose = f"{protocol_name(refusal.protocol)} {_one_word(cni.name)} {refusal.proof} {evidence}"
+        trace = "protocol"  # or a device
+    whose = f"{protocol_name(refusal.protocol)} {_one_word(cni.name)} {refusal.proof} {trace}"
     for family, (shortest, longest) in refusal.lengths.items():
         if family not in families:
             continue
@@ -214,9 +214,8 @@ def _refusal_settings(cni: Cni, refusal: Refusal, families: Collection[int]) -> 
 
 
 def _one_word(name: str) -> str:
-    """The name of a CNI as one word. The plain bridge plugin is not called `bridge`, only for the
-    reader of a setting: that is also a kind and a use of devices, which have places of their own.
-    No CNI can be called "any", which stands in the place of names.
+    """The name of a CNI as one word. `bridge`, which is also a kind and a use of devices, would be
+    hard to read in a setting. No CNI can be called "any", which stands in the place of names.
     """
     if name == BRIDGE_PLUGIN:
         return "bridge-plugin"

@@ -17,7 +17,7 @@ from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.host.fileset import File, is_masked, masked
+from hostrouting.host.fileset import File, describe_mask, is_masked
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _why_unusable(files: Files, file: File) -> Finding | None:
     path = file.path
     is_unit = path.endswith(".service") and not file.target
     if is_unit and is_masked(files, path):
-        return masked(path)  # which `apply` does not replace
+        return describe_mask(path)  # which `apply` does not replace
     entry = files.look(path)
     if entry is None:
         if path.endswith(f"/{DROP_IN}"):

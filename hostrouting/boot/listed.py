@@ -46,7 +46,7 @@ def name_settings() -> tuple[str, ...]:
 
 
 def _names(kind: str, name_of: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:
-    """The names of these numbers in pairs, a few in a line."""
+    """The names of these numbers: pairs, of which seven fit into a line."""
     pairs: list[str] = []
     for number in numbers:
         name = name_of(number)

@@ -39,7 +39,6 @@ _PROPERTIES = (
     "ConditionTimestampMonotonic",
     "InactiveExitTimestampMonotonic",
     "ExecMainStartTimestampMonotonic",
-    "ExecMainExitTimestampMonotonic",
 )
 _STARTING = {"start-pre", "start", "start-post"}
 """The substates after the gate."""
@@ -61,8 +60,8 @@ class UnitState(NamedTuple):
     since: str = ""
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
-    """What was logged as an error during the start that was refused; that the unit is masked; or
-    for which process it waits in the gate.
+    """What was logged as an error during the start that was refused; that the unit is masked, or
+    that systemd does not know it; or for which process it waits in the gate.
     """
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
@@ -94,7 +93,7 @@ class UnitState(NamedTuple):
         return self._replace(reasons=(reason,))
 
     def to_mapping(self) -> dict[str, object]:
-        """The state as JSON."""
+        """The state as JSON, with a key for each field."""
         return {**self._asdict(), "reasons": list(self.reasons)}
 
 
@@ -107,7 +106,7 @@ def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     """These units, which are gated. Of a template, the instances that systemd knows."""
     for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
-            # `unit_gates` asks about this instance, and systemd then loads it.
+            # Nobody starts the plain instance: systemd knows it because `unit_gates` asks about it.
             is_plain = is_template(unit) and properties["Id"] == plain_instance(unit)
             if not is_plain:
                 yield _state_of(manager, properties)
@@ -134,14 +133,14 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
     since = properties["StateChangeTimestamp"]
     state = _current_state(properties)
-    shown = UnitState(unit, state, since, _reasons_for(state, manager, properties))
+    unit_state = UnitState(unit, state, since, _reasons_for(state, manager, properties))
     if not _is_gated(properties):
-        return shown
+        return unit_state
     if _has_passed_over_gate(properties):
-        return shown._replace(unchecked=state in {"runs", "is starting"})
+        return unit_state._replace(unchecked=state in {"runs", "is starting"})
     if _has_other_commands(properties) and not _is_gate_shown(properties):
-        return shown
-    return shown._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
+        return unit_state  # nobody knows whether the gate ran
+    return unit_state._replace(checked=_time_of(properties["InactiveExitTimestampMonotonic"]))
 
 
 def _reasons_for(state: State, manager: Manager, properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -154,6 +153,8 @@ def _reasons_for(state: State, manager: Manager, properties: Mapping[str, str]) 
     if state in {"does not run", "failed"} and properties["LoadState"] == "masked":
         unmask = Remedy("to undo that", command_of("systemctl unmask", unit))
         return (f"it is masked, so systemd does not start it; {unmask}",)
+    if state == "does not run" and properties["LoadState"] == "not-found":
+        return ("systemd does not know it: it is not installed, or has another name",)
     return ()
 
 
@@ -173,9 +174,8 @@ def _current_state(properties: Mapping[str, str]) -> State:
 
 # How the last start went. systemd shows three times since the boot: when it began to start the unit
 # and looked at its Condition...= settings (ConditionTimestamp); when the first command began, by
-# which a unit leaves the state "inactive" (InactiveExitTimestamp); and when the main process began
-# and ended. For each command of a list, it shows when it ran, and its status, until the next
-# daemon-reload.
+# which a unit leaves the state "inactive" (InactiveExitTimestamp); and when the main process began.
+# For each command of a list, it shows when it ran, and its status, until the next daemon-reload.
 
 
 def _is_gated(properties: Mapping[str, str]) -> bool:
@@ -195,14 +195,16 @@ def _conditions_of(properties: Mapping[str, str]) -> list[str]:
 
 def _has_other_commands(properties: Mapping[str, str]) -> bool:
     """Whether commands other than the gate come before the main process."""
-    if _gates_of(properties) != _conditions_of(properties) or _forks(properties):
+    return bool(properties["ExecStartPre"]) or _has_others_beside_start_pre(properties)
+
+
+def _has_others_beside_start_pre(properties: Mapping[str, str]) -> bool:
+    """Whether commands other than the gate and those of ExecStartPre= come before the main process:
+    other conditions, or ExecStart= itself, where that starts the main process and ends.
+    """
+    if properties["Type"] == "forking":
         return True
-    return bool(properties["ExecStartPre"])
-
-
-def _forks(properties: Mapping[str, str]) -> bool:
-    """Whether ExecStart= comes before the main process, too, because it starts that one."""
-    return properties["Type"] == "forking"
+    return _gates_of(properties) != _conditions_of(properties)
 
 
 def _is_gate_shown(properties: Mapping[str, str]) -> bool:
@@ -215,22 +217,21 @@ def _was_refused(properties: Mapping[str, str]) -> bool:
 
     After a daemon-reload, systemd still shows that a command of the unit has failed, but not which
     one, or that it took too long. It was the gate if no other command can make a start fail before
-    the main process, and the main process has not ended since the start began.
+    the main process, and that one has not begun in this start.
     """
-    gates = _gates_of(properties)
-    if any(_REFUSED in gate for gate in gates):
+    if any(_REFUSED in gate for gate in _gates_of(properties)):
         return True
     if properties["Result"] == "exit-code":  # the status of a command with a "-" is ignored
-        has_another = "ignore_errors=no" in properties["ExecStartPre"]
+        can_start_pre_fail = "ignore_errors=no" in properties["ExecStartPre"]
     elif properties["Result"] == "timeout":  # it ends a start in any command
-        has_another = bool(properties["ExecStartPre"])
+        can_start_pre_fail = bool(properties["ExecStartPre"])
     else:
         return False
-    if has_another or _forks(properties) or gates != _conditions_of(properties):
+    if can_start_pre_fail or _has_others_beside_start_pre(properties):
         return False
-    main_ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
+    main_began = _microseconds(properties["ExecMainStartTimestampMonotonic"])
     start_began = _microseconds(properties["ConditionTimestampMonotonic"])
-    return main_ended < start_began
+    return main_began < start_began
 
 
 def _has_passed_over_gate(properties: Mapping[str, str]) -> bool:

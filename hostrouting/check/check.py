@@ -12,6 +12,7 @@ OK is never wrong for packets of the host itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
@@ -63,12 +64,13 @@ def check_kernel(
     are expected.
     """
     require_cidrs(config)
+    check = partial(_check_settled, backend, config, name_servers)
     if ctx is None:
-        return _check_settled(backend, config, name_servers)
+        return check()
     from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
 
     def attempt() -> tuple[CheckReport | None, str]:
-        report = _check_settled(backend, config, name_servers)
+        report = check()
         for family in report.families:
             can_come = not family.snapshot.lacks(family.family)
             if family.verdict == "no-default-route" and can_come:
@@ -78,7 +80,7 @@ def check_kernel(
     try:
         return await_result(ctx, backend, attempt, wait=wait)
     except NotReady:
-        return _check_settled(backend, config, name_servers)
+        return check()
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
@@ -168,13 +170,14 @@ def _judge_blocks(
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
     """The ranges in which these packets escape in the same way."""
-    for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
+    for how, first, last in ranges_of((part, part.escape) for part in parts):
+        opinion, decision = how
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
     """The ranges about which there are the same doubts, once for each doubt."""
-    for opinions, first, last in ranges_of((part, part.doubts or None) for part in parts):
+    for opinions, first, last in ranges_of((part, part.doubts) for part in parts):
         for opinion in opinions:
             yield opinion, first, last
 
@@ -266,12 +269,12 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     changing.
     """
     family = judge.fib.family
-    # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
-    judged = [part for part in report.parts if part.first and part.opinion.name != NOT_JUDGED]
-    answers = backend.lookup([ip_at(family, part.first) for part in judged])
+    judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
+    asked = [part for part in judged if part.first != 0]  # Linux has no answer for 0.0.0.0
+    answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
-    for part, answer in zip(judged, answers, strict=True):
-        if not _agrees(judge, part.decision, answer):
+    for part, answer in zip(asked, answers, strict=True):
+        if not _agrees(judge, part, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
@@ -284,7 +287,21 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
         yield Finding("kernel-differs", "warning", sentence)
 
 
-def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
+def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
+    """Whether the tables have this answer for the plain packet, or for one that differs from it by
+    a rule for UDP: the kernel is asked about a UDP packet.
+    """
+    if _leads_alike(judge, part.decision, answer):
+        return True
+    _, outcomes = judge.fib.outcomes(part.first)
+    for outcome in outcomes:
+        is_for_udp = ("ipproto", "udp") in outcome.rule.others
+        if is_for_udp and _leads_alike(judge, outcome.decision, answer):
+            return True
+    return False
+
+
+def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:
     """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses
     any.
     """

@@ -21,7 +21,7 @@ from hostrouting.model.route import SCOPE_UNIVERSE
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Address, Link
+    from hostrouting.model.snapshot import Address
 
 
 def has_gateway(route: Route, dev: str) -> bool:
@@ -38,7 +38,7 @@ class Devices:
 
     def __init__(self, fib: Fib) -> None:
         """Read them from the snapshot of these tables."""
-        self.links: dict[str, Link] = {link.name: link for link in fib.snapshot.links}
+        self.links = fib.snapshot.links_by_name
         self.addresses: list[Address] = []
         for address in fib.snapshot.addresses:
             if address.ip.version == fib.family:

@@ -10,17 +10,26 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
-from hostrouting.check.way_out import is_configurable
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.text import spoken
 
+if TYPE_CHECKING:
+    from hostrouting.model.prefix import Prefix
+
+
+def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> str:
+    """The line to type that has this device expected; without a CIDR, the operator writes one."""
+    typed = shlex.join(map(str, cidrs)) or "CIDR"
+    return f"hostrouting repair {typed} --dev {shlex.quote(dev)} | hostrouting apply --config -"
+
+
 NAME_DEVICES = Remedy(
-    "in routeOverlap.expectedDevs, name the intended devices",
-    "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
+    "in routeOverlap.expectedDevs, name the intended devices", line_naming("NAME")
 )
 
 
@@ -92,7 +101,7 @@ def how_to_name_a_device(
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
-        ways.append(Remedy("if another device is intended", _repair_by("NAME", report)))
+        ways.append(Remedy("if another device is intended", line_naming("NAME", report.cidrs)))
     elif tunnels:
         words = f"if {spoken(tunnels, last='or')} should not have a default route"
         ways.append(Remedy(f"{words}, correct the program that sets it"))
@@ -105,15 +114,9 @@ def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
     details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
     if details:
         words += f" ({details})"
-    if is_configurable(dev):
-        return Remedy(words, _repair_by(shlex.quote(dev), report))
+    if is_configurable_dev(dev):
+        return Remedy(words, line_naming(dev, report.cidrs))
     return Remedy(f"{words}, give it another name: a configuration cannot have this one")
-
-
-def _repair_by(dev: str, report: FamilyReport) -> str:
-    """The command that repairs what was checked, if this device is intended."""
-    cidrs = shlex.join(map(str, report.cidrs)) or "CIDR"
-    return f"hostrouting repair {cidrs} --dev {dev} | hostrouting apply --config -"
 
 
 def _known_of(dev: str, report: FamilyReport) -> str:

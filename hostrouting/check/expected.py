@@ -61,35 +61,54 @@ class Uplinks(NamedTuple):
 
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
-    """The expected devices of a host, and the doubt about them.
-
-    The devices that the configuration names come first, and are not in doubt.
-    """
-    links = devices.links
+    """The expected devices of a host, and the doubt about them."""
     default_routes = list(_default_routes(fib))
-    counting = devs_that_count(default_routes, links)
+    counting = devs_that_count(default_routes, devices.links)
     defaults = _routes_that_count(default_routes, counting)
+    if configured:
+        return _configured_uplinks(configured, defaults, counting, devices)
     if not defaults:
-        return Uplinks(configured)
-    ways_out = [_without_other_hops(route, counting) for route in defaults]
-    devs = configured or frozenset(ways_out[0].devs)
+        return Uplinks(frozenset())
+    return _uplinks_of_first(defaults, counting, fib, devices)
 
-    devs_below = devs_hidden_by_a_tunnel(devs, ways_out, links)
+
+def _configured_uplinks(
+    devs: frozenset[str],
+    defaults: tuple[Route, ...],
+    counting: frozenset[str],
+    devices: Devices,
+) -> Uplinks:
+    """The devices that the configuration names. They are not in doubt."""
+    by_counting_hops = [_without_other_hops(route, counting) for route in defaults]
+    devs_below = devs_hidden_by_a_tunnel(devs, by_counting_hops, devices.links)
     card = _card_below_tunnel(devs_below, devs, devices)
     hidden_card = None
-    if has_tunnel(devs & counting, links):  # a configured one may have no default route
+    if has_tunnel(devs & counting, devices.links):  # it may be named, and have no default route
         hidden_card = card
-    if configured:
-        return Uplinks(devs, defaults, card, hidden_card)
+    return Uplinks(devs, defaults, card, hidden_card)
+
+
+def _uplinks_of_first(
+    defaults: tuple[Route, ...], counting: frozenset[str], fib: Fib, devices: Devices
+) -> Uplinks:
+    """The devices of the first default route, and those that may be meant instead."""
+    links = devices.links
+    by_counting_hops = [_without_other_hops(route, counting) for route in defaults]
+    devs = frozenset(by_counting_hops[0].devs)
+    devs_below = devs_hidden_by_a_tunnel(devs, by_counting_hops, links)
+    card = _card_below_tunnel(devs_below, devs, devices)
 
     with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
     are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
-    by_equal_routes = doubtful_by_equal_routes(ways_out)
-    doubtful = by_equal_routes | by_a_tunnel | _devs_that_may_be_passed_over(fib, ways_out)
+    by_equal_routes = doubtful_by_equal_routes(by_counting_hops)
+    by_unjudged_rules = _devs_that_may_be_passed_over(fib, by_counting_hops)
+    doubtful = by_a_tunnel | by_equal_routes | by_unjudged_rules
     expected = devs | doubtful  # each may be the intended one
+
     is_card_unknown = not devs_below and _is_no_card_expected(expected, doubtful, devices)
-    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
+    # A card below the tunnel is hidden by it, because the tunnel's default route is the first.
+    return Uplinks(expected, defaults, card, card, doubtful, is_card_unknown)
 
 
 # The default routes.

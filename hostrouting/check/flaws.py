@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.check.doubts import line_naming
+from hostrouting.check.judge import of_family
 from hostrouting.check.sources import node_sources
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
@@ -127,15 +129,14 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     cards = sorted(dev for dev in others if judge.devices.may_be_card(dev))
     if cards:
         used = spoken(sorted(uplinks.devs))
-        yield Finding(
-            "default-routes",
-            "warning",
-            f"Linux prefers the default route of {used} to that of {spoken(cards)}",
-            spoken(cards),
-            Remedy(
-                f"if {spoken(cards, last='or')} is intended, name it in routeOverlap.expectedDevs"
-            ),
-        )
+        sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
+        command = line_naming("NAME")  # of several, the operator writes the right one
+        facts: dict[str, object] = {}
+        if len(cards) == 1:
+            command = line_naming(cards[0], of_family(judge.config.cidrs, judge.fib.family))
+            facts["candidates"] = cards
+        remedy = Remedy(f"if {spoken(cards, last='or')} is intended", command)
+        yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 
 def _several_node_ips(judge: Judge) -> Iterator[Finding]:

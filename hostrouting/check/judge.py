@@ -137,7 +137,7 @@ class Judge:
     def opinion(self, decision: Decision, packets: Packets = "plain") -> Opinion:
         """What is to be said of these packets with this decision."""
         route = decision.route
-        if route is None and decision.kind == NOT_JUDGED:
+        if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
@@ -322,10 +322,9 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
     """
     route = taken.route
+    # A single address may be a neighbour, and a default route is not for neighbours.
     if not taken.is_wide or route.prefix.length == 0:
-        return (
-            None  # a single address may be a neighbour, and a default route is not for neighbours
-        )
+        return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
     if not _has_others_behind_routers(judge, dev):

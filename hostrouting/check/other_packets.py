@@ -247,10 +247,9 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    card = judge.uplinks.card_below_tunnel
-    if card is None or not other.is_selected_by_mark_alone:
+    if not other.is_selected_by_mark_alone:
         return None
-    if judge.fib.possible_devs(other.outcome.decision) == (card,):
+    if judge.fib.possible_devs(other.outcome.decision) == (judge.uplinks.card_below_tunnel,):
         return FINE
     return None
 

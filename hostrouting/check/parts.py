@@ -252,7 +252,7 @@ def _sources_of_pods(judge: Judge) -> Iterator[Prefix]:
 
 def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
     """The ranges of neighbouring parts with one label, which is what is said of them, such as how
-    they escape. Those without a label are left out.
+    they escape. Those without a label, or with an empty one, are left out.
 
     Own addresses without a label go with the range before them, or else with the one after them:
     they would only split it.
@@ -270,9 +270,9 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
         else:
             ranges.append((part, label))
     for joined, label in ranges:
-        if label is not None:
+        if label:
             yield label, joined.first, joined.last
 
 
 def _is_only_own(part: Part, label: T | None) -> bool:
-    return label is None and part.is_own
+    return part.is_own and not label

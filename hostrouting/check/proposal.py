@@ -76,7 +76,7 @@ def propose_configuration(
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
 
     # The routes that were added by hand, and that the repaired host still needs.
-    by_hand = _routes_by_hand([*kept, *applied.routes], repaired)
+    by_hand = _routes_by_hand(kept, repaired)
     taken_over = _take_over(by_hand, config, repaired)
 
     routes = (*kept, *applied.routes, *taken_over)

@@ -26,7 +26,8 @@ from hostrouting.check.parts import find_parts
 from hostrouting.check.results import Grade, Part, Repair, Why
 from hostrouting.check.unrepairable import Attempt, Change
 from hostrouting.check.walk import Walk
-from hostrouting.check.way_out import find_way_out, is_configurable
+from hostrouting.check.way_out import find_way_out
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import Need
 
@@ -63,7 +64,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         repair = _without_routes(case, _no_gateway(way_out))
-        devs = filter(is_configurable, way_out.devs)
+        devs = filter(is_configurable_dev, way_out.devs)
         alternatives = [(dev, _repair_through(dev, case)) for dev in devs]
         return repair._replace(alternatives=tuple(alternatives))
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)

@@ -3,15 +3,14 @@ what limits the verdict.
 
 All commands and logs say what stands here. A report comes in, and its findings go out: no default
 route, what escapes, the routes that repair it, what no route repairs, what the repair costs, and
-what leaves by an allowed device. Flaws and doubts are findings already, from `flaws` and `doubts`.
-`results` words escapes and verdicts, and whoever finds that no route repairs something, the cause
-(`Why`).
+what leaves by an allowed device. Three modules have words of their own: `flaws` and `doubts` make
+whole findings, `results` words escapes and verdicts, and `unrepairable` the causes (`Why`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.doubts import how_to_name_a_device
@@ -22,14 +21,13 @@ from hostrouting.check.results import (
     Escape,
     FamilyReport,
     Repair,
-    Unrepairable,
     Why,
     default_route_sentence,
     extents_of,
     phrase_of_extents,
 )
-from hostrouting.check.way_out import is_configurable
 from hostrouting.config.cni import devices_of
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity, in_turn
 from hostrouting.model.link_kinds import BRIDGE, is_card
 from hostrouting.model.prefix import Prefix, extent, ip_at
@@ -115,7 +113,7 @@ def _candidates(family: FamilyReport) -> list[str]:
     """The addresses of network cards, by which a default route could lead. A CNI's device leads to
     pods, and so does a bridge without a card, such as docker0.
     """
-    links = {link.name: link for link in family.snapshot.links}
+    links = family.snapshot.links_by_name
     candidates: list[str] = []
     for address in family.addresses:
         link = links.get(address.dev)
@@ -139,33 +137,20 @@ def _describe_escapes(
     """
     expected = spoken(family.expected_devs, last="or")
     hiding_devs = devs_of(hiding_routes)
-    lost = _lost_by_rule(family)
     for escape in family.escapes:
         sentence = f"{escape}; expected: {expected}"
         where = extent(family.family, escape.first, escape.last)
         remedy: Remedy | None = None
         if escape.decision.route not in hiding_routes:
             if escape.kind == OVERLAP:
-                remedy = _how_to_end_overlap(escape, family, hiding_devs, lost)
+                remedy = _how_to_end_overlap(escape, family, hiding_devs)
             else:
                 remedy = _how_to_delete_decider(escape.decision)
         yield Finding(finding_name(escape), severity, sentence, where, remedy, _facts_of(escape))
 
 
-def _lost_by_rule(family: FamilyReport) -> dict[Rule, list[Unrepairable]]:
-    """By rule: the ranges that no route repairs because the rule comes before table main."""
-    lost: dict[Rule, list[Unrepairable]] = {}
-    for unrepairable in family.repair.unrepairable:
-        if unrepairable.why.rule is not None:
-            lost.setdefault(unrepairable.why.rule, []).append(unrepairable)
-    return lost
-
-
 def _how_to_end_overlap(
-    escape: Escape,
-    family: FamilyReport,
-    hiding_devs: frozenset[str],
-    lost: Mapping[Rule, Sequence[Unrepairable]],
+    escape: Escape, family: FamilyReport, hiding_devs: frozenset[str]
 ) -> Remedy | None:
     """How to allow the devices, and what to do about a rule that no route can overrule.
 
@@ -177,7 +162,7 @@ def _how_to_end_overlap(
         to_allow = _how_to_allow(escape.devs, family)
         if to_allow is not None:
             ways.append(to_allow)
-    ways += _ways_around_rule(escape, lost)
+    ways += _ways_around_rule(escape, family.repair)
     if len(ways) > 1:  # the last one is for what is not intended
         ways[-1] = ways[-1]._replace(words=f"if not, {ways[-1].words}")
     return in_turn(ways)
@@ -187,14 +172,14 @@ def _how_to_allow(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
     """How to allow these devices; None if one of them is hardware, or has a name that no
     configuration can have.
     """
-    kinds: dict[str, str] = {}
-    for link in family.snapshot.links:
-        if link.name in devs and _is_virtual(link):
-            kinds[link.name] = link.kind
+    links = family.snapshot.links_by_name
+    devs_with_kind: list[str] = []
     for dev in devs:
-        if dev not in kinds or not is_configurable(dev):
+        link = links.get(dev)
+        if link is None or not _is_virtual(link) or not is_configurable_dev(dev):
             return None
-    named = spoken([f"{dev} ({kinds[dev]})" for dev in devs])
+        devs_with_kind.append(f"{dev} ({link.kind})")
+    named = spoken(devs_with_kind)
     allowed = json.dumps(list(devs))
     return Remedy(
         f"if leaving through {named} is intended, add to routeOverlap.allowedDevs: {allowed}"
@@ -206,15 +191,13 @@ def _is_virtual(link: Link) -> bool:
     return bool(link.kind) and link.type != ARPHRD_INFINIBAND
 
 
-def _ways_around_rule(
-    escape: Escape, lost: Mapping[Rule, Sequence[Unrepairable]]
-) -> Iterator[Remedy]:
+def _ways_around_rule(escape: Escape, repair: Repair) -> Iterator[Remedy]:
     """What to do about a rule that decides before any route that could repair the range; or about
     the route, if it is in table local, because no host can do without that table.
     """
     rule = escape.decision.rule
     route = escape.decision.route
-    if rule is None or route is None or not _begins_in(escape, lost.get(rule, ())):
+    if rule is None or route is None or not _decides_before_routes(rule, escape, repair):
         return
     if route.table == TABLE_LOCAL:
         yield Remedy(f"delete the route to {route.prefix}", deletion_command(route))
@@ -227,11 +210,16 @@ def _ways_around_rule(
     yield Remedy(words, rule_command("del", rule))
 
 
-def _begins_in(escape: Escape, lost: Iterable[Unrepairable]) -> bool:
-    """Whether the escape begins in one of these ranges. The rest of it may lie outside, and the
-    range may be lost to packets of pods only, so nothing more than the beginning is compared.
+def _decides_before_routes(rule: Rule, escape: Escape, repair: Repair) -> bool:
+    """Whether no route repairs the beginning of this range because of the rule.
+
+    The rest of the range may be repaired, and the same range may be beyond repair for packets of
+    pods only, so nothing more than the beginning is compared.
     """
-    return any(each.first <= escape.first <= each.last for each in lost)
+    for each in repair.unrepairable:
+        if each.first <= escape.first <= each.last and each.why.rule == rule:
+            return True
+    return False
 
 
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:
@@ -410,7 +398,7 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
         target = str(Prefix(family.family, 0, 0))
         facts = {"dev": repair.resolved[0].devs[0]}
         yield Finding("repair-cost", "warning", sentence, target, _TO_KEEP_ATTRIBUTES, facts)
-    links = {link.name: link for link in family.snapshot.links}
+    links = family.snapshot.links_by_name
     for dev, ranges in extents_of(family.family, repair.costs).items():
         sentence = f"with the repair, {_cost_in_words(dev, ranges, repair)}"
         link = links.get(dev)
@@ -452,7 +440,7 @@ def _ranges_of_routes(routes: Sequence[Route]) -> list[str]:
 
 def _describe_allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
-    allowed = ranges_of((part, part.allowance or None) for part in family.parts)
+    allowed = ranges_of((part, part.allowance) for part in family.parts)
     for name, ranges in extents_of(family.family, allowed).items():
         where = phrase_of_extents(ranges)
         yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

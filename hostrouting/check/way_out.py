@@ -7,11 +7,9 @@ the first expected device that has a default route.
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.config.settings import StaticRoute
-from hostrouting.errors import ConfigError
+from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.link_kinds import is_tap, is_tunnel
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
@@ -47,9 +45,8 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     if not devs or uplinks.doubtful:
         return _need_for_a_name(judge)
 
-    # No device is named, if Linux then uses expected ones. These may be any that are expected: an
-    # unnamed tunnel is not among them, because alone it does not lead out, and beside other devices
-    # it is in doubt.
+    # No device is named, if Linux then uses expected ones. A tunnel that nobody has named is never
+    # among these: alone it may not lead out, and beside other devices it is in doubt.
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     route = uplink.route_to(everywhere)
@@ -59,7 +56,7 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     # A device is named.
     needs: list[Need] = []
     for dev in devs:
-        if not is_configurable(dev):
+        if not is_configurable_dev(dev):
             needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
             continue
         route = uplink.route_to(everywhere, dev=dev)
@@ -75,23 +72,17 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
     A tunnel has to be named in the configuration, because it may be a VPN's. A tap need not be: as
     the only way out it is not a VPN's, and beside another it is in doubt.
     """
+    if dev in judge.configured_devs:
+        return True
     link = judge.devices.links.get(dev)
-    return dev in judge.configured_devs or not is_tunnel(link) or is_tap(link)
+    return is_tap(link) or not is_tunnel(link)
 
 
 def _need_for_a_name(judge: Judge) -> Need:
+    """That the intended device is named, of all that may be it."""
     devs = sorted(judge.uplinks.devs)
     names = list(devs)
     if judge.uplinks.is_card_unknown:
         names.append("the network card that is meant")
     phrase = f"its device to be named in routeOverlap.expectedDevs: {spoken(names, last='or')}"
     return Need(phrase, devs=tuple(devs))
-
-
-def is_configurable(dev: str) -> bool:
-    """Whether a configuration can have the name: Linux takes almost any character."""
-    try:
-        StaticRoute(IPv4Network("10.0.0.0/8"), dev=dev)
-    except ConfigError:
-        return False
-    return True

@@ -44,7 +44,8 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
         places["before the repair"] = _without_unmask(places["before the repair"])
     yield from _block(finding_lines(places["before the repair"], who))
     yield from _block(_repair_lines(check, who, note))
-    yield from _block(finding_lines(places["rest"], who))
+    others = _without_ways_of(places["verdict"], places["rest"])
+    yield from _block(finding_lines(others, who))
     yield from _block(capped(_ways_out(places["verdict"], who)))
     if _has_pipeline(check):
         last = [LOOK_FIRST]
@@ -76,6 +77,16 @@ def _without_unmask(findings: Iterable[Finding]) -> list[Finding]:
         else:
             shown.append(finding)
     return shown
+
+
+def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, without a remedy that `said` has, too: the last block of the page has that."""
+    remedies = {finding.remedy for finding in said}
+    for finding in findings:
+        if finding.remedy in remedies:
+            yield finding._replace(remedy=None)
+        else:
+            yield finding
 
 
 def _place(finding: Finding, check: HostCheck) -> _Place:

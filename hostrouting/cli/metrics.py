@@ -1,7 +1,7 @@
 """A status as metrics, in the text format of Prometheus, for the folder of the node exporter.
 
-What is not known has no line. Times are those of events, so that the age of what they are about
-also grows while nobody writes them again.
+What is not known has no line. A time is that of an event, and not its age: the age grows while
+nobody writes the metrics again, too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _in_force(status: Status) -> Samples:
 
 
 def _config_usable(status: Status) -> Samples:
-    if status.config is None and status.state != "broken":  # perhaps it may not be read
+    if status.config is None and status.state != "broken":  # there is none, or it is not readable
         return {}
     return {"": status.config is not None}
 
@@ -101,8 +101,8 @@ def _is_gate_known(status: Status) -> bool:
 
 
 def _hides_the_gate(error: HostRoutingError) -> bool:
-    """Whether it is not known because of this how the gate and the units are. Drop-ins and systemd
-    say that, also beside a config.json that cannot be used.
+    """Whether, after this error, nobody knows how the gate and the units are. Drop-ins and systemd
+    tell that; a config.json that cannot be used hides it only from a user who may not read it.
     """
     if isinstance(error, HostError) and error.target == HostLayout.config_path:
         return is_denied(error)

@@ -70,7 +70,7 @@ def write(answer: Answer, *, as_json: bool) -> int:
             import json  # noqa: PLC0415  a check on the host needs none
 
             _print(json.dumps(answer.document, indent=2), sys.stdout)
-        elif answer.archive:
+        elif answer.archive:  # `render` has made sure that there is a standard output
             sys.stdout.buffer.write(answer.archive)
             sys.stdout.flush()
         else:
@@ -89,9 +89,11 @@ def _write_lines(answer: Answer) -> None:
     """Print the page, in colour where that can be."""
     # Lines are escaped one by one: the name of a file or device could control a terminal.
     lines = [printable(line) for line in answer.lines]
-    if not lines or _in_colour(lines, answer.report):
+    if not lines:
         return
-    _print("\n".join(lines), sys.stdout)
+    is_printed = _print_in_colour(lines, answer.report)
+    if not is_printed:
+        _print("\n".join(lines), sys.stdout)
 
 
 def say(text: str) -> None:
@@ -102,7 +104,7 @@ def say(text: str) -> None:
 
 
 def _forget_lost_remarks() -> None:
-    """Forget remarks and log lines that nobody can read any more, because the terminal was closed
+    """Forget remarks and log lines that could not be written, because the terminal was closed
     meanwhile.
     """
     try:
@@ -120,13 +122,8 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
 
 
 def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
-    """Things of one kind, each with all its lines, after what is done to it; not all of them if
-    they are many.
-    """
-    lines: list[str] = []
-    for thing in things:
-        lines += [f"  {line}" for line in f"{verb}{thing}".splitlines()]
-    yield from capped(lines)
+    """Things of one kind, each after what is done to it; not all of them if they are many."""
+    yield from capped([f"  {verb}{thing}" for thing in things])
 
 
 def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
@@ -158,8 +155,10 @@ def _print(text: str, stream: TextIO | None) -> None:
         stream.flush()
 
 
-def _in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
-    """Print the lines in colour; false if this is not a terminal, or rich is not installed."""
+def _print_in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
+    """Print the lines in colour; returns false, and prints nothing, if this is not a terminal, or
+    rich is not installed.
+    """
     if sys.stdout is None or not sys.stdout.isatty():
         return False
     try:
@@ -181,10 +180,12 @@ def _is_gone(error: OSError, stream: TextIO) -> bool:
     """Whether the reader has gone away: the pipe was closed, or the terminal was. From a file, EIO
     is a failure of its disk.
     """
-    if error.errno == errno.EIO:
-        with suppress(OSError):  # as in `_discard`
-            return not os.path.isfile(stream.fileno())
-    return error.errno in {errno.EPIPE, errno.EIO}
+    if error.errno != errno.EIO:
+        return error.errno == errno.EPIPE
+    try:
+        return not os.path.isfile(stream.fileno())
+    except OSError:  # as in `_discard`
+        return True
 
 
 def _discard(stream: TextIO) -> None:

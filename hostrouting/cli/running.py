@@ -128,7 +128,7 @@ def _error_lines(error: BaseException) -> Iterator[str]:
             yield f"  {error.consequence}"
         return
     words = str(error) or type(error).__name__
-    if isinstance(error, RouteOverlapError) and error.report is not None:
+    if isinstance(error, RouteOverlapError):
         # The page of its check follows. Do not say that no unit starts: the boot script does not
         # judge the packets of pods.
         wrong = "addresses escape"
@@ -156,7 +156,8 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     effects = Effects()
     for step in report.walk():
         if step.action == "undo":
-            undone = undone or step  # all others are inside it, and have this action, too
+            if undone is None:  # a run is undone once: the other steps of the undo are inside it
+                undone = step
         elif not step.children:  # the result of a group repeats theirs
             effects += effects_of(step.result) + effects_of(step.error)
     wrote = tuple(path for path in effects.files if _is_there(path, host))

@@ -111,16 +111,20 @@ def _not_used(error: ConfigError | HostError, cidrs: Sequence[str], host: Host) 
 
     [finding] = error.findings  # one, also if config.json has several faults
     remedy = finding.remedy
-    if not is_denied(error) and (cidrs or remedy is None):
-        typed = shlex.join(cidrs) or "CIDR"
-        remedy = remedy_without_config(host, f" {typed}")
+    options = ""
+    if cidrs:
+        options = f" {shlex.join(cidrs)}"
+    elif remedy is None:
+        options = " CIDR"
+    if options and not is_denied(error):  # root can perhaps read the file
+        remedy = remedy_without_config(host, options)
     sentence = f"the installed configuration was not used: {finding.sentence}"
     return finding._replace(severity="warning", sentence=sentence, remedy=remedy)
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The known configuration, with the CIDRs and devices that are typed instead of its own. Raises
-    ConfigError if nothing is expected.
+    """The known configuration, with the CIDRs and devices that are typed instead of its own; its
+    serviceCidrs are checked, too. Raises ConfigError if nothing is expected.
     """
     section = known.route_overlap
     faults: list[Fault] = []

@@ -6,12 +6,13 @@ findings, and its remedy is left to the command for the state if there is one. A
 another one is indented below it. `status` and `apply` share this.
 """
 
+import shlex
 from collections.abc import Iterator
 
 import attrs
 
 from hostrouting.boot.unit_gates import APPLY, RELOAD
-from hostrouting.boot.unit_states import refused_units
+from hostrouting.boot.unit_states import UnitState, refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
@@ -26,6 +27,8 @@ _TO_RESTORE = Remedy(
     "the boot script still has the missing routes; to set them now (this stops no unit)",
     f"systemctl restart {HostLayout.routes_unit}",
 )
+_TO_CORRECT = APPLY._replace(words=f"when {HostLayout.config_path} is corrected")
+_NAMED_BELOW = Remedy("the commands below name the device")
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 _ANSWERS: dict[Asked, str] = {
     "unknown": "systemd does not know {unit}: is the name right?",
@@ -51,8 +54,12 @@ def status_lines(status: Status) -> Iterator[str]:
         yield from _asked_unit_lines(status.unit, status)
     yield from _unit_lines(status)
     yield from _mode_and_guard_lines(status)
-    # A marker has the lines of the page of its check: what is the same now is not said twice.
-    if status.last_check not in {"", "ok", *verdict}:
+    # A marker has the lines of the page of its check: what is the same now, or has refused a unit,
+    # is not said twice.
+    said = {"", "ok", *verdict}
+    for state in status.units:
+        said.update(state.reasons)
+    if status.last_check not in said:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(_plan_of_page(status, cause))
     yield from verdict
@@ -76,8 +83,26 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
         purpose = MEANINGS[status.state].purpose
         yield f"{purpose[0].upper()}{purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
+    if status.to_start:
+        for step in status.foreign_steps:
+            take_out = shlex.join(["mv", step, f"{step}.off"])  # the gate runs *.sh
+            yield f"  {Remedy(f'if {step} fails again, to take it out of the gate', take_out)}"
     yield from _protection_lines(status)
     yield from way_lines(remedy)
+    if status.state == "waiting" and remedy != _NAMED_BELOW and _may_be_wrong(status):
+        yield f"  {_TO_CORRECT}"
+
+
+def _may_be_wrong(status: Status) -> bool:
+    """Whether routes wait because of what the configuration names, or for what cannot come, and the
+    page has no repair. A default route comes by DHCP or from a router.
+    """
+    if status.report is not None and status.report.routes:
+        return False
+    for route, missing in status.plan.routes.waiting:
+        if route.dev is not None or route.gateway is not None or not missing.can_come:
+            return True
+    return False
 
 
 def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
@@ -118,7 +143,7 @@ def _without_repeated_remedy(finding: Finding, status: Status) -> Finding:
     if finding.remedy in {APPLY, RELOAD} and status.command == APPLY.command:
         return finding._replace(remedy=None)
     if finding.remedy in _choices_of_a_dev(status):
-        return finding._replace(remedy=Remedy("the commands below name the device"))
+        return finding._replace(remedy=_NAMED_BELOW)
     return finding
 
 
@@ -131,7 +156,7 @@ def _choices_of_a_dev(status: Status) -> set[Remedy | None]:
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
     routes = (*status.plan.routes.waiting, *status.plan.routes.staying)
-    return {route.missing.remedy for route in routes}
+    return {route.missing.remedy for route in routes if route.missing.devs}
 
 
 def _asked_unit_lines(unit: str, status: Status) -> Iterator[str]:
@@ -160,9 +185,16 @@ def _unit_lines(status: Status) -> Iterator[str]:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
-        # What a script of somebody else prints is not logged as an error.
-        if state.state == "was refused" and status.foreign_steps:
-            yield f"    see: {command_of('journalctl -u', state.unit)}"
+        if status.foreign_steps:
+            yield from _lines_about_foreign_steps(state)
+
+
+def _lines_about_foreign_steps(state: UnitState) -> Iterator[str]:
+    """Where to see what a script of somebody else does, or did."""
+    if state.state == "is in the gate" and not state.reasons:
+        yield f"    to see which step runs: {command_of('systemctl status -l', state.unit)}"
+    if state.state == "was refused":  # what such a script prints is not logged as an error
+        yield f"    see: {command_of('journalctl -u', state.unit)}"
 
 
 def _mode_and_guard_lines(status: Status) -> Iterator[str]:

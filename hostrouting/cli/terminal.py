@@ -44,7 +44,7 @@ def print_page(
     """Print the lines in colour, and the strips of the report before the first empty line, or at
     the end.
     """
-    console = console or Console(highlight=False, soft_wrap=True)
+    console = console or Console(soft_wrap=True)
     page = [_coloured(line) for line in lines]
     if report is not None:
         cells = _LETTERS if console.options.ascii_only else _SHADES

@@ -153,12 +153,11 @@ Router: TypeAlias = Annotated[
         "lies in a reserved range, which has no routers",
     ),
 ]
+is_configurable_dev = matches(r"(?!\.\.?$)[\w.-]{1,15}")
+"""Whether a configuration can name this device: for Linux, a name can have almost any character."""
 DeviceName: TypeAlias = Annotated[
     str,
-    must(
-        matches(r"(?!\.\.?$)[\w.-]{1,15}"),
-        "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'",
-    ),
+    must(is_configurable_dev, "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"),
 ]
 # Only * and ?, which mean the same in Python and in the shell of the boot check. Without its *, a
 # pattern has at most 15 characters, as the names that it allows.

@@ -228,7 +228,8 @@ FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing: all
 packets of this kind meet `iif lo`. But there may be no other pass that follows what is forwarded,
 for pods or for others. So this pass has an outcome for it, as it has one for what arrives on a
-device that a rule names (`iif cni0`).
+device that a rule names (`iif cni0`). A rule that is `not iif lo` and selects by more is followed
+only for what this host sends.
 """
 
 
@@ -251,15 +252,9 @@ class Selections(NamedTuple):
     """Of those to any other address."""
 
 
-_BY_INVERT = {False: (ALL, NONE), True: (NONE, ALL)}
-"""By `Rule.invert`: what a rule selects of packets that all meet its conditions, and of packets
-that do not.
-"""
-
-
 def select(rule: Rule, packet: PacketKind) -> Selections:
     """What the rule selects of packets of this kind."""
-    of_met, of_unmet = _BY_INVERT[rule.invert]
+    of_unmet = ALL if rule.invert else NONE
     if packet.source is None and selects_all_forwarded(rule):
         return Selections(FORWARDED, of_unmet)
     met_by_some: list[Condition] = []
@@ -269,8 +264,6 @@ def select(rule: Rule, packet: PacketKind) -> Selections:
             met_by_some.append(condition)
         elif not is_met:
             return Selections(of_unmet, of_unmet)
-    if not met_by_some:
-        return Selections(of_met, of_unmet)
     some = tuple(met_by_some)
     plain_meets = all(_plain_meets(rule, condition) for condition in some)
     if rule.invert:
@@ -568,7 +561,7 @@ class Fib:
         The last one captures all that are left; or, if that is only what this host sends (`iif
         lo`), others follow, of what arrives on a device.
         """
-        # With each selection, whether only of what this host sends.
+        # The selections of which no packet is left; with True, none that this host sends.
         captured: set[tuple[Selection, bool]] = set()
         is_sent_captured = False
         for applied in self.rules_for(address, packet):

@@ -273,8 +273,7 @@ class LocalFiles:
             with suppress(OSError):  # it has ended, or belongs to another user
                 numbers = os.listdir(f"/proc/{pid}/fd")
                 if any(_is_locked(pid, number, place, kinds) for number in numbers):
-                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
-                        holders.append(f"process {pid} ({name.read().strip()})")
+                    holders.append(_process_in_words(pid))
         return tuple(holders)
 
     def _place(self, path: str) -> str:
@@ -357,6 +356,26 @@ def _pids() -> list[str]:
     with suppress(OSError):
         return [name for name in os.listdir("/proc") if name.isdigit()]
     return []
+
+
+def _process_in_words(pid: str) -> str:
+    """The process with its name, and with the service that it belongs to: the gate is a bash of the
+    unit that starts.
+    """
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+        words = f"process {pid} ({name.read().strip()})"
+    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as groups:
+        service = service_of(groups.read())
+    return f"{words} of {service}" if service else words
+
+
+def service_of(control_groups: str) -> str:
+    """The service to which a process with these control groups, as in /proc/PID/cgroup, belongs;
+    empty for one of a session or of a container. systemd runs the commands before the main process
+    of some services in a group `.control`.
+    """
+    service = re.search(r"/([^/\n]+\.service)(/\.control)?$", control_groups, re.MULTILINE)
+    return "" if service is None else service[1]
 
 
 def _is_locked(pid: str, number: str, place: str, kinds: str) -> bool:

@@ -14,6 +14,7 @@ MARK = "Written by hostrouting"
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """The words in the units of the Go original. Our units replace these, and removal leaves them."""
 _SHARED = "/etc/systemd/"
+"""Systemd's folders. Nobody else writes into the others that our files are in."""
 
 
 class File(NamedTuple):
@@ -25,8 +26,8 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs: root runs some of
-        our files.
+        """Whether `write` would change anything. A file of another owner differs
+        (`Entry.is_trusted`): root runs some of our files.
         """
         entry = files.look(self.path)
         if self.target:
@@ -48,29 +49,32 @@ class File(NamedTuple):
         folder, a link in the place of a file, or, in systemd's folders, another program's file.
         """
         entry = files.look(self.path)
-        if self.target:
+        if self.target:  # a link by which systemd starts a unit of ours, whoever made it
             require_kind("link", self.path, entry, "file", "link")
             return
         is_shared = entry is not None and self.path.startswith(_SHARED)
         if is_shared and is_masked(files, self.path):
-            finding = masked(self.path)
+            finding = describe_mask(self.path)
             error = HostError(
                 f"{finding.sentence}; {finding.remedy}", what="file", target=self.path
             )
             error.findings = (finding,)
             raise error
         require_kind("write", self.path, entry, "file")
-        text = files.read(self.path) or ""
-        if is_shared and not any(mark in text for mark in (MARK, *_ORIGINAL)):
-            rule = "was not written by hostrouting, which needs this path"
-            raise HostError(
-                f"{self.path} {rule}: move the file away, or rename it",
-                what="file",
-                target=self.path,
-            )
+        if is_shared:
+            self._require_replaceable(files.read(self.path) or "")
+
+    def _require_replaceable(self, text: str) -> None:
+        """Raise HostError if the file with this text is another program's."""
+        if any(mark in text for mark in (MARK, *_ORIGINAL)):
+            return
+        rule = "was not written by hostrouting, which needs this path"
+        raise HostError(
+            f"{self.path} {rule}: move the file away, or rename it", what="file", target=self.path
+        )
 
 
-def masked(path: str) -> Finding:
+def describe_mask(path: str) -> Finding:
     """That an administrator has masked this path."""
     remedy = Remedy("remove it")
     if path.endswith(".service"):
@@ -88,8 +92,8 @@ def is_masked(files: Files, path: str) -> bool:
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether this is one of our files: everything in our own folders is; elsewhere, every file
-    with our mark.
+    """Whether what is at this path, where we may write, is ours: in systemd's folders, a file with
+    our mark; elsewhere, everything.
     """
     entry = files.look(path)
     if entry is None:

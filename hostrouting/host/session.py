@@ -1,10 +1,11 @@
-"""Where the session comes from in which a command is typed: a change of routes may cut it off."""
+"""From which address the operator is logged in: a change of routes may cut this session off."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from hostrouting.model.prefix import as_ip
@@ -17,22 +18,30 @@ _NAME = "SSH_CONNECTION"
 
 
 def ssh_client() -> IP | None:
-    """The address from which somebody is logged in by SSH and runs this process; None if nobody is.
+    """The address from which somebody is logged in by SSH and runs this process; None if nobody is,
+    or if sshd does not know it (`UNKNOWN`).
 
-    sudo takes the variable out of the environment, so those of the parents are read, too.
+    sudo takes the variable out of the environment, so those of the parents are read, too. In tmux
+    or screen, this is the session in which that was started.
     """
     for environment in (os.environ, *_environments_of_parents()):
-        words = environment.get(_NAME, "").split()
-        if not words:
-            continue
-        client, _, _ = words[0].partition("%")
-        with suppress(ValueError):
-            ip = as_ip(client)
-            return getattr(ip, "ipv4_mapped", None) or ip
+        client, _, _ = environment.get(_NAME, "").partition(" ")
+        with suppress(ValueError):  # also of no text
+            return _without_mapping(as_ip(client.partition("%")[0]))
     return None
 
 
+def _without_mapping(ip: IP) -> IP:
+    """The IPv4 address that an IPv6 socket shows as ::ffff:192.0.2.1; any other address as it
+    is.
+    """
+    if isinstance(ip, IPv6Address):
+        return ip.ipv4_mapped or ip
+    return ip
+
+
 def _environments_of_parents() -> Iterator[Mapping[str, str]]:
+    """The nearest first, up to one that this user may not look at, such as sshd."""
     pid = os.getppid()
     while pid > 1:
         try:

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
 
 
-# The options of `repair` that are handed on here are as they are typed after the word: they begin
-# with a space, or are empty.
-
-
 class HostCheck(NamedTuple):
     """The report of a check with its findings."""
 
@@ -51,8 +47,8 @@ class HostCheck(NamedTuple):
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """The check of a snapshot against this configuration, which `repair` is given by these
-        options.
+        """The check of a snapshot against this configuration; `repair_options` as in
+        `check_host`.
         """
         pipeline = repair_pipeline(repair_options)
         findings = with_typed_options(_findings_of(report, config, pipeline), repair_options)
@@ -76,8 +72,9 @@ class HostCheck(NamedTuple):
         return [finding for finding in self.findings if (finding.name, finding.target) in doubts]
 
     def code(self, ignored: Collection[str] = ()) -> int:
-        """The exit code of the verdict, as if there were no findings with these names. Without a
-        default route, what escapes cannot be decided: that is wrong, and has the code of a doubt.
+        """The exit code of the verdict, as if there were no findings with these names. A host
+        without a default route is wrong, but has the code of a doubt: through which device
+        addresses should leave is not known.
         """
         if any(finding.name not in ignored for finding in self.named(*ESCAPES)):
             return PROBLEM
@@ -101,9 +98,10 @@ def check_host(
 ) -> HostCheck:
     """Check this host, or the one in a saved snapshot, against `config`.
 
-    `to_repair` is the configuration to which a repair adds its routes, if that is another one: the
-    installed one, where the check is about CIDRs that were typed. What is installed is compared
-    with that one. For a saved snapshot, it is not used. `repair` is given it by these options.
+    `to_repair` is the configuration to which a repair adds its routes, and with which what is
+    installed is compared, if that is not `config` itself: where CIDRs were typed, it also expects
+    those of the known configuration, and is the same otherwise. With `repair_options`, `repair`
+    finds it: they are as typed behind that word, so they begin with a space, or are empty.
     """
     if saved is not None:
         report = check_snapshot(take_snapshot(host, saved), config)
@@ -112,11 +110,11 @@ def check_host(
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     if to_repair is None:
         to_repair = config
-    whole = report.snapshot
+    snapshot = report.snapshot
     if to_repair != config and host.may_have_ours:
         # The check has read only what CIDRs of `config` need, and `to_repair` has others.
-        whole = take_snapshot(host)
-    managed = managed_here(host, to_repair, whole)
+        snapshot = take_snapshot(host)
+    managed = managed_here(host, to_repair, snapshot)
     pipeline = _repair_command(repair_options, managed)
     findings = [*_findings_of(report, config, pipeline)]
     if config.static_routes.enabled or report.routes:  # what networkd could delete
@@ -127,8 +125,8 @@ def check_host(
         findings += managed.findings(config, report, pipeline)
     # The routes of the repair, now with the gateway and the device that they get.
     prefixes = [route.prefix for route in report.resolved]
-    repaired = report.snapshot.with_routes(report.resolved)
-    findings += find_session_at_risk(host, prefixes, report.snapshot, after=repaired)
+    after_repair = report.snapshot.with_routes(report.resolved)
+    findings += find_session_at_risk(host, prefixes, report.snapshot, after_repair)
     shown = with_typed_options(findings, repair_options, managed)
     return HostCheck(report, config.route_overlap.mode, shown, pipeline, managed)
 
@@ -154,7 +152,9 @@ def _repair_command(options: str, managed: Managed | None) -> str:
 def _findings_of(
     report: CheckReport, config: HostRoutingConfig, pipeline: str
 ) -> Iterator[Finding]:
-    """The findings of the check, and what hinders the probe rewrite; this line repairs the host."""
+    """The findings of the check, and what hinders the probe rewrite; the pipeline is the line to
+    type that repairs the host.
+    """
     for finding in check_findings(report, mode=config.route_overlap.mode):
         if finding.name == "action":
             remedy = Remedy("for good", pipeline, otherwise=finding.remedy)
@@ -166,7 +166,7 @@ def _findings_of(
 
 def find_unkept_routes(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding]:
     """That routes of ours were typed, on a host where nothing is installed that would keep them. To
-    configure them, `repair` needs a CIDR.
+    configure them, `repair` needs a CIDR. Every snapshot has all routes of ours.
     """
     typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
     if not typed:

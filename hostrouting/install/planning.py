@@ -44,10 +44,11 @@ def plan_run(
     is_dry_run: bool,
 ) -> Plan:
     """What a run with these parts would change, and what stands against that; for a dry run also
-    the check of the host as it would be, if a part makes it at the end of the run.
+    the check of the host as it would be, if a part makes it at the end of the run. A run on an
+    image has no parts.
 
     If removal is not allowed, the protection that would be lost is an error, and so are, in STRICT,
-    the routes that must not be deleted. If a config.json cannot be read then, its error is raised:
+    the routes that must not be deleted. Then a config.json that cannot be read raises its error:
     nobody knows what it protects.
     """
     read_snapshot = cache(partial(take_snapshot, host))  # once, if anybody needs it
@@ -56,12 +57,11 @@ def plan_run(
         plan = plan.with_losses(_find_losses(host, wanted))
     if is_dry_run and any(part.checks_the_result for part in parts):
         plan = plan.with_check(wanted.config, read_snapshot())
-    if plan.deleted_routes:
-        if wanted.config.route_overlap.is_strict and not allow_removal:
-            plan = plan.with_findings(_refuse_deletions(wanted, plan, read_snapshot()))
-        else:
-            plan = plan.with_findings(plan.find_needed_routes(wanted.config, read_snapshot()))
-    return plan
+    if not plan.deleted_routes:
+        return plan
+    if wanted.config.route_overlap.is_strict and not allow_removal:
+        return plan.with_findings(_find_forbidden_deletions(wanted, plan, read_snapshot()))
+    return plan.with_findings(plan.find_needed_routes(wanted.config, read_snapshot()))
 
 
 def _plan_changes(
@@ -94,7 +94,8 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     """
     installed = wanted.former
     if installed is None:
-        # It could not be read. This raises why, unless another run has just replaced the file.
+        # It could not be read. This raises why, unless another run has just replaced the file: the
+        # plan that is made again under the lock has that one.
         installed = read_installed(host)
     losses = [*find_losses(installed, wanted.config)]
     # A removal that was killed takes the drop-ins and units away first. Scripts that it has left
@@ -109,35 +110,41 @@ def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     return tuple(dict.fromkeys(losses))
 
 
-def _refuse_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
+def _find_forbidden_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:
     """Errors about the routes that the run must not delete: addresses escape without them, or may
-    escape. A route that the installed configuration has is not one of these while another route
-    waits: its loss is an error of its own (`find_losses`).
+    escape.
     """
     if plan.routes.waiting:
         yield from _find_undecided_routes(wanted, plan)
         return
     for finding in plan.find_needed_routes(wanted.config, snapshot):
-        if not wanted.is_on_new_host:  # `repair` starts from what is installed
-            remedy = Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
-        elif finding.remedy is not None:  # the routes that the new configuration lacks
-            remedy = finding.remedy._replace(otherwise=LET_THEM_GO)
-        else:
-            remedy = LET_THEM_GO
-        yield finding._replace(severity="error", remedy=remedy)
+        yield finding._replace(severity="error", remedy=_how_to_keep(finding, wanted))
+
+
+def _how_to_keep(finding: Finding, wanted: Wanted) -> Remedy:
+    """What to do about routes that must not be deleted. A repair begins with what is installed; on
+    a new host, the finding names the routes that the new configuration lacks.
+    """
+    if not wanted.is_on_new_host:
+        return Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
+    if finding.remedy is None:
+        return LET_THEM_GO
+    return finding.remedy._replace(otherwise=LET_THEM_GO)
 
 
 def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
-    """The routes to expected addresses that are not configured, and that the run would delete for
-    good while another route waits. What escapes then cannot be said: the devices may be unknown
-    until then.
+    """The routes to expected addresses that the run would delete for good while another route
+    waits: whether addresses escape without them cannot be said, because until then the expected
+    devices may be unknown. Not those that the installed configuration has: their loss is an error
+    of its own (`find_losses`).
     """
     cidrs = [Prefix.of(cidr) for cidr in wanted.config.route_overlap.cidrs]
+    installed = wanted.former_keys
     unconfigured: list[str] = []
     for step in plan.routes.deletions.steps:
         prefix = step.route.prefix
-        is_configured = step.route.key in wanted.former_keys
-        if not is_configured and any(map(prefix.overlaps, cidrs)):
+        is_expected = any(map(prefix.overlaps, cidrs))
+        if is_expected and step.route.key not in installed:
             unconfigured.append(str(prefix))
     if not unconfigured:
         return
@@ -153,7 +160,7 @@ def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     """Raise the error of a run that must fail before its first change: for what the host lacks, for
     protection or routes that would be lost, for a new conflict of routes, and for missing rights,
-    in this order.
+    in this order: whoever lacks rights reads first what root would read.
 
     A conflict does not raise here on a new host, if the installed configuration has it already, or
     in an undo: the run fails at its end, and the gate holds units back until the conflict is
@@ -163,7 +170,7 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     lacking: list[Finding] = []
     needed: list[Finding] = []
     for finding in plan.errors:
-        if finding.name == "route-not-configured":  # of `_refuse_deletions`
+        if finding.name == "route-not-configured":  # of `_find_forbidden_deletions`
             needed.append(finding)
         elif finding.name == "route-waits" and wanted.is_undo:
             continue

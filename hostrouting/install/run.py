@@ -33,6 +33,7 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
     from hostrouting.install.task import InstallTask, SectionTask
@@ -171,9 +172,9 @@ class TaskRun(Generic[R]):
             deletions = [RouteRequest("delete", route) for route in self.plan.deleted_routes]
             self._keep_for_undo(deletions)
 
-    def _start_guard(self) -> object:
-        """Start the guard if the plan says so, as a step of the run. Returns the result, None if
-        there is nothing to start, or a TaskFailed, which `do` raises at its end.
+    def _start_guard(self) -> Effects | phases.Skip | phases.TaskFailed | None:
+        """Start the guard if the plan says so, as a step of the run; None if it does not. A failure
+        is returned, for `do` to raise at its end.
 
         A guard that was stopped for its new files is started even if the run was cancelled since.
         """
@@ -201,15 +202,17 @@ class TaskRun(Generic[R]):
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
-        # What an image lacks, and may get later: on a host, these findings are errors.
-        of_the_host = {"requirement", "file", "gate-open"}
-        is_for_later = finding.severity == "warning" and finding.name in of_the_host
-        if is_for_later or finding.name == "unit-not-gated":
-            ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
             # The command prints a warning with the field `finding` only after the run, on its
             # page. By then, this session may have ended.
             ctx.log.warning("%s", finding)
+        elif finding.name == "unit-not-gated" or _is_for_later(finding):
+            ctx.log.warning("%s", finding, extra={"finding": finding.name})
+
+
+def _is_for_later(finding: Finding) -> bool:
+    """Whether this is what an image lacks, and may get later: on a host, it is an error."""
+    return finding.severity == "warning" and finding.name in {"requirement", "file", "gate-open"}
 
 
 def _consequence(host: Host, step: str) -> str:

@@ -161,7 +161,7 @@ def _is_of_systemd(path: str) -> bool:
 
 
 def remove_markers(host: Host) -> None:
-    """Remove what a check has written."""
+    """Remove what a check has written, as far as that is possible."""
     for path in HostLayout.markers:
         # A marker that stays is not worth a failure: no unit waits for a marker, and the next boot
         # removes it.

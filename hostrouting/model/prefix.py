@@ -202,7 +202,9 @@ RESERVED = (
     LINK_LOCAL,
     MULTICAST,
 )
-"""No static route can lead to these addresses; a router can only have a link-local one of them."""
+"""A configuration cannot have static routes to these addresses, though Linux accepts some. A router
+can only have a link-local one of them.
+"""
 
 
 def is_reserved(block: Prefix) -> bool:

@@ -236,18 +236,14 @@ class Route(NamedTuple):
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
-        return tuple({hop.dev: None for hop in self.next_hops if hop.dev is not None})
+        return _devs_by(self.next_hops)
 
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
         if self.type in REFUSING:  # also if a device is listed
             return ()
-        devs: dict[str, None] = {}
-        for hop in self.next_hops:
-            if hop.dev is not None and not hop.dead:
-                devs[hop.dev] = None
-        return tuple(devs)
+        return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
     @property
     def is_passed_over(self) -> bool:
@@ -256,10 +252,7 @@ class Route(NamedTuple):
         """
         if self.expired:
             return True
-        for hop in self.next_hops:
-            if not hop.dead:
-                return False
-        return bool(self.next_hops)
+        return bool(self.next_hops) and all(hop.dead for hop in self.next_hops)
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -327,6 +320,10 @@ class Route(NamedTuple):
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
         return words
+
+
+def _devs_by(next_hops: Iterable[NextHop]) -> tuple[str, ...]:
+    return tuple({hop.dev: None for hop in next_hops if hop.dev is not None})
 
 
 def devs_of(routes: Iterable[Route]) -> frozenset[str]:

@@ -98,6 +98,11 @@ class Snapshot(NamedTuple):
     existed.
     """
 
+    @property
+    def links_by_name(self) -> dict[str, Link]:
+        """Each link by its name."""
+        return {link.name: link for link in self.links}
+
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
         """The same host with further routes, at the end. As by `ip route replace`, they take the
         place of those of hostrouting that have their keys.

@@ -63,7 +63,7 @@ def json_value(value: Any) -> Any:
     """The value as JSON has it, without the members that have their default value: the opposite of
     `read`.
     """
-    if value is None or type(value) in {bool, int, str}:
+    if type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:
         return [json_value(item) for item in value]

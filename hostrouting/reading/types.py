@@ -89,16 +89,16 @@ def _one_of(words: tuple[str, ...]) -> Reader:
 
 # From a type to its reader.
 
+# The kernel allows nearly any character in a name; code that prints a name escapes it. Half of a
+# surrogate pair, which only JSON can express, cannot be written out again. The longest names are
+# those of units.
+_TEXT_RULE = "is not a string of up to 255 characters"
+_text = must(matches(r"[^\ud800-\udfff]{0,255}"), _TEXT_RULE)
+
 READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
     int: _integer_in(range(1 << 32)),  # every integer of the kernel's routing
-    # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of
-    # a surrogate pair, which only JSON can express, cannot be written out again. The longest names
-    # are those of units.
-    str: text_as(
-        must(matches(r"[^\ud800-\udfff]{0,255}"), rule=""),  # `text_as` says the rule
-        "is not a string of up to 255 characters",
-    ),
+    str: text_as(_text, _TEXT_RULE),
 }
 """By type: the reader that it was registered with."""
 

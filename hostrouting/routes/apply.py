@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route, RouteKey, as_listed, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
 from hostrouting.text import first_of
@@ -113,7 +112,7 @@ class _Transaction:
     def carry_out(self) -> list[BackendError]:
         """Delete what is in the way, add, verify, delete the rest, verify; returns the errors.
 
-        Between the deletion of what is in the way and the additions, packets have no route, so
+        Between the deletion of what is in the way and the additions, packets lack their route, so
         nothing is read there.
         """
         added = [step.route for step in self._plan.changes if step.action == "add"]
@@ -242,14 +241,13 @@ class _Transaction:
         return undoable
 
     def _could_take_another_metric(self, request: RouteRequest) -> bool:
-        """Whether this adds an IPv4 route without a metric where ours had one with a metric."""
+        """Whether this adds a route without a metric, as only IPv4 has, where ours may have had one
+        with a metric.
+        """
         route = request.route
-        if request.verb == "delete" or route.prefix.family != IPV4 or route.metric:
+        if request.verb == "delete" or route.metric:
             return False
-        for key, routes in self._before.items():
-            if key.prefix == route.prefix and key.metric and routes:
-                return True
-        return False
+        return any(key.prefix == route.prefix and key.metric for key in self._before)
 
     def _read(self) -> dict[RouteKey, list[Route]]:
         near = {key.prefix for key in self._wanted}

@@ -1,13 +1,14 @@
 """How to get from the present routes of a host to the configured ones, step by step.
 
 All functions here go from values to values: a printed plan is the dry run, and `apply` carries out
-its steps (`steps` says what they are).
+its steps (`steps` says what they are). At boot, static-routes.sh decides the same by itself.
 
-Routes are compared key by key: table, prefix and metric. A route that has the key of a wanted one
-is as wanted, ours (protocol 213), or a rival: another program's. No step changes a rival: if Linux
-uses it, that is a conflict. What changes nothing about where packets go is not compared
-(`_in_effect`). A wanted route that cannot be completed is waiting; or, if one of ours is there and
-usable (`uplink`), that one is staying, and a finding says that it would wait after a reboot.
+Routes are compared key by key: table, prefix and metric. A present route with the key of a wanted
+one is as wanted, whoever added it; or it is stale and goes, if it is ours (protocol 213); or it is
+another program's, a rival, which no step changes. If Linux uses a rival, that is a conflict: a step
+that names the rivals. What changes nothing about where packets go is not compared (`_in_effect`). A
+wanted route that cannot be completed is waiting; or, if one of ours is there and usable (`uplink`),
+that one is staying, and a finding says that it would wait after a reboot.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
 those with gateways as one route with the protocol of the first. So the plan has a step for each
@@ -15,7 +16,7 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 `apply` deletes with our protocol, so that next hop stays.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, Prefix
@@ -31,7 +32,7 @@ from hostrouting.model.route import (
     protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.steps import SENTENCES, Incomplete, RoutePlan, Step
+from hostrouting.routes.steps import Incomplete, RoutePlan, Step, conflict_with
 from hostrouting.routes.uplink import Uplink
 
 
@@ -46,9 +47,8 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
         return ()
     [dev] = rewrite.interfaces  # the configuration has only one with `ensureRoute`
     reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
-    for route in config.static_routes.routes:
-        if route.key == reply.key:
-            return ()
+    if any(route.key == reply.key for route in config.static_routes.routes):
+        return ()
     return (reply,)
 
 
@@ -59,18 +59,18 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
     keys = [*wanted, *replies]
-    uplinks: dict[int, Uplink] = {}
+    uplink_of: dict[int, Uplink] = {}
     for family in {key.prefix.family for key in keys}:
-        uplinks[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
+        uplink_of[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
 
     plans: list[RoutePlan] = []
     for key, present in present_by_key(snapshot, keys).items():
+        family = key.prefix.family
         if key in wanted:
-            plans.append(_plan_route(wanted[key], present, uplinks[key.prefix.family]))
+            plans.append(_plan_route(wanted[key], present, uplink_of[family]))
         elif key in replies:
-            uplink = uplinks[key.prefix.family]
-            reply_plan = _plan_route(replies[key], present, uplink, on_link=True)
-            plans.append(reply_plan.of_replies())
+            plan = _plan_route(replies[key], present, uplink_of[family], on_link=True)
+            plans.append(plan.of_replies())
         else:
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
 
@@ -164,7 +164,9 @@ def steps_for_key(
     - A of ours, C of another program: keep A.
     """
     wanted_by_effect = {_in_effect(entry): entry for entry in wanted}
-    entries = [*_entries_of(present)]
+    entries: list[Route] = []
+    for route in present:
+        entries += as_stored(bare(route))
     stale = _stale_entries(wanted_by_effect, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
@@ -192,19 +194,13 @@ def _step_to_keep(entry: Route, why_ours: str) -> Step:
     return Step("keep", entry, f"exists (proto {owner}), and is not changed")
 
 
-def _entries_of(routes: Iterable[Route]) -> Iterator[Route]:
-    """The entries of these routes, in order (`as_stored`), without the state of their next hops."""
-    for route in routes:
-        yield from as_stored(bare(route))
-
-
 def _stale_entries(wanted_effects: Container[Route], entries: Iterable[Route]) -> list[Route]:
     """Our entries that are not wanted, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
     back. But a request to delete one must not take another (`deletion_could_take`): so those with
-    fewer next hops go first, and of these, those with more attributes. Where the request could take
-    a wanted entry, the one behind that is not deleted: Linux does not use it.
+    fewer next hops go first, and of these, those with more attributes. An entry behind a wanted one
+    that the request could take is not deleted: Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
@@ -233,8 +229,6 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
         return False
     if not _optional_attributes(deleted).items() <= _optional_attributes(other).items():
         return False
-    if not other.next_hops:  # those of a nexthop object that Linux does not list
-        return False
     next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
     first_ones = [(hop.dev, hop.gateway) for hop in deleted.next_hops[: len(next_hops)]]
     return next_hops == first_ones
@@ -250,22 +244,17 @@ def _conflict(
     wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]
 ) -> Step | None:
     """The conflict, if Linux would use a route of another program that is not as wanted."""
-    route = as_listed(wanted)[0]
-    deleted = set(stale)
-    remaining: list[Route] = []
-    rivals: list[Route] = []
-    for other in map(bare, _in_order_of_use(present)):
-        if not deleted.issuperset(as_stored(other)):
-            remaining.append(other)
-        if other.protocol != OURS:
-            rivals.append(other)
+    in_order = [bare(route) for route in _in_order_of_use(present)]
+    rivals = [route for route in in_order if route.protocol != OURS]
     if not rivals:
         return None
+    deleted = set(stale)
+    remaining = [route for route in in_order if not deleted.issuperset(as_stored(route))]
     used = remaining[0]  # one of the rivals, or one of ours before them: no rival is deleted
-    if used.protocol == OURS or _in_effect(used) == _in_effect(route):
+    wanted_route = as_listed(wanted)[0]
+    if used.protocol == OURS or _in_effect(used) == _in_effect(wanted_route):
         return None
-    reason = SENTENCES["held"].format(held="], [".join(map(str, rivals)))
-    return Step("conflict", route, reason, tuple(rivals))
+    return conflict_with(rivals, wanted_route)
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:

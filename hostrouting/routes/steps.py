@@ -57,8 +57,8 @@ class Step(NamedTuple):
     route: Route
     reason: str
     rivals: tuple[Route, ...] = ()
-    """For a conflict, and only then: the routes of other programs with the key, at least one; Linux
-    uses the first.
+    """For a conflict (`conflict_with`), the routes of other programs with the key; Linux uses the
+    first.
     """
     free_halves: tuple[Prefix, ...] = ()
     """For a conflict, both halves of the prefix if there is a route to neither."""
@@ -118,6 +118,14 @@ class Step(NamedTuple):
 
     def _with(self, reason: str) -> str:
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {reason}"
+
+
+def conflict_with(rivals: Sequence[Route], route: Route) -> Step:
+    """The step for a route that cannot be installed: each of the rivals has its key, and Linux uses
+    the first of them.
+    """
+    held = "], [".join(map(str, rivals))
+    return Step("conflict", route, SENTENCES["held"].format(held=held), tuple(rivals))
 
 
 def _deletion_of(rivals: Iterable[Route]) -> Remedy:
@@ -288,6 +296,8 @@ def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
     first, missing = routes[0]
     sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
     remedy = missing.remedy or REMEDY
+    if missing.default is not None:
+        remedy = Remedy(f"{remedy.words}: the default route is [{missing.default}]")
     target = str(first.destination)
     severity: Severity = "warning" if missing.can_come else "error"
     return Finding("route-waits", severity, sentence, target, remedy, can_retry=missing.can_come)

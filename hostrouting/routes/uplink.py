@@ -6,12 +6,11 @@ device, from the best one of table main; with a device, its gateway from the bes
 device, in any table. Rules do not matter: static-routes.sh does not read them, and a VPN's rules
 must not decide.
 
-A default route is in doubt if nobody can know whether it is the network's. There are two kinds of
-doubt: an equal default route leads through another device (`doubtful_by_equal_routes`), or the
-default route leads through a tunnel (`doubtful_by_a_tunnel`). A route without a device is not
-planned by a default route in doubt, unless exactly one of the expected devices can have the default
-route: then that device's is used. So no route follows a VPN, or changes sides while two devices
-have equal default routes.
+The best default route may not be the one to the network of this host. It is in doubt if an equal
+one leads through another device (`doubtful_by_equal_routes`), or if it leads through a tunnel
+(`doubtful_by_a_tunnel`). A route without a device is not planned by a default route in doubt,
+unless exactly one of the expected devices can have the default route: then that device's is used.
+So no route follows a VPN, or changes sides while two devices have equal default routes.
 
 A route that cannot be completed waits. A route of ours that is there stays meanwhile, and is right
 if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
@@ -86,6 +85,8 @@ class Need(NamedTuple):
     """The devices of which one has to be named, if that is what is missing."""
     can_come: bool = True
     """Whether a run that waits can get it."""
+    default: Route | None = None
+    """The default route, if the route names a device or gateway and that one leads elsewhere."""
 
     def __str__(self) -> str:
         return self.phrase
@@ -161,10 +162,12 @@ def doubtful_by_a_tunnel(
     default route that it hides. A provider's lines and taps may be the only way out. All devices
     exist, because they lead out.
     """
+    if not has_tunnel(devs, links):
+        return frozenset()
     if hidden:
         return devs | hidden
     are_lines = all(links[dev].kind in LINES for dev in devs)
-    if are_only_taps or are_lines or not has_tunnel(devs, links):
+    if are_lines or are_only_taps:
         return frozenset()
     return devs
 
@@ -179,7 +182,7 @@ class Uplink:
         """
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
-        self._links = {link.name: link for link in snapshot.links}
+        self._links = snapshot.links_by_name
         self._expected = frozenset(expected)
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
@@ -208,7 +211,7 @@ class Uplink:
         """
         next_hops = self._next_hops(dev, gateway, on_link=on_link)
         if isinstance(next_hops, Need):
-            return next_hops
+            return next_hops._replace(default=self._other_default(dev, gateway))
 
         metric = metric or DEFAULT_METRIC[self._family]
         route = Route(destination, next_hops, metric=metric, protocol=OURS)
@@ -226,7 +229,7 @@ class Uplink:
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
         that are wanted.
         """
-        if route.type != "unicast" or not route.next_hops:
+        if not route.next_hops:
             return False
         if dev is None and self._doubt is not None:
             dev = self._only_expected_dev
@@ -267,6 +270,18 @@ class Uplink:
             if missing:
                 return Need(missing)
         return next_hops
+
+    def _other_default(self, dev: str | None, gateway: IP | None) -> Route | None:
+        """The default route, if it does not lead by the device and the gateway that are named; None
+        if it is in doubt.
+        """
+        if self._doubt is not None or not self._defaults_of_main:
+            return None
+        used = self._defaults_of_main[0]
+        for hop in used.next_hops:
+            if dev in {None, hop.dev} and gateway in {None, hop.gateway}:
+                return None
+        return used
 
     def _complete(self, dev: str | None, gateway: IP | None) -> _HopsOrNeed:
         """The next hops of a route that may name its device and its gateway; whether Linux can use
@@ -423,7 +438,8 @@ class Uplink:
     def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
         """Whether Linux refuses the gateway although the route says that it is on the link
         (`onlink`): in IPv6, if a route leads to it by another device. A route that refuses packets
-        does not count, nor does a default route, as Linux sees every route that begins with ::.
+        does not count, nor does one whose prefix begins with ::, which Linux takes for a default
+        route here.
         """
         if self._family == IPV4:
             return False

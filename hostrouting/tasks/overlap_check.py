@@ -18,6 +18,7 @@ from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import open_kernel
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.install.write import remove_markers
@@ -25,14 +26,17 @@ from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.config.settings import Mode
+    from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.install.wanted import Wanted
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
 _SHOWN = 20
-"""Findings of one kind in a log or an error. The result and the JSON document have all of them."""
+"""So many are in a log or an error: of what is wrong, of the remedies, and the worst of the other
+findings. The result and the JSON document have all.
+"""
 _REMEDY_NAMES = ("missing-rule", "action", "unsafe", "repair-cost")
+"""The findings that say what to do about what is wrong: they come after that, in the error, too."""
 
 
 @attrs.frozen
@@ -44,8 +48,9 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. In STRICT, nothing
-        is wrong where there is a result: what was would have raised.
+        """What the check found, as in the JSON document; empty without a report. They do not say
+        how long the run has waited. In STRICT, nothing is wrong where there is a result: what was
+        would have raised.
         """
         if self.report is None:
             return ()
@@ -66,19 +71,19 @@ class CheckResult(Effects):
         return f"{self.report}\n{super().__str__()}"
 
     def log_fields(self) -> dict[str, object]:
-        fields: dict[str, object] = {}
-        if self.report is not None:
-            fields["verdict"] = self.report.verdict
-            fields["findings"] = len(self.findings)
-        return {**fields, **super().log_fields()}
+        fields = super().log_fields()
+        if self.report is None:
+            return fields
+        return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
         values = super().to_mapping()
-        if self.report is not None:
-            document = check_document(self.report, mode="WARN", findings=self.findings)
-            values |= {key: document[key] for key in document if key not in {"schema", "mode"}}
-        return values
+        if self.report is None:
+            return values
+        document = check_document(self.report, mode="WARN", findings=self.findings)
+        del document["schema"], document["mode"]  # they are not those of a task
+        return values | document
 
 
 @own_constructor
@@ -109,26 +114,13 @@ class CheckRouteOverlap(SectionTask):
         if self.host.backend is None:
             return CheckResult()
         began = ctx.clock.now()
-        try:
-            with self.host.backend() as backend:
-                report = check_kernel(
-                    backend,
-                    wanted.config,
-                    ctx=ctx,
-                    wait=self.wait,
-                    name_servers=self.host.name_servers,
-                )
-        except BaseException:
-            # They would be about another state. This does not wait for the lock, which can take
-            # long: at worst, a marker is gone that another run has just written, and no unit waits
-            # for one.
-            remove_markers(self.host)
-            raise
-        wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
+        report = self._check_kernel(ctx, wanted.config)
+        # Only a missing default route was waited for. A deadline may have shortened the wait.
+        wait = min(self.wait, round(ctx.clock.now() - began, 1))
         findings = check_findings(report, mode=settings.mode, wait=wait)
         try:
             # Under the lock, so that no marker is about a configuration that another run replaces:
-            # that is NotReady, which is not caught here.
+            # that is NotReady, which is not caught here. The markers are left to that run.
             with self.changing(ctx, wanted):
                 self._write_marker(report, findings)
         except HostError as error:
@@ -138,10 +130,25 @@ class CheckRouteOverlap(SectionTask):
         self._log_or_raise(ctx, report, findings, settings.mode)
         return CheckResult(report=report)
 
+    def _check_kernel(self, ctx: phases.Context, config: HostRoutingConfig) -> CheckReport:
+        """Wait for a default route, and check. If that fails, the markers go: they would be about
+        another state.
+        """
+        try:
+            with open_kernel(self.host) as kernel:
+                servers = self.host.name_servers
+                return check_kernel(kernel, config, ctx=ctx, wait=self.wait, name_servers=servers)
+        except BaseException:
+            # Without the lock, for which it could wait long: at worst, a marker is gone that
+            # another run has just written, and no unit waits for one.
+            remove_markers(self.host)
+            raise
+
     def _write_marker(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
-        """Remove the markers of other verdicts, and write that of this one: a line for each thing
-        that is wrong or in doubt, or the name of the verdict. The boot script writes the same files
-        (`report` and `leave_marker` in boot/assets/check-route-overlap.sh).
+        """Remove the markers of other verdicts, and write that of this one: what escapes, or the
+        families in doubt, a line for each; or the name of the verdict, and what else was found if
+        that is ok. The boot script writes the same files (`report` and `leave_marker` in
+        boot/assets/check-route-overlap.sh).
         """
         marker = HostLayout.detected_path
         if report.verdict == "ok":

@@ -434,8 +434,8 @@ class BackendContract:
             )
 
     def test_append_adds_a_next_hop(self) -> None:
-        """In IPv6, `append` adds a next hop to any program's; it is refused (exists) if it is
-        there.
+        """In IPv6, `append` adds next hops to any program's; it is refused (exists) if one of them
+        is there.
         """
         theirs, ours, on_link = _three_routes()
         with self.make() as backend:
@@ -444,6 +444,10 @@ class BackendContract:
                 _accepts(backend, "append", route, promise)
                 promise = "`append` is refused if the next hop is there"
                 _refuses(backend, "append", route, "exists", promise)
+            further = NextHop("eth0", gateway=as_ip("2001:db8::3"))
+            half_there = ours._replace(next_hops=(further, *ours.next_hops))
+            promise = "`append` is refused if one of the next hops is there"
+            _refuses(backend, "append", half_there, "exists", promise)
             joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
             promise = "next hops with a gateway are listed as one route"
             _equal(_installed(backend), [joined, on_link], promise)
@@ -521,8 +525,7 @@ class BackendContract:
             ours._replace(type="blackhole", next_hops=()),
             ours._replace(prefsrc=as_ip("10.0.0.4")),
             _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
-            _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
-            blackhole._replace(next_hops=(NextHop("eth0"),)),
+            _ours("192.0.2.0/24", metric=5, dev="ib0"),
             blackhole._replace(next_hops=(NextHop("lo"),)),
             _six(protocol=_THEIRS),
             _six(metric=1025),
@@ -638,7 +641,7 @@ class BackendContract:
 
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the
-        next. After `close` it does nothing.
+        next. After `close`, which may be called twice, it does nothing.
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
@@ -658,7 +661,6 @@ class BackendContract:
             _equal(
                 is_reported, True, "a change before `wake` is reported, by this wait or the next"
             )
-            watch.close()
             watch.close()
             watch.wake()
 

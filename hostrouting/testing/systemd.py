@@ -212,8 +212,8 @@ def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
     """The settings of these files that are lists: an empty value resets one, as in systemd."""
     lists: dict[str, list[str]] = {name: [] for name in _LISTS}
     for line in "\n".join(texts).splitlines():
-        name, equals, value = line.partition("=")
-        if not equals or name not in lists:
+        name, _, value = line.partition("=")
+        if name not in lists:
             continue
         if value:
             lists[name].append(value.replace("%n", unit))

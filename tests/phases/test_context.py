@@ -28,6 +28,20 @@ def test_time_that_remains() -> None:
         assert part.cancelled is True
 
 
+def test_a_cancellation_inside_a_time_limit() -> None:
+    """It is passed on, and so is the end of an outer limit: only the own limit is missed."""
+    ctx = Context(clock=FakeClock())
+    with (
+        pytest.raises(phases.DeadlineExceeded, match="within 2 s"),
+        ctx.within(2) as outer,
+        outer.within(5) as inner,
+    ):
+        inner.sleep(9)
+    with pytest.raises(phases.Cancelled, match="enough"), ctx.within(5) as part:  # noqa: PT012
+        ctx.cancel("enough")
+        part.check()
+
+
 def test_a_missed_deadline_stays_the_reason() -> None:
     """A part that misses its deadline in a shield has missed it, even if the run is cancelled
     before anybody looks.

@@ -428,6 +428,7 @@ def test_what_is_said_where_a_cancellation_ends_the_attempts() -> None:
         ({"attempts": 2.5}, "attempts is 2.5; it must be a whole number"),
         ({"attempts": True}, "attempts is True; it must be a whole number"),
         ({"delay": -1}, "delay is -1; it must be a number, 0 or more"),
+        ({"factor": "2"}, "factor is '2'; it must be a number, 0 or more"),
         ({"longest": float("nan")}, "longest is nan"),
         ({"jitter": 2}, "jitter is 2; it must be a number, from 0 to 1"),
     ],

@@ -150,6 +150,8 @@ def test_a_report_as_json() -> None:
     assert prepare["traceback"] is None
     assert prepare["children"][0]["error"] == "OSError: disk full"
     assert "disk full" in prepare["children"][0]["traceback"]
+    pull = prepare["children"][1]
+    assert (pull["status"], pull["error"], pull["reason"]) == ("cancelled", None, "unpack failed")
     assert start["status"] == "skipped"
     assert start["start"] is None
     assert start["seconds"] is None

@@ -3,7 +3,8 @@ nested machines.
 
 It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a
 tmpfs over a read-only view of the host's, and everything ends with the block, even if the test run
-is killed.
+is killed. What Linux has once for all namespaces is the host's own, and root inside can change it:
+the clock, modules, and some sysctls. No test may: `date -s` inside sets the clock of the host.
 
 Other versions of systemd are booted from other trees: root file systems of other distributions, as
 `make roots` creates them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names

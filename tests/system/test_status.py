@@ -239,16 +239,17 @@ def break_glass(repaired: System) -> None:
 
 
 def a_unit_that_waits_for_a_lock(repaired: System) -> None:
-    """Given a program that has locked the node, kubelet waits in the gate: the page names it, and
-    when it has ended, kubelet starts.
+    """Given a service that has locked the node, kubelet waits in the gate: the page names its
+    process, and when that has ended, kubelet starts.
     """
-    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; sleep infinity &>/dev/null & echo $!"
-    pid = repaired.must("bash", "-c", script).strip()
+    script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
+    repaired.must("systemd-run", "--quiet", "--unit=backup", "bash", "-c", script)
+    process = f"process {repaired.show('backup.service', 'MainPID')} (sleep) of backup.service"
+    locked = f"    it waits for {LAYOUT.lock_path}, which is locked by {process}"
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
-    waits = f"    it waits for {LAYOUT.lock_path}, which is locked by process {pid} (sleep)"
-    wait_for("the page to name it", lambda: waits in hostrouting(repaired, "status").stdout)
+    wait_for("the page to name it", lambda: locked in hostrouting(repaired, "status").stdout)
 
-    repaired.must("kill", pid)
+    repaired.must("systemctl", "stop", "backup.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 

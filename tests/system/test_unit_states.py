@@ -117,6 +117,12 @@ STARTS = {
         "Type=forking\nExecStart=\nExecStart=/bin/sleep 60\nTimeoutStartSec=0.5\n",
         "failed",
     ),
+    "the main process takes too long, and outlives the start": Start(
+        "exit 0",
+        "Type=notify\nExecStart=\nExecStart=/bin/sh -c 'trap : TERM; sleep 2; sleep 2'\n"
+        "TimeoutStartSec=0.5\nTimeoutStopSec=0.5\nSendSIGKILL=no\n",
+        "failed",
+    ),
     "a later command takes too long": Start(
         "exit 0", "ExecStartPre=-/bin/sleep 60\nTimeoutStartSec=0.5\n", "failed"
     ),

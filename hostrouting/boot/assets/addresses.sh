@@ -35,7 +35,7 @@ function read_block(block,   piece, common, free, values, lowest, i) {
   split(block, piece, "/")
   first = last = hex_of(piece[1])
   common = 2 + int(piece[2] / 4) # characters that all addresses have in common
-  free = length(first) - common - 1 # digits with any value; the one before, with some
+  free = length(first) - common - 1 # digits of any value; the one before them has some values
   if (piece[2] == "" || free < 0) return # a single address, also with its whole length, as in /32
   values = 16 # of that one digit: half as many for each bit that all have in common
   for (i = piece[2] % 4; i > 0; i--) values /= 2

@@ -63,7 +63,8 @@ signal=''     # the one that ends the gate
 enter_host_network=() # a command that runs another one in the network of the host, if needed
 declare -A owner_of permissions_of # by path; of a link, those of the file that it leads to
 
-# What a unit can have in its environment changes how bash works.
+# What a unit can have in its environment changes how bash works. With -p, as in the drop-in, bash
+# itself ignores exported functions, BASH_ENV, SHELLOPTS, BASHOPTS and GLOBIGNORE.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 unset FUNCNEST TMOUT # limits for calls of functions within functions, and for `read`
 # POSIXLY_CORRECT: bash would end at the `exec` that opens a lock that cannot be opened, and before
@@ -182,6 +183,7 @@ trap '' PIPE # a lost log ends nothing
 # --- The opened gate ------------------------------------------------------------------------------
 
 # An administrator has opened the gate if only root can have written the file, and it has a reason.
+# `hostrouting status` has the same rule (boot/unit_gates.py); one test is for both.
 exit_if_opened() {
   local owner permissions kind why_not='' reason=''
   read -r owner permissions kind < <(stat -c '%u %a %F' "$opening")
@@ -197,8 +199,8 @@ exit_if_opened() {
   else
     read -r reason <"$opening"
   fi
-  if [[ $reason ]]; then
-    log 4 "$unit starts UNCHECKED: $opening: ${reason::200}"
+  if [[ $reason == *[![:space:]]* ]]; then
+    log 4 "$unit starts UNCHECKED: $opening: $reason"
     end 0
   fi
   log 4 "$opening is ignored: ${why_not:-its first line is empty, and has to be the reason}"
@@ -260,7 +262,8 @@ reread_names_of_steps() {
 
 # --- Who can change what root runs ----------------------------------------------------------------
 
-# One process for all paths: each process costs a start a millisecond.
+# One process for all paths: each process costs a start a millisecond. Not judged: a path with a
+# newline, which ends the gate with an error of bash.
 read_access() { # PATH...
   local owner permissions path
   while read -r owner permissions path; do

@@ -50,7 +50,8 @@ def _show(plan: CleanupPlan, command: str) -> Answer:
     elif plan.deletions:
         first = f"STALE: {Remedy('to delete these entries', command)}"
     else:
-        code, first = FINE, f"NOTHING TO DO: {_NOTHING}"
+        code = FINE
+        first = f"NOTHING TO DO: {_NOTHING}"
     lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
     return Answer(code, {**_EMPTY, **plan.to_mapping()}, lines)
 
@@ -62,7 +63,8 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
         plan = CleanupPlan()
         if isinstance(outcome.report.result, CleanupResult):
             plan = outcome.report.result.plan
-        # A clean-up writes no other file, and this one before it deletes anything.
+        # A clean-up writes no other file, and this one before it deletes anything: without it,
+        # nothing was deleted, and no line proposes to run it.
         undo_file = next(iter(outcome.wrote), None)
         restore = Remedy("to restore what was deleted", f"sh {undo_file}")
         # The run has said already what it has deleted.

@@ -21,7 +21,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.host_check import managed_here, take_snapshot
 from hostrouting.install.typed_commands import with_typed_options
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
-from hostrouting.model.route import table_name
+from hostrouting.model.route import Route, table_name
 from hostrouting.text import show, spoken
 
 ARGUMENTS = ("address", "--config", "--snapshot")
@@ -60,11 +60,10 @@ def _options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
 
 
 def _document(explained: Explanation) -> dict[str, object]:
-    route = explained.decision.route
     rules: list[dict[str, object]] = []
     for tried in explained.rules:
-        matching = tried.route and str(tried.route)
-        rules.append({"rule": str(tried.rule), "result": tried.result, "route": matching})
+        route = _text_of(tried.route)
+        rules.append({"rule": str(tried.rule), "result": tried.result, "route": route})
     others = [{"rule": str(other.rule), **_values_of(other.decision)} for other in explained.others]
     opinion = ""
     if explained.report.parts:
@@ -76,9 +75,13 @@ def _document(explained: Explanation) -> dict[str, object]:
         "opinion": opinion,
         "expectedDevs": [*explained.report.expected_devs],
         "rules": rules,
-        "route": route and str(route),
+        "route": _text_of(explained.decision.route),
         "others": others,
     }
+
+
+def _text_of(route: Route | None) -> str | None:
+    return None if route is None else str(route)
 
 
 def _lines(explained: Explanation, doubts: Sequence[Finding], who: str) -> Iterator[str]:
@@ -119,7 +122,8 @@ def _first_line(explained: Explanation) -> str:
 
 def _other_line(other: Outcome) -> str:
     matches = "matches"
-    if bool(other.met) is other.rule.invert:  # `not` matches the packets that meet no selector
+    meets_the_conditions = bool(other.met)
+    if meets_the_conditions is other.rule.invert:  # `not` matches packets that do not meet them
         matches = "does not match"
     way = _way(other.decision)
     return f"OTHERS: a packet that {matches} rule {other.rule.priority} {way} [{other.rule}]"
@@ -145,15 +149,16 @@ def _read_address(text: str) -> IP:
 
 
 def _values_of(decision: Decision) -> dict[str, object]:
-    return {"kind": decision.kind, "devs": list(decision.devs)}
+    return {"kind": decision.kind, "devs": [*decision.devs]}
 
 
 def _way(decision: Decision) -> str:
+    """By which devices and gateways packets leave, or what happens to them instead."""
     if decision.route is None or not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
     ways: dict[str, None] = {}
     for hop in decision.route.next_hops:
-        if hop.dev and not hop.dead:
+        if hop.dev and not hop.dead:  # its device is in `devs`, so there is a way
             how = f"via {hop.gateway}" if hop.gateway else "without a gateway"
             ways[f"{hop.dev} {how}"] = None
     sentence = f"leaves through {spoken([*ways], last='or')}"

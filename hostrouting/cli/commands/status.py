@@ -28,9 +28,9 @@ ARGUMENTS = ("unit", "--metrics")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    if arguments.metrics and arguments.json:
-        raise bad_input("--metrics", "cannot be used with --json", "leave one of them out")
     unit = arguments.unit
+    if arguments.metrics and (arguments.json or unit is not None):
+        raise bad_input("--metrics", "cannot be used with --json or UNIT", "leave these out")
     if unit is not None:
         unit = with_type(unit)
     status = find_status(host, unit)

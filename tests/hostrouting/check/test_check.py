@@ -194,6 +194,7 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
 
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
+REFUSING_RULE = Rule(family=4, priority=9, action="unreachable")
 BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
 
 
@@ -258,13 +259,39 @@ def test_one_error_for_two_reasons() -> None:
     not differ there.
     """
     kernel = plain_vm()
-    kernel.add_rule(Rule(family=4, priority=9, action="unreachable"))
+    kernel.add_rule(REFUSING_RULE)
 
     report = check_kernel(kernel, config(cidrs=(CIDR,)))
 
     assert report.verdict == "overlap"
     names = [finding.name for finding in check_findings(report, mode="STRICT")]
     assert "kernel-differs" not in names
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        pytest.param([], "no-route", id="no route"),
+        pytest.param([REFUSING_RULE], str(REFUSING_RULE), id="a rule"),
+    ],
+)
+def test_the_kernel_has_a_route_where_its_tables_have_none(
+    rules: list[Rule], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address escapes by the tables, and the report says that the kernel differs."""
+    kernel = plain_vm()
+    kernel.ip_route("add", Route.to(CIDR, type="throw"))
+    for rule in rules:
+        kernel.add_rule(rule)
+    monkeypatch.setattr(FakeKernel, "lookup", lambda *_: [Answer("unicast", BY_IB7)])
+
+    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
+
+    assert family.verdict == "overlap"
+    [doubt] = family.doubts
+    assert doubt.sentence.startswith(
+        f"172.16.0.0: the kernel answers [{BY_IB7}], and its tables say [{words}]"
+    )
 
 
 @pytest.mark.linux

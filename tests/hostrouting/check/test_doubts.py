@@ -6,7 +6,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm, vpn_node
-from tests.support.topologies import IB0, checked, vm_with
+from tests.support.topologies import IB0, WG1, checked, vm_with
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 ETH1 = Link(name="eth1", index=9)
@@ -17,6 +17,11 @@ BY_WG0 = Route.to(ANYWHERE, dev="wg0")
 def second_default(metric: int) -> Route:
     """The default route of a second card."""
     return Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", protocol=16, metric=metric)
+
+
+def with_the_last_route_first(host: Snapshot) -> Snapshot:
+    """The same host, whose routes were added in another order."""
+    return host._replace(routes=host.routes[::-1])
 
 
 def only_by_wg0() -> Snapshot:
@@ -34,6 +39,12 @@ def only_by_wg0() -> Snapshot:
             ["eth0", "eth1"],
             "eth0 or eth1",
             id="two equal ones",
+        ),
+        pytest.param(
+            with_the_last_route_first(vm_with(second_default(100), links=(ETH1,))),
+            ["eth0", "eth1"],
+            "eth0 or eth1",
+            id="two equal ones in another order",
         ),
         pytest.param(
             vm_with(BY_WG0, links=(WG0,)),
@@ -73,6 +84,15 @@ def test_a_device_with_a_name_that_no_configuration_can_have() -> None:
     assert odd.command == ""
     assert " --dev eth0 | " in eth0.command
     assert odd.words.endswith(", give it another name: a configuration cannot have this one")
+
+
+def test_default_routes_of_two_tunnels() -> None:
+    """One of them may have its default route by mistake; which one, nobody knows here."""
+    by_wg1 = Route.to(ANYWHERE, dev="wg1")
+    [doubt] = checked(vm_with(BY_WG0, by_wg1, links=(WG0, WG1))).doubts
+    assert doubt.remedy is not None
+    *_, last = doubt.remedy.ways()
+    assert last.words.startswith("if wg0 or wg1 should not have a default route")
 
 
 def test_one_doubt_about_several_cidrs_is_one_finding() -> None:

@@ -349,12 +349,21 @@ class TestTheHostsOwn:
     """Addresses of this host need no device."""
 
     @pytest.mark.parametrize("kind", ["broadcast", "anycast"])
-    @pytest.mark.parametrize(("protocol", "verdict"), [(PROTOCOL_KERNEL, "ok"), (4, "overlap")])
-    def test_addresses_of_a_network(self, kind: RouteType, protocol: int, verdict: str) -> None:
+    @pytest.mark.parametrize(
+        ("destination", "protocol", "verdict"),
+        [
+            ("172.16.5.255/32", PROTOCOL_KERNEL, "ok"),
+            ("172.16.5.255/32", 4, "overlap"),
+            ("172.16.5.0/24", PROTOCOL_KERNEL, "overlap"),
+        ],
+    )
+    def test_addresses_of_a_network(
+        self, kind: RouteType, destination: str, protocol: int, verdict: str
+    ) -> None:
         """Its broadcast and anycast addresses are this host's own; but not if another program has
-        made the route.
+        made the route, nor a whole range.
         """
-        way = Route.to("172.16.5.255/32", dev="ib0", type=kind, protocol=protocol)
+        way = Route.to(destination, dev="ib0", type=kind, protocol=protocol)
         assert checked(node(way)).verdict == verdict
 
     @pytest.mark.parametrize("kind", ["broadcast", "multicast"])
@@ -362,6 +371,11 @@ class TestTheHostsOwn:
         """They lead out by the uplink, but not for every packet."""
         way = Route.to("172.16.5.0/24", dev="eth0", gateway="10.0.0.1", type=kind, protocol=4)
         assert checked(node(way)).verdict == "undecided"
+
+    def test_ipv6_asks_only_for_the_type_of_the_address(self) -> None:
+        """TCP connects by a route of type multicast, too."""
+        way = Route.to("fd16::/64", dev="eth0", gateway="fe80::1", type="multicast", protocol=4)
+        assert checked(node(way, BY_IPV6), "fd16::/48").verdict == "ok"
 
     def test_reserved_ranges_are_the_hosts_own(self) -> None:
         """A check of everything is not about the loopback network, nor about the addresses of each
@@ -409,6 +423,13 @@ class TestLosses:
         hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
         host = node(Route(Prefix.parse(CIDR), hops, protocol=protocol))
         assert checked(host).verdict == verdict
+
+    def test_a_route_by_one_of_two_uplinks_without_a_gateway(self) -> None:
+        """Others are behind the router of that one, whatever is behind the other."""
+        second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=200)
+        mistake = Route.to(CIDR, dev="eth0", protocol=3)
+        host = node(second, mistake, links=(ETH1,))
+        assert checked(host, expected_devs=["eth0", "eth1"]).verdict == "undecided"
 
     def test_a_next_hop_by_another_device_without_a_gateway(self) -> None:
         """Only the next hops by the uplink itself need one."""
@@ -462,12 +483,19 @@ class TestBridges:
         assert checked(node(network, links=links)).verdict == "ok"
         assert checked(node(network, pod_of_calico, links=links)).verdict == "undecided"
 
-    def test_a_bridge_beside_an_address_that_another_cni_left(self) -> None:
-        """An address of cilium_host without a route to pods shows no pods of Cilium."""
-        left = Link(name="cilium_host", index=20, kind="veth")
-        own = Route.to("10.0.5.1/32", dev=left.name, type="local", table=TABLE_LOCAL)
+    def test_a_bridge_beside_a_device_that_another_cni_may_have_left(self) -> None:
+        """An address of cilium_host without a route to pods shows no pods of Cilium; a route by it
+        does, also before the first pod comes.
+        """
+        cilium = Link(name="cilium_host", index=20, kind="veth")
+        own = Route.to("10.0.5.1/32", dev=cilium.name, type="local", table=TABLE_LOCAL)
+        to_pods = Route.to("10.0.5.0/24", dev=cilium.name)
         network = Route.to("172.16.1.0/24", dev="cni0")
-        assert checked(node(network, own, links=(CNI0, left))).verdict == "ok"
+        other_bridge = Route.to("172.16.1.0/24", dev="cbr0")
+        links = (CNI0, Link(name="cbr0", index=21, kind="bridge"), cilium)
+        assert checked(node(other_bridge, own, links=links)).verdict == "ok"
+        assert checked(node(other_bridge, own, to_pods, links=links)).verdict == "undecided"
+        assert checked(node(network, own, links=links)).verdict == "ok"
 
     def test_a_bridge_with_two_cards(self) -> None:
         """The doubt names the same one, whatever the order of the devices."""

@@ -97,6 +97,20 @@ def test_a_proxy_takes_in_what_a_mark_alone_selects(
     assert checked(node(own, rules=(marked,))).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("intended", "verdict"),
+    [
+        pytest.param([], "undecided", id="none"),
+        pytest.param(["fwmark 0x1/0x1"], "ok", id="this one"),
+        pytest.param(["fwmark 0x2/0x2"], "undecided", id="another one"),
+    ],
+)
+def test_a_rule_that_is_intended(intended: list[str], verdict: str) -> None:
+    """`intendedRules` names each rule by its selectors, and says nothing about others."""
+    host = node(ELSEWHERE, rules=(rule(fwmark=1, fwmask=1),))
+    assert checked(host, intended_rules=intended).verdict == verdict
+
+
 BY_CARD = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
 BY_RAIL = BY_CARD._replace(next_hops=(NextHop("ib0", gateway=as_ip("10.0.0.1")),))
 
@@ -229,9 +243,10 @@ class TestForwarded:
     )
     def test_a_rule_that_selects_nothing_forwarded(self, selectors: dict[str, Any]) -> None:
         """Only sockets of this host are bound or have a user, and Linux drops what arrives with a
-        source of this host.
+        source of this host. So the next rule is asked.
         """
         assert self.verdict_with(rule(**selectors)) == "ok"
+        assert self.verdict_with(rule(**selectors), self.BY_IB0) == "undecided"
 
     @pytest.mark.parametrize("iif", [None, "cni0"], ids=["of all", "of the device"])
     def test_a_rule_behind_one_for_the_same_packets(self, iif: str | None) -> None:
@@ -470,6 +485,13 @@ class TestSources:
 
 class TestPods:
     """Of the packets of pods nothing is expected, unless `podCidrs` names them."""
+
+    def test_packets_of_pods_that_no_rule_takes_beside_an_intended_rule(self) -> None:
+        """They have no route, and no rule that could be intended."""
+        sent = rule(priority=90, table=TABLE_MAIN, iif="lo")
+        host = node()._replace(rules=(default_rules(4)[0], sent))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"], intended_rules=["iif lo"])
+        assert [escape.kind for escape in report.escapes] == ["no-route"]
 
     def test_packets_of_pods_with_a_mark(self) -> None:
         """For packets of pods, the source and the device of a rule are known; the rest of it can

@@ -282,6 +282,14 @@ def test_one_configuration_repairs_what_escapes_and_takes_typed_routes_over() ->
         assert check_snapshot(applied, expected).verdict == "ok"
 
 
+def test_routes_by_hand_are_said_only_where_nothing_escapes() -> None:
+    """What escapes is repaired first, and the repair takes the routes over."""
+    expected = HostRoutingConfig(route_overlap=expect("10.128.0.0/9"))
+    now = check_snapshot(typed(Route.to("10.130.0.0/24", dev="ib0")), expected)
+    assert now.escapes
+    assert list(find_by_hand(expected, now=now, pipeline="repair | apply")) == []
+
+
 def without_typed(host: Snapshot) -> Snapshot:
     """The host without the two routes that repair it."""
     routes = tuple(route for route in host.routes if str(route.prefix) not in TYPED)

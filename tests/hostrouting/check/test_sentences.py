@@ -354,7 +354,7 @@ def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
 def test_the_devices_that_a_default_route_could_have() -> None:
     """Each network card with its address, and whether it is down; also a bridge with a card. A
     dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
-    may be a VPN's.
+    may be a VPN's. An address of the other family says nothing about this one's router.
     """
     interfaces = [
         ("eth0", "10.0.0.4/24"),
@@ -367,13 +367,17 @@ def test_the_devices_that_a_default_route_could_have() -> None:
     links = [
         Link("br0", index=0, kind="bridge", up=False),
         Link("eth1", index=0, master="br0"),
+        Link("eth2", index=0),
         Link("d0", index=0, kind="dummy"),
         DOCKER._replace(index=0),
         Link("veth1", index=0, kind="veth", master="docker0"),
         Link("cni0", index=0, kind="bridge"),
         WG0._replace(index=0),
     ]
-    [finding] = named("no-default-route", topologies.host(interfaces, links=links))
+    host = topologies.host(interfaces, links=links)
+    of_ipv6 = address("2001:db8::4/64", "eth2")
+    host = host._replace(addresses=(*host.addresses, of_ipv6))
+    [finding] = named("no-default-route", host)
     assert str(finding.remedy).endswith("perhaps to eth0 (10.0.0.4/24) or br0 (10.1.0.4/24, down)")
 
 

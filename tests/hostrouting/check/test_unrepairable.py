@@ -196,6 +196,17 @@ class TestKeys:
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert causes(report) == [f"[{held}] is as specific as a route can be" for held in holders]
 
+    def test_a_route_that_only_packets_of_pods_take_is_named(self) -> None:
+        """Packets of the host itself are fine: a rule for them comes first."""
+        fine = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        lost = Route.to("172.16.5.1/32", dev="ib0")
+        host = node(fine, lost, rules=(rule(iif="lo"),))
+        report = checked(host, pod_cidrs=["10.244.1.0/24"])
+        assert reasons(report) == ["host-route"]
+        assert causes(report) == [
+            f"for packets of pods from 10.244.1.0/24, [{lost}] is as specific as a route can be"
+        ]
+
     def test_a_throw_to_one_address_is_named(self) -> None:
         """A throw decides nothing, and is yet the route that no other comes before."""
         throw = Route.to("172.16.5.1/32", type="throw")

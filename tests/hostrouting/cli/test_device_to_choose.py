@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from hostrouting.check import doubts
-from hostrouting.testing import FakeHost, h200
+from hostrouting.model.route import Route
+from hostrouting.routes.uplink import TO_HAVE_IPV6
+from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     GUARDED,
     KUBELET,
+    apply,
     apply_installed,
     config,
     edit_config,
@@ -23,7 +26,8 @@ from tests.support.incidents import (
     start_vpn,
     type_pipeline,
 )
-from tests.support.tasks import CIDR, REPAIR, lose_routes, type_routes
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
+from tests.support.topologies import WithoutIPv6
 
 
 def beside_a_vpn(*, lost: bool) -> FakeHost:
@@ -47,6 +51,94 @@ def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
     assert "name one device in routeOverlap.expectedDevs" not in status.out
     assert type_pipeline(host, line).code == 0
     assert say("status", host=host).code == 0
+
+
+def test_two_ranges_in_the_same_doubt_have_the_candidates_once() -> None:
+    """One range leaves by the VPN, and the other does not, so there are two sentences. The lines to
+    choose from are long, and stand at the end.
+    """
+    page = say("check", CIDR, "10.96.0.0/12", host=beside_a_vpn(lost=False))
+    doubts_of_page = [line for line in page.lines if "it is unclear whether packets to" in line]
+    assert len(doubts_of_page) == 2
+    for dev in ("eth0", "tun0"):
+        assert page.out.count(f"--dev {dev} |") == 1
+    choice = [line for line in page.lines if line.startswith("If tun0 should not have")]
+    assert len(choice) == 1
+    assert "if tun0 should not have" not in page.out
+
+
+def test_only_a_choice_is_left_to_the_commands_below() -> None:
+    """The node has booted without IPv6, and a VPN came first. What is said about the route that
+    waits for IPv6 stays.
+    """
+    image = FakeHost.image()
+    installed = json.dumps(config(*REPAIR, "fd77::/48"))
+    assert apply(image, installed).code == 0
+    host = FakeHost(kernel=WithoutIPv6(), files=image.files)
+    host.kernel.add_address("eth0", "10.0.0.4/24")
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
+    host.kernel.ip_route("add", default)
+    start_vpn(host)
+    page = say("status", host=host)
+    assert "fd77::/48 needs IPv6" in page.lines[0]
+    assert page.lines[1] == f"  {TO_HAVE_IPV6}"
+    assert page.lines[2].startswith(f"  when {LAYOUT.config_path} is corrected, as root: ")
+    assert page.out.count("the commands below name the device") == 1
+
+
+def node_with_another_router() -> FakeHost:
+    """A node without routes of its own, on which a second card has got a better default route."""
+    host = node(config(), plain_vm)
+    add_router(host, "eth1", 9)
+    return host
+
+
+def add_router(host: FakeHost, dev: str, metric: int) -> None:
+    """A card gets a default route with this metric."""
+    host.kernel.add_link(dev)
+    host.kernel.add_address(dev, f"10.{metric}.0.4/24")
+    gateway = f"10.{metric}.0.1"
+    default = Route.to("0.0.0.0/0", dev=dev, gateway=gateway, protocol=16, metric=metric)
+    host.kernel.ip_route("add", default)
+
+
+def test_a_card_that_another_one_precedes_has_its_command() -> None:
+    """A router has begun to answer on the wrong card. What leaves by it is what Linux prefers, so
+    the verdict is OK; the page has the line for the other card, which works.
+    """
+    host = node_with_another_router()
+    command = f"hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
+    for word in ("status", "check"):
+        page = say(word, host=host)
+        assert page.lines[-3].endswith(f"to that of eth0; if eth0 is intended, as root: {command}")
+        assert page.lines[-1] == "To see first what would change, write plan instead of apply."
+    assert type_pipeline(host, command).code == 0
+    through_eth0 = f"OK: every address of {CIDR} leaves through eth0, or is this host's own"
+    assert say("status", host=host).lines[-1] == through_eth0
+
+
+def test_a_file_that_is_given_is_in_the_line_of_the_other_card(tmp_path: Path) -> None:
+    """As in those of candidates."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config()))
+    page = say("check", "--config", str(file), host=node_with_another_router())
+    assert f"repair --config {file} --dev eth0 |" in page.out
+
+
+def test_several_cards_that_another_one_precedes() -> None:
+    """Which of them is meant has to be typed."""
+    host = node_with_another_router()
+    add_router(host, "eth2", 11)
+    command = "hostrouting repair CIDR --dev NAME | hostrouting apply --config -"
+    [line] = [line for line in say("check", host=host).lines if "DEFAULT-ROUTES" in line]
+    assert line.endswith(f"; if eth0 or eth2 is intended, as root: {command}")
+
+
+def test_what_the_page_says_is_not_logged_before() -> None:
+    """The page has that routes stay, so standard error has not."""
+    applied = apply_installed(beside_a_vpn(lost=False))
+    assert "\nROUTE-STAYS: " in applied.out
+    assert applied.err == ""
 
 
 def test_each_candidate_says_what_is_known_of_it_and_what_its_repair_costs() -> None:

@@ -22,6 +22,7 @@ from tests.support.incidents import (
     node,
     plan,
     plan_installed,
+    type_pipeline,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, type_routes
 from tests.support.topologies import WithoutIPv6
@@ -124,6 +125,55 @@ def test_a_plan_of_an_ipv6_route_on_a_kernel_without_ipv6() -> None:
     would = "WOULD FAIL: apply would change nothing, because fd77::/48 needs IPv6, "
     assert planned.lines[0].startswith(would)
     assert plan(host, json.dumps(wanted), "--json").json["wouldFail"].count("needs IPv6") == 1
+
+
+def start_clone(host: FakeHost) -> None:
+    """The node is started with the configuration of another one, in whose network the gateway is:
+    nothing escapes here, but the routes wait.
+    """
+    installed = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    for route in installed["staticRoutes"]["routes"]:
+        route["gateway"] = "10.9.9.1"
+    lose_routes(host)
+    apply(host, json.dumps(installed))
+
+
+def test_a_configuration_of_another_node() -> None:
+    """Below the first line stand the default route of this one, the file, and what to type then.
+    `repair` has nothing to repair.
+    """
+    host = node(config(*REPAIR), plain_vm)
+    start_clone(host)
+    lines = say("status", host=host).lines
+    needs = "need an address or route on eth0 that reaches the gateway 10.9.9.1 directly"
+    assert lines[0].startswith(f"NOT READY: {KUBELET} cannot start: 2 routes")
+    assert lines[0].endswith(needs)
+    default = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100]"
+    assert lines[1] == f"  add it, or correct the configuration: the default route is {default}"
+    command = f"hostrouting apply --config {LAYOUT.config_path}"
+    assert lines[2] == f"  when {LAYOUT.config_path} is corrected, as root: {command}"
+
+
+def test_a_default_route_that_is_missing() -> None:
+    """It comes by DHCP or from a router, so the page does not lead to the file."""
+    host = node(config(*REPAIR), plain_vm)
+    lose_routes(host)
+    for default in host.kernel.snapshot().default_routes(4):
+        host.kernel.ip_route("delete", default)
+    page = say("status", host=host)
+    assert page.lines[0].endswith("2 routes, such as 172.16.0.0/17, need an IPv4 default route")
+    assert page.lines[1] == "  add it, or correct the configuration"
+    assert "is corrected" not in page.out
+
+
+def test_a_configuration_of_another_node_that_a_repair_corrects() -> None:
+    """Where addresses escape, the page has the line that repairs that and corrects the file."""
+    host = node(config(*REPAIR))
+    start_clone(host)
+    page = say("status", host=host)
+    assert "is corrected" not in page.out
+    assert type_pipeline(host, "hostrouting repair | hostrouting apply --config -").code == 0
+    assert say("status", host=host).code == 0
 
 
 NO_IPV6_ROUTE = "there is no IPv6 default route"

@@ -66,7 +66,10 @@ def test_help(name: str) -> None:
 
     first, rest = COMMANDS[name][0], COMMANDS[name][1:]
     assert f"{first.upper()}{rest}" in said.out.replace("\n", " ")
-    after_summary = said.out.split("\n\n")[2]
+    usage, _, after_summary, *_ = said.out.split("\n\n")
+    _, _, _, *words = re.findall(r"[\w-]+", usage)
+    values = [word for word in words if not word.startswith("-")]
+    assert {value for value in values if not value.isupper()} <= {"azure-vnet", "warning"}
     begins_a_section = after_summary.startswith(("options:", "positional"))
     assert after_summary[0].isupper() or begins_a_section
 
@@ -562,6 +565,14 @@ def test_an_answer_that_nobody_reads_any_more(
     monkeypatch.setattr(sys, "stdout", Unwritable(number))
     assert write(Answer(0, {}, ["a line"]), as_json=False) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its encoding does not have is escaped."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert write(Answer(0, {}, ["… and 1 more"]), as_json=False) == 0
+    assert written.getvalue() == b"\\u2026 and 1 more\n"
 
 
 def test_names_do_not_steer_the_terminal() -> None:

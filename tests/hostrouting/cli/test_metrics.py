@@ -197,11 +197,12 @@ def test_systemd_does_not_answer() -> None:
     assert not any(name.startswith("hostrouting_gated_units") for name in values)
 
 
-def test_metrics_are_no_document() -> None:
-    """One of the two formats, not both."""
-    said = say("status", "--metrics", "--json", host=applied()())
+@pytest.mark.parametrize("other", ["--json", KUBELET])
+def test_metrics_are_of_the_whole_host(other: str) -> None:
+    """They are no document, and are never of one unit: its numbers would pass for those of all."""
+    said = say("status", "--metrics", other, host=applied()())
     assert said.code == 2
-    assert "--metrics: cannot be used with --json" in said.err
+    assert "--metrics: cannot be used with --json or UNIT; leave these out" in said.err
 
 
 def test_the_client_of_prometheus_reads_them() -> None:

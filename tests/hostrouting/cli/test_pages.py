@@ -107,7 +107,7 @@ def with_kubelet(host: FakeHost) -> None:
     """Kubelet is a service of this host."""
     assert host.manager is not None
     host.manager.states["kubelet.service"] = "active"
-    host.manager.properties["k3s.service"] = {"UnitFileState": "enabled"}
+    host.manager.properties["k3s.service"] = {"LoadState": "loaded", "UnitFileState": "enabled"}
 
 
 def fresh_with_kubelet() -> FakeHost:

@@ -52,6 +52,25 @@ def test_a_reason_that_was_logged_at_each_try() -> None:
     assert state_of_kubelet(host)["reasons"] == ["b", "a"]
 
 
+def test_a_reason_that_is_also_the_last_check() -> None:
+    """It stands once on the page, below the unit. It is not the verdict now: somebody has repaired
+    that since.
+    """
+    host = node(config(*REPAIR))
+    refuse(host)
+    overlap = "OVERLAP: expected CIDR 172.16.0.0/16 routes via wg0 [172.16.0.0/12 dev wg0]"
+    manager_of(host).errors[KUBELET] = (overlap, "check-route-overlap: overlap")
+    del host.files.texts[LAYOUT.ok_path]
+    host.files.texts[LAYOUT.detected_path] = f"{overlap}\n"
+    lines = say("status", host=host).lines
+    assert [line for line in lines if overlap in line] == [f"    {overlap}"]
+    manager_of(host).errors[KUBELET] = ("killed",)
+    assert (
+        f"the last check, by the gate, the guard or apply: {overlap}"
+        in say("status", host=host).out
+    )
+
+
 def test_two_refused_units() -> None:
     """Both are named in the first line."""
     host = node(config(*REPAIR, gate={"units": [KUBELET, "k3s.service"]}))
@@ -109,10 +128,11 @@ def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(
 
 def test_a_refused_unit_that_a_foreign_script_may_hold_back() -> None:
     """The page names the script, and the journal with what the script has printed: whether the
-    script would succeed now is not known.
+    script would succeed now is not known. If it does not, such as one that hangs, the script can be
+    taken out of the gate, which then has no word of it.
     """
     host = node(config(*REPAIR))
-    script = f"{LAYOUT.gate_directory}/30-site.sh"
+    script = f"{LAYOUT.gate_directory}/30 site.sh"
     host.files.texts[script] = "exit 1\n"
     refuse(host)
     status = say("status", host=host)
@@ -121,7 +141,11 @@ def test_a_refused_unit_that_a_foreign_script_may_hold_back() -> None:
         "To start what was refused, as root:",
         f"  systemctl start {KUBELET}",
     ]
+    taken_out = f"as root: mv '{script}' '{script}.off'"
+    assert status.lines[3] == f"  if {script} fails again, to take it out of the gate, {taken_out}"
     assert f"    see: journalctl -u {KUBELET}" in status.lines
+    host.files.texts[f"{script}.off"] = host.files.texts.pop(script)
+    assert "30 site.sh" not in say("status", host=host).out
 
 
 def test_the_instances_of_a_template_that_were_refused() -> None:
@@ -184,6 +208,21 @@ def test_a_masked_unit(active: str, state: str) -> None:
     assert apply_installed(host).lines[0].startswith("NOTHING TO DO: ")
 
 
+def test_a_unit_that_is_not_installed() -> None:
+    """The configuration gates a name that no unit has, or has any more. The page says so, because
+    nothing can start it. In an image, the unit may come later: that is not wrong by itself.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).states[KUBELET] = "inactive"
+    manager_of(host).properties[KUBELET] |= {"LoadState": "not-found"}
+    status = say("status", host=host)
+    assert status.code == 0
+    assert status.lines[1:3] == [
+        f"  {KUBELET} does not run",
+        "    systemd does not know it: it is not installed, or has another name",
+    ]
+
+
 # A unit in the gate.
 
 
@@ -199,6 +238,20 @@ def test_a_unit_that_waits_for_a_lock(unit: str | None) -> None:
     reason = f"it waits for {LAYOUT.lock_path}, which is locked by another process"
     assert f"    {reason}" in say(*words, host=host).lines
     assert state_of_kubelet(host)["reasons"] == [reason]
+
+
+def test_a_unit_in_the_gate_beside_a_foreign_script() -> None:
+    """It may be in that script, which may hang: the page says where the step that runs is to be
+    seen. The steps of hostrouting say themselves what they wait for.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET] |= {"ActiveState": "activating", "SubState": "condition"}
+    assert "which step runs" not in say("status", host=host).out
+    host.files.texts[f"{LAYOUT.gate_directory}/30-site.sh"] = "sleep infinity\n"
+    line = f"    to see which step runs: systemctl status -l {KUBELET}"
+    assert line in say("status", host=host).lines
+    host.files.locked.add(LAYOUT.lock_path)  # then no step runs
+    assert line not in say("status", host=host).lines
 
 
 # A unit that was not checked.

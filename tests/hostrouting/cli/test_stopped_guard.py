@@ -153,6 +153,7 @@ def test_a_check_knows_that_the_guard_is_masked(masked: FakeHost) -> None:
     page = say("check", host=masked).out
     assert f"\nPermanently, as root:\n  {UNMASK}\n  {APPLY.command}\n" in page
     assert page.count(UNMASK) == 1
+    assert f"\nREQUIREMENT: {GUARD} is masked, so apply cannot start it, and fails\n" in page
     assert UNMASK in say("repair", "--commands", host=masked).err
     unmask(masked)
     assert "unmask" not in say("check", host=masked).out

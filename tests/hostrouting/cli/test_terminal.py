@@ -45,7 +45,6 @@ def shown_by_a_terminal(lines: Sequence[str], report: CheckReport | None) -> str
         file=shown,
         force_terminal=True,
         color_system="standard",
-        highlight=False,
         soft_wrap=True,
         _environ={},
     )
@@ -103,6 +102,12 @@ def test_the_strip_of_a_node() -> None:
         "a rest",
     ]
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
+
+
+def test_no_strip_where_no_device_is_expected() -> None:
+    """Without a default route, no address is judged, and so none has a colour."""
+    without = vm_with()._replace(routes=())
+    assert "172.16.0.0/16" not in page_of(without, CIDR)
 
 
 def test_the_strip_of_what_leaves_by_no_device() -> None:

@@ -230,7 +230,7 @@ FAULTY_DOCUMENTS = {
         ),
     ),
     "interfaces that are not enabled": (
-        '{"probeRewrite": {"interfaces": ["eth0"]}}',
+        '{"probeRewrite": {"interfaces": ["eth0", "eth1"]}}',
         'probeRewrite.enabled: there are interfaces; set "enabled": true',
     ),
     "an interface that is not a device": (
@@ -810,6 +810,15 @@ def test_a_guard_that_has_nothing_left_to_guard() -> None:
     assert guarded.replaced("static_routes", nothing) == nothing
     with_check = guarded._replace(route_overlap=expect("10.0.0.0/8"))
     assert with_check.replaced("static_routes", nothing).guard.enabled
+
+
+def test_a_static_route_as_text() -> None:
+    """It has the words of `ip route`, and lacks what is left open."""
+    section = {"destination": "10.0.0.0/8", "gateway": "10.0.0.1", "dev": "eth0", "metric": 7}
+    config = HostRoutingConfig.from_mapping(
+        {"staticRoutes": {"enabled": True, "routes": [section]}}
+    )
+    assert str(config.static_routes.routes[0]) == "10.0.0.0/8 via 10.0.0.1 dev eth0 metric 7"
 
 
 def test_a_link_local_gateway() -> None:

@@ -3,11 +3,12 @@ partition.
 """
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import NO_ROUTE, Decision, Fib, PacketKind
+from hostrouting.fib.engine import NO_ROUTE, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -165,6 +166,23 @@ def test_a_rule_that_does_nothing() -> None:
     assert decision == Fib(host, 4).lookup("8.8.8.8")
 
 
+def test_rules_of_one_priority() -> None:
+    """They are asked in the order in which they were added, which is that of the list."""
+    host = vm_with_table_7(Rule(family=4, priority=9, table=7))
+    added_first = Rule(family=4, priority=9, table=TABLE_MAIN)
+    fib = Fib(host._replace(rules=(added_first, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == added_first
+
+
+def test_a_rule_to_a_network_inside_that_of_an_earlier_rule() -> None:
+    """The earlier rule decides, although the later one is more specific."""
+    wide = Rule(family=4, priority=9, table=7, dst=Prefix.parse("8.8.0.0/16"))
+    narrow = Rule(family=4, priority=10, table=TABLE_MAIN, dst=Prefix.parse("8.8.8.0/24"))
+    host = vm_with_table_7(narrow)
+    fib = Fib(host._replace(rules=(wide, *host.rules)), 4)
+    assert fib.lookup("8.8.8.8").rule == wide
+
+
 def test_a_rule_for_users() -> None:
     """It selects some connections of this host, also those from a known source; but nothing that
     is forwarded, which is of user 0.
@@ -180,6 +198,44 @@ def test_a_rule_for_users() -> None:
     assert rules_of_others(fib, forwarded) == []
 
 
+def test_a_rule_for_bound_sockets() -> None:
+    """It selects nothing of a connection, nor of what is forwarded; nor of what is left behind a
+    rule for all that this host sends.
+    """
+    bound = Rule(family=4, priority=9, table=7, others=(("oif", "eth1"),))
+    sent = Rule(family=4, priority=8, table=TABLE_MAIN, iif="lo")
+    host = vm_with_table_7(bound)
+    fib = Fib(host, 4)
+    source = Prefix.parse("10.0.0.4/32")
+    assert rules_of_others(fib, PacketKind()) == [bound]
+    assert rules_of_others(fib, PacketKind(source)) == []
+    assert rules_of_others(fib, PacketKind(source, "eth1")) == []
+    assert rules_of_others(Fib(host._replace(rules=(sent, *host.rules)), 4), PacketKind()) == []
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        pytest.param({"fwmark": 1, "fwmask": 1, "others": (("uidrange", "0-0"),)}, id="a mark"),
+        pytest.param({"src": Prefix.parse("0.0.0.0/8"), "iif": "eth1"}, id="a device"),
+    ],
+)
+def test_a_rule_with_two_selectors(selectors: dict[str, Any]) -> None:
+    """It selects only packets that meet both. The plain one has user 0 and, for IPv4, the source
+    0.0.0.0; it has no mark, and does not arrive on a device.
+    """
+    rule = Rule(family=4, priority=9, table=7, **selectors)
+    fib = Fib(vm_with_table_7(rule), 4)
+    assert fib.lookup("8.8.8.8").devs == ("eth0",)
+
+
+def test_a_rule_for_vrfs() -> None:
+    """Packets outside of a VRF pass over it, whatever it does."""
+    of_vrfs = Rule(family=4, priority=9, action="unreachable", l3mdev=True)
+    fib = Fib(vm_with_table_7(of_vrfs), 4)
+    assert fib.lookup("8.8.8.8").devs == ("eth0",)
+
+
 def vm_with_table_7(rule: Rule) -> Snapshot:
     """A plain VM with this rule before its own. Table 7 leads everything to eth1."""
     vm = plain_vm().snapshot()
@@ -191,6 +247,36 @@ def rules_of_others(fib: Fib, packet: PacketKind) -> list[Rule]:
     """The rules that tell some packets of this kind to 8.8.8.8 from the plain one."""
     _, others = fib.outcomes(0x08080808, packet)
     return [other.rule for other in others]
+
+
+def test_what_is_captured_already() -> None:
+    """All marked packets are captured: a rule for those that this host sends adds no outcome."""
+    marked = Rule(family=4, priority=9, table=7, fwmark=1, fwmask=0xFF)
+    host = vm_with_table_7(marked)
+    sent = marked._replace(priority=10, iif="lo")
+    fib = Fib(host._replace(rules=(marked, sent, *host.rules[1:])), 4)
+    assert rules_of_others(fib, PacketKind()) == [marked]
+
+
+def test_all_that_this_host_sends_is_captured_first() -> None:
+    """Packets that the rule before leaves have the decision of `iif lo`, and not of a later rule,
+    which has what arrives. A connection of this host has nothing that arrives.
+    """
+    unmarked = Rule(family=4, priority=8, table=7, fwmark=1, fwmask=0xFF, invert=True)
+    sent = Rule(family=4, priority=9, table=254, iif="lo")
+    marked = Rule(family=4, priority=10, table=7, fwmark=2, fwmask=0xFF)
+    everything = Rule(family=4, priority=11, table=7)
+    host = vm_with_table_7(unmarked)
+    fib = Fib(host._replace(rules=(unmarked, sent, marked, everything)), 4)
+
+    _, others = fib.outcomes(0x08080808)
+    connection = PacketKind(Prefix.parse("10.0.0.4/32"))
+
+    assert {other.rule: other.decision.devs for other in others} == {
+        marked: ("eth1",),
+        unmarked: ("eth0",),
+    }
+    assert rules_of_others(fib, connection) == [unmarked]
 
 
 def test_a_rule_for_all_packets_to_other_addresses() -> None:
@@ -257,6 +343,16 @@ def test_a_route_for_a_type_of_service() -> None:
     assert decision_beside_wider(narrow).devs == ("wider",)
 
 
+def test_a_route_for_some_sources() -> None:
+    """It hides the other routes to its prefix, and whether Linux uses it depends on the source,
+    which Linux chooses by the route: this is not judged.
+    """
+    narrow = Route.to("2001:db8:9::/64", dev="narrow")
+    for_some = narrow._replace(source=Prefix.parse("2001:db8:1::/64"))
+    fib = Fib(plain_vm().snapshot().with_routes([narrow, for_some]), 6)
+    assert fib.lookup("2001:db8:9::1").kind == NOT_JUDGED
+
+
 @pytest.mark.parametrize(("fwmask", "dev"), [(0x0F, "eth1"), (0xF0, "eth0")])
 def test_a_mark_outside_its_mask(fwmask: int, dev: str) -> None:
     """Linux compares a mark only where the mask has a bit: of `fwmark 0x10/0xf` nothing is left,
@@ -276,5 +372,5 @@ def test_equal_default_routes_of_another_type() -> None:
     hop = default.next_hops[0]
     equal = default._replace(next_hops=(hop._replace(dev="eth1"),))
     of_another_type = default._replace(next_hops=(hop._replace(dev="ib0"),), type="multicast")
-    fib = Fib(host.with_routes([equal, of_another_type]), 4)
+    fib = Fib(host.with_routes([of_another_type, equal]), 4)
     assert fib.possible_devs(fib.lookup("8.8.8.8")) == ("eth0", "eth1")

@@ -8,7 +8,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -59,6 +59,10 @@ def test_each_rule_is_named(rule: Rule, words: str) -> None:
         (
             TOS._replace(unread=("encap 99",)),
             "encap 99 (an encapsulation that may change the destination)",
+        ),
+        (
+            Route.to(INSIDE, dev="eth1")._replace(scope=SCOPE_HOST),
+            "(its device has no address, so Linux finds no source for ",
         ),
     ],
 )

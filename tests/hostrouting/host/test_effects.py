@@ -35,6 +35,18 @@ def test_changed(something: dict[str, Any]) -> None:
     assert not Effects().changed
 
 
+def test_in_words() -> None:
+    """One line for each change, in the order of the work; without one, that is said."""
+    create = Operation("create", "a table", "it was missing")
+    effects = Effects((RouteRequest("add", ROUTE),), ("/a",), (create,))
+    assert str(effects).splitlines() == [
+        "changed /a",
+        f"add {ROUTE}",
+        "create a table    # it was missing",
+    ]
+    assert str(Effects()) == "nothing was changed"
+
+
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])
 def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Files, LocalFiles
+from hostrouting.host.files import Files, LocalFiles, service_of
 from hostrouting.host.fileset import File
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles
@@ -169,6 +169,15 @@ def test_the_root_and_a_folder_with_a_slash(tmp_path: Path) -> None:
             files.write("/", "text")
         with pytest.raises(HostError, match=r"cannot write /.*: it is a directory; remove it"):
             files.write("/etc/", "text")
+
+
+def test_the_names_in_a_folder_are_sorted(tmp_path: Path) -> None:
+    """The order in which they were written does not matter."""
+    names = ["30-c", "10-a", "40-d", "00-e", "20-b"]
+    for files in (FakeFiles(), LocalFiles(tmp_path)):
+        for name in names:
+            files.write(f"/etc/{name}", "text")
+        assert files.names("/etc") == ("00-e", "10-a", "20-b", "30-c", "40-d")
 
 
 # An image, and what a process sees that has it as its root
@@ -628,18 +637,39 @@ def test_who_has_a_lock(tmp_path: Path) -> None:
     another file of that name; one that shares the lock only if those are asked for.
     """
     files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
+    service = service_of(Path("/proc/self/cgroup").read_text())  # that of this test, if any
+    of_service = f" of {service}" if service else ""
     assert files.lock_holders("/lock") == ()
     (tmp_path / "other").mkdir()
     with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared") as pid:
         assert files.lock_holders("/lock") == ()
-        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep)",)
+        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep){of_service}",)
     with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
         waits = re.compile(f"-> .*:{place.stat().st_ino} ")
         wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
-        assert files.lock_holders("/lock") == (f"process {pid} (sleep)",)
-        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep)",)
+        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep){of_service}",)
         next_.kill()
     assert files.lock_holders("/lock") == ()
+
+
+@pytest.mark.parametrize(
+    ("groups", "service"),
+    [
+        ("0::/system.slice/kubelet.service\n", "kubelet.service"),
+        ("0::/system.slice/docker.service/.control\n", "docker.service"),
+        ("5:cpu:/\n1:name=systemd:/system.slice/a@b.service\n0::/\n", "a@b.service"),
+        ("0::/user.slice/user-0.slice/session-3.scope\n", ""),
+        ("0::/system.slice/containerd.service/kubepods/1234\n", ""),
+        ("0::/\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_service_of_a_process(groups: str, service: str) -> None:
+    """The gate is a bash of the unit that it holds back: the number of the process says nothing to
+    an operator. A process of a session, or of a container, is not its service.
+    """
+    assert service_of(groups) == service
 
 
 @pytest.mark.linux

@@ -65,8 +65,10 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     assert caught.value.lines == tuple(words.split(" | "))
     assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
-    assert "--since=Thu 09:00 " in run.commands[-1]
-    assert run.commands[-1].endswith(f" _SYSTEMD_UNIT={UNIT}")
+    assert run.commands[-1] == (
+        "journalctl --no-pager --quiet --output=cat --lines=20 --since=Thu 09:00 "
+        f"_SYSTEMD_UNIT={UNIT}"
+    )
 
 
 def test_a_start_that_is_canceled() -> None:

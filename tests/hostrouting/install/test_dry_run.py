@@ -254,7 +254,7 @@ CASES: dict[str, Case] = {
         repaired_by_hand,
     ),
     "routes alone, which takes others away while one waits": (
-        "cannot be said while another route waits",
+        f"while another route waits; run this again when no route waits; or, {LET_THEM_GO}",
         partial(ConfigureStaticRoutes, allow_removal=False),
         config("10.77.0.0/16"),
         without_default_route,

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -129,13 +130,17 @@ class TestClient:
         assert str(ssh_client()) == client
 
     @pytest.mark.linux
-    def test_the_variable_of_a_parent(self) -> None:
-        """Sudo takes the variable away: a parent has it, and others that are not text."""
+    def test_the_variable_of_a_parent(self, tmp_path: Path) -> None:
+        """Sudo takes the variable away: a parent has it, and others that are not text, like its
+        name.
+        """
+        named = os.fsencode(tmp_path) + b"/\xff"
+        os.symlink(b"/bin/sh", named)
         program = "from hostrouting.host.session import ssh_client; print(ssh_client())"
         python = shlex.quote(sys.executable)
         shell = f"env -u SSH_CONNECTION {python} -c '{program}'; true"
         seen = subprocess.run(
-            ["sh", "-c", shell],
+            [named, "-c", shell],
             env={**os.environb, b"SSH_CONNECTION": b"192.0.2.9 50000 10.0.0.4 22", b"X": b"\xff"},
             capture_output=True,
             text=True,

@@ -91,6 +91,18 @@ def test_a_list_that_is_refused() -> None:
     assert caught.value.kernel == "Cannot allocate memory"
 
 
+def test_a_handle_whose_socket_fails() -> None:
+    """The error is the system's, and not one of the handle."""
+
+    class Failing:
+        def nlm_request_batch(self, _: list[Any]) -> tuple[()]:
+            raise OSError(errno.ENOBUFS, "no space")
+
+    with Pyroute2Backend(Failing()) as backend, pytest.raises(BackendError) as caught:
+        backend.snapshot()
+    assert caught.value.errno == errno.ENOBUFS
+
+
 def test_the_kernels_words() -> None:
     """They are in the refusal of a route."""
 

@@ -161,6 +161,7 @@ def take_those_of(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, N
         pytest.param({"mtu": 1400}, id="mtu"),
         pytest.param({"advmss": 1200}, id="advmss"),
         pytest.param({"mtu": 1400, "advmss": 1200}, id="both"),
+        pytest.param({"next_hops": (ROUTER_1, ROUTER_2)}, id="a second next hop"),
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False], ids=["plain first", "plain last"])
@@ -168,7 +169,8 @@ def test_ours_that_a_request_without_an_attribute_could_take(
     linux: NetlinkBackend, more: dict[str, Any], *, is_first: bool
 ) -> None:
     """Of routes of ours that somebody typed, those with an attribute are deleted first: a request
-    without it also takes one that has it.
+    without it also takes one that has it. Those with more next hops go last: a request with them
+    takes one that has only the first of them.
     """
     plain = entry(PLACE, ROUTER_1)
     with_attributes = [plain._replace(**more), plain._replace(mtu=1300)]
@@ -709,6 +711,34 @@ def test_a_route_whose_metric_is_taken_away(fault: str) -> None:
         apply_plan(plan, kernel, before=before)
 
     assert caught.value.after == AS_BEFORE
+    assert kernel.inner.snapshot() == before
+
+
+def test_two_of_different_metrics_that_are_deleted_without_an_answer() -> None:
+    """Both come back, because no request to delete is made."""
+    kernel = faulty()
+    put(kernel, [entry(PLACE, ROUTER_1), entry(PLACE, ROUTER_1)._replace(metric=5)])
+    plan, before = planned(kernel, [])
+    kernel.fail("change", LATE, nth=2, done=True)
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert caught.value.after == AS_BEFORE
+    assert kernel.inner.snapshot() == before
+
+
+def test_a_rollback_without_an_answer_that_begins_again() -> None:
+    """After Ctrl-C, what was done without an answer is taken back all the same."""
+    kernel = faulty()
+    plan, before = planned(kernel, [by(place, ROUTER_1) for place in PREFIXES[IPV4]])
+    kernel.fail("change", LATE, nth=3, done=True)
+    kernel.meanwhile("change", ctrl_c, nth=4)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert notes_of(caught.value) == [AS_BEFORE]
     assert kernel.inner.snapshot() == before
 
 

@@ -463,6 +463,7 @@ def test_which_route_of_a_key_linux_uses(there: list[Route], action: str) -> Non
 
 
 BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
+OF_ANOTHER = BY_A._replace(protocol=FOREIGN)
 
 
 @pytest.mark.parametrize(
@@ -470,14 +471,20 @@ BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
     [
         ([BY_A, BY_BOTH], ["keep"]),
         ([BY_BOTH, BY_A], ["keep", "delete"]),
+        ([OF_ANOTHER, BY_B], ["keep", "delete"]),
         ([BY_A, BY_BOTH._replace(mtu=1400)], ["keep", "delete"]),
+        ([BY_A, BY_BOTH._replace(advmss=1300)], ["keep", "delete"]),
+        ([BY_A, BY_BOTH._replace(prefsrc=as_ip("10.0.0.4"))], ["keep", "delete"]),
         ([BY_A, BY_BOTH._replace(scope=SCOPE_LINK)], ["keep", "delete"]),
         ([BY_A, BY_BOTH._replace(type="multicast")], ["keep", "delete"]),
     ],
     ids=[
         "behind it",
         "before it",
-        "with an attribute that the wanted one does not have",
+        "behind another program's",
+        "with an mtu that the wanted one does not have",
+        "with an advmss that the wanted one does not have",
+        "with a source that the wanted one does not have",
         "of another scope",
         "of another type",
     ],
@@ -520,7 +527,7 @@ def by_dev(dev: str, gateway: str | None = None) -> Route:
 
 
 BLACKHOLE = BY_A._replace(type="blackhole", next_hops=())
-OF_ANOTHER = BY_A._replace(protocol=FOREIGN)
+BY_A_AND_TUNNEL = BY_A._replace(next_hops=(*BY_A.next_hops, NextHop("tun0")))
 OWN_LINK_LOCAL = Route.to("fe80::4/128", dev="eth0", type="local", table=TABLE_LOCAL)
 BY_ITSELF = entry(SIX, NextHop("eth0", gateway=as_ip("fe80::4")))
 MORE_LINKS = (
@@ -550,6 +557,7 @@ NOT_USABLE = {
     "by InfiniBand": ([by_dev("ib0")], static(PLACE)),
     "by a device that is down": ([by_dev("idle0")], static(PLACE)),
     "by a tunnel": ([by_dev("tun0")], static(PLACE)),
+    "partly by a tunnel": ([BY_A_AND_TUNNEL], static(PLACE)),
     "by a tap": ([by_dev("tap0")], static(PLACE)),
     "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
     "this host is its link-local gateway": ([BY_ITSELF, OWN_LINK_LOCAL], static(SIX)),
@@ -790,6 +798,16 @@ class TestReplyRoute:
         assert finding.name == name
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
+
+    def test_the_remedy_of_a_conflict(self) -> None:
+        """Either the other route serves the replies, or it can be deleted."""
+        theirs = Route.to(str(self.prefix), dev="ib0", metric=1024, protocol=4)
+        plan = plan_static_routes(self.config, ipv6_host(theirs))
+        [finding] = plan.findings()
+        assert finding.remedy is not None
+        leave, delete = finding.remedy.ways()
+        assert leave.words.endswith("set probeRewrite.ensureRoute to false")
+        assert delete.command == deletion_command(theirs)
 
     def test_wanted(self) -> None:
         """There is one for the device of the probe rewrite."""

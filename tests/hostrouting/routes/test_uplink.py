@@ -408,6 +408,38 @@ class TestWhatIsMissing:
         down = Link(name="eth1", index=3, up=False)
         assert planned(host(INTERFACES, links=[down]), gateway, dev) == means
 
+    @pytest.mark.parametrize(
+        ("gateway", "dev"),
+        [("10.5.0.7", None), ("10.0.0.9", "eth9"), (None, "eth9"), (None, "eth1"), (None, "wg0")],
+    )
+    def test_a_way_that_is_not_that_of_the_default_route(
+        self, gateway: str | None, dev: str | None
+    ) -> None:
+        """The need has the default route: perhaps the configuration is that of another host, or
+        names a card as it was called once.
+        """
+        uplink = Uplink(host(INTERFACES, [DEFAULT]), IPV4)
+        there = None if gateway is None else as_ip(gateway)
+        need = uplink.route_to(NETWORK, dev=dev, gateway=there)
+        assert isinstance(need, Need)
+        assert need.default == DEFAULT
+
+    @pytest.mark.parametrize(
+        ("routes", "dev"),
+        [
+            ([], "eth9"),
+            ([DEFAULT._replace(next_hops=(NextHop("eth0", as_ip("10.5.0.7")),))], None),
+            ([DEFAULT._replace(next_hops=(NextHop("eth0", as_ip("10.5.0.7")),))], "eth0"),
+            ([DEFAULT, default_by(metric=100)], "eth9"),
+        ],
+        ids=["none", "not named", "the same", "in doubt"],
+    )
+    def test_no_other_default_route(self, routes: list[Route], dev: str | None) -> None:
+        """There is none, the route leaves by it, or nobody knows which one is meant."""
+        need = Uplink(host(INTERFACES, routes), IPV4).route_to(NETWORK, dev=dev)
+        assert isinstance(need, Need)
+        assert need.default is None
+
     @pytest.mark.parametrize(("table", "is_own"), [(255, True), (254, True), (100, False)])
     def test_a_gateway_with_a_local_route(self, table: int, *, is_own: bool) -> None:
         """It is this host's own address if the table is local or main: in another one, the route
@@ -484,6 +516,19 @@ class TestWhatIsMissing:
         there = node([Route.to(NETWORK_6, dev="eth0", metric=metric)])
         way = planned(there, "fd09::1", "eth0", to=NETWORK_6)
         assert way.startswith("a destination without the gateway fd09::1") is is_hidden
+
+    def test_a_route_to_a_part_of_the_network_of_its_gateway(self) -> None:
+        """IPv4 looks for a gateway only by routes without one."""
+        part = Prefix.parse("10.0.0.0/25")
+        assert planned(node([DEFAULT]), "10.0.0.1", "eth0", to=part) == BY_ETH0
+
+    def test_a_route_to_neighbours_around_the_gateway_of_the_default_route(self) -> None:
+        """Linux finds the gateway by it."""
+        connected = Route.to(NETWORK_6, dev="eth0", metric=1024)
+        default = Route.to("::/0", dev="eth0", gateway="fd09::1", metric=1024)
+        uplink = Uplink(node([connected, default]), 6)
+        way = uplink.route_to(Prefix.parse("fd09::/64"), dev="eth0", on_link=True)
+        assert isinstance(way, Route), way
 
     def test_a_route_around_its_gateway_that_is_on_link(self) -> None:
         """Linux does not look for a gateway of which the route says so."""

@@ -187,6 +187,21 @@ def deletes(**left_open: Any) -> Lie:
     return Liar
 
 
+def deletes_by_hops(**left_open: Any) -> Lie:
+    """The lie of a backend that leaves these fields of each next hop open when it deletes."""
+
+    class Liar(Honest):
+        def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+            asked = list(requests)
+            for place, request in enumerate(asked):
+                if request.verb == "delete":
+                    hops = tuple(hop._replace(**left_open) for hop in request.route.next_hops)
+                    asked[place] = request._replace(route=request.route._replace(next_hops=hops))
+            return self.inner.change(asked)
+
+    return Liar
+
+
 class DeletesByExactNumbers(Honest):
     """Takes a metric or a protocol of 0 for just that."""
 
@@ -396,11 +411,15 @@ def watches(kind: type[HonestWatch]) -> Lie:
     return Liar
 
 
-class NeverCloses(Honest):
-    """Works on after it was closed."""
+def works_on(method: str) -> Lie:
+    """The lie of a backend that is closed for all but this method, which another host answers."""
 
-    def close(self) -> None:
-        """See RouteBackend."""
+    def liar(inner: RouteBackend) -> RouteBackend:
+        backend = Honest(inner)
+        setattr(backend, method, getattr(contract_host(), method))
+        return backend
+
+    return liar
 
 
 class ClosesOnce(Honest):
@@ -553,6 +572,8 @@ LIES: dict[str, tuple[Lie, str]] = {
     "any metric is deleted": (deletes(metric=0), "takes no other route"),
     "any preferred source is deleted": (deletes(prefsrc=None), "takes no other route"),
     "any next hops are deleted": (deletes(next_hops=()), "takes no other route"),
+    "any device's route is deleted": (deletes_by_hops(dev=None), "takes no other route"),
+    "any gateway's route is deleted": (deletes_by_hops(gateway=None), "takes no other route"),
     "only the same numbers are deleted": (DeletesByExactNumbers, "or a protocol of 0 for any"),
     "a refusal ends all": (StopsAtARefusal, "each change has an outcome, in order"),
     "an outcome is of another request": (ForgetsTheVerb, "an outcome has its request"),
@@ -567,7 +588,10 @@ LIES: dict[str, tuple[Lie, str]] = {
     "it is deaf": (watches(Deaf), "a change before the wait is reported"),
     "it reports once": (watches(ReportsOnce), "the next change is reported as well"),
     "it always reports": (watches(Restless), "`wait` is False while nothing changes"),
-    "it never closes": (NeverCloses, "of a closed backend raises BackendError"),
+    "it is closed, and has snapshots": (works_on("snapshot"), "`snapshot` of a closed backend"),
+    "it is closed, and looks up": (works_on("lookup"), "`lookup` of a closed backend"),
+    "it is closed, and changes": (works_on("change"), "`change` of a closed backend"),
+    "it is closed, and watches": (works_on("watch"), "`watch` of a closed backend"),
     "it closes once": (ClosesOnce, "it is closed"),
 }
 

@@ -13,6 +13,7 @@ from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeKernel, FaultyBackend, h200
 from hostrouting.testing.contract import BackendContract, contract_host
+from tests.support.kinds import raises
 
 CHANGES = [
     RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213))
@@ -103,11 +104,19 @@ def test_a_second_address_in_a_network() -> None:
         h200().add_address("eth0", "10.0.0.5/24")
 
 
+def test_an_address_with_another_length() -> None:
+    """Linux has it beside the first in IPv4, and refuses it in IPv6, as the same address."""
+    kernel = h200(dual_stack=True)
+    kernel.add_address("eth0", "10.0.0.4/16")
+    with pytest.raises(BackendError, match="the address is assigned already"):
+        kernel.add_address("eth0", "2001:db8::4/56")
+
+
 def test_a_watch_that_was_closed() -> None:
     """A wait is an error, as on Linux."""
     with h200().watch() as watch:
         watch.close()
-        with pytest.raises(BackendError, match="the watch was closed"):
+        with raises(BackendError, "unusable", match="the watch was closed"):
             watch.wait(0)
 
 

@@ -287,7 +287,7 @@ def test_what_a_manager_shows() -> None:
 
 def test_what_the_files_of_a_unit_say() -> None:
     """Drop-ins count in the order of their names, and one of the unit replaces that of its
-    template; an empty value resets a list.
+    template; an empty value resets a list. A link enables a unit.
     """
     units = "/etc/systemd/system"
     texts = {
@@ -296,7 +296,10 @@ def test_what_the_files_of_a_unit_say() -> None:
         f"{units}/m@.service.d/20.conf": "ExecCondition=replaced",
         f"{units}/m@.service.d/05.conf": "ExecCondition=reset",
     }
-    manager = FakeManager(files=FakeFiles(texts))
+    links = {f"{units}/multi-user.target.wants/b.service": "/lib/systemd/system/b.service"}
+    manager = FakeManager(files=FakeFiles(texts, links=links))
+    enabled = manager.show(("UnitFileState",), "b.service", "m@a.service")
+    assert [shown["UnitFileState"] for shown in enabled] == ["enabled", ""]
     [shown] = manager.show(("LoadState", "ExecCondition", "DropInPaths"), "m@a.service")
     assert shown == {
         "LoadState": "loaded",

@@ -156,6 +156,18 @@ def test_what_random_requests_may_not_have() -> None:
     assert done_by("pyroute2", 4, wanted) == expected
 
 
+def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None:
+    """Only their destinations differ, as with a router without IPv4; each is of its own family."""
+    wanted: list[Route] = []
+    for network in ("192.0.2.0/24", "2001:db8:9::/64", "198.51.100.0/24"):
+        hop = NextHop("eth0", as_ip("fd00:99::1"))
+        wanted.append(Route(Prefix.parse(network), (hop,), metric=1024, protocol=OURS))
+    outcomes = backend.change(RouteRequest("add", route) for route in wanted)
+    assert [outcome.error for outcome in outcomes] == [None, None, None]
+    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
+    assert present == set(wanted)
+
+
 def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     """Of a list that takes many messages, each refusal is that of its own request, and all others
     are done.

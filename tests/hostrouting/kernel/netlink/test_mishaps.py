@@ -465,6 +465,17 @@ def test_more_reports_than_fit(
         assert watch.wait(60)
 
 
+def test_a_watch_that_cannot_go_on(backend: NetlinkBackend) -> None:
+    """Its socket has failed, and there is no other: the wait says so."""
+    no_other = OSError(errno.EMFILE, "refused")
+    with (
+        backend.watch() as watch,
+        mock.patch.object(watch._socket, "reports", side_effect=no_other),
+        raises(BackendError, "failed", match="cannot listen to changes of routes any more"),
+    ):
+        watch.wait(0)
+
+
 def test_the_end_of_a_watch(backend: NetlinkBackend) -> None:
     """After it, a wake does nothing, also not to a file that has the number of its descriptor now;
     and a wait raises.

@@ -308,6 +308,21 @@ def test_words_that_are_not_read(namespace: Namespace, backend: NetlinkBackend) 
     assert unread == [("initcwnd 10", "quickack 1", "realm 7"), ("realms 3/7",)]
 
 
+def test_next_hops_side_by_side() -> None:
+    """Each has its own gateway, whatever the next one begins with: the flags `onlink dead` of a
+    next hop have the number of a gateway.
+    """
+    onlink_dead = 5
+    hops = b""
+    for flags, device, gateway in ((0, 1, "10.0.0.1"), (onlink_dead, 9, "10.0.0.2")):
+        of_hop = attribute(5, as_ip(gateway).packed)
+        hops += struct.pack("=HBBi", 8 + len(of_hop), flags, 0, device) + of_hop
+    fixed = bytes([socket.AF_INET, 0, 0, 0, TABLE_MAIN, OURS, 0, 1, 0, 0, 0, 0])
+    listed = message(24, 2, fixed + attribute(9, hops))
+    route = decode(listed, {1: "eth0", 9: "eth1"})
+    assert [str(hop.gateway) for hop in route.next_hops] == ["10.0.0.1", "10.0.0.2"]
+
+
 def test_an_encapsulation_of_a_later_linux() -> None:
     """It has no name yet, and is named by its number: its route is still known to have one."""
     encap_type = attribute(21, struct.pack("=H", 99))
