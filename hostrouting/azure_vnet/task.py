@@ -145,10 +145,9 @@ class CleanStaleAzureVnet:
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
         plan = self.plan()
-        for finding in plan.findings:
-            if section.dry_run or finding.severity != "error":  # else it is raised
-                ctx.log.log(finding.level, "%s", finding)
         if section.dry_run:
+            for finding in plan.findings:
+                ctx.log.log(finding.level, "%s", finding)
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)
             return CleanupResult(plan=plan)

@@ -40,6 +40,6 @@ def find_session_at_risk(
 
 def _way(decision: Decision) -> object:
     """What the answers of a TCP connection depend on: the devices and gateways."""
-    if decision.route is None or not decision.devs:
+    if decision.route is None:
         return decision.kind
     return [(hop.dev, hop.gateway) for hop in decision.route.next_hops]

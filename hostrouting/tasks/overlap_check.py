@@ -54,7 +54,7 @@ class CheckResult(Effects):
         """
         if self.report is None:
             return ()
-        return check_findings(self.report, mode="WARN")
+        return check_findings(self.report)
 
     @property
     def node_ips(self) -> dict[int, IP]:
@@ -81,7 +81,7 @@ class CheckResult(Effects):
         values = super().to_mapping()
         if self.report is None:
             return values
-        document = check_document(self.report, mode="WARN", findings=self.findings)
+        document = check_document(self.report, mode="WARN")
         del document["schema"], document["mode"]  # they are not those of a task
         return values | document
 

@@ -294,6 +294,7 @@ class TestTheCommand:
         """It has the same groups."""
         document = say("check", "--snapshots", str(nodes), CIDR, "--json")
         assert document.code == 1
+        assert document.json["schema"] == "hostrouting/nodes/1"
         assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
 
     @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.hostrouting.cli.test_pages import (
     taken,
     weakened,
     with_full_run,
+    with_kubelet,
     with_ours,
     without_default,
 )
@@ -166,15 +167,22 @@ def test_what_the_last_check_has_found() -> None:
 @pytest.mark.parametrize("unit", [None, "systemd-nspawn@kube0.service"])
 @pytest.mark.parametrize(
     "make",
-    [applied(), applied(change=lose_routes), applied(change=broken)],
-    ids=["right", "different", "broken"],
+    [
+        applied(),
+        applied(change=lose_routes),
+        applied(change=broken),
+        applied(change=with_kubelet),
+    ],
+    ids=["right", "different", "broken", "not gated"],
 )
 def test_a_full_run(make: Callable[[], FakeHost], unit: str | None) -> None:
     """No check can say what it finds, so a warning says why, to root, whatever else is wrong."""
     host = make()
     before = find_status(host, unit).findings
     with_full_run(host)
-    [full] = set(find_status(host, unit).findings).difference(before)
+    after = find_status(host, unit).findings
+    [full] = set(after).difference(before)
+    assert len(after) == len(before) + 1
     assert (full.name, full.severity, full.target) == ("file", "warning", LAYOUT.state_directory)
     assert full.sentence == (
         "no result of a check can be written to /run/aks-flex-node: No space left on device; free "

@@ -70,7 +70,6 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
         # The run has said already what it has deleted.
         others = [fate for fate in get_args(Fate) if fate != "delete"]
         lines = [*outcome.lines(str(restore), _NOTHING), *_entry_lines(plan, others)]
-        lines += finding_lines(plan.findings)
         # A plan has entries and findings, and no operations: these are what the run has done.
         document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
         return Answer(outcome.code, document, lines)

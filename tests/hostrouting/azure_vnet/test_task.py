@@ -143,7 +143,9 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
 
     assert isinstance(result, CleanupResult)
     assert result.log_fields() == {"stale": 13, "deleted": 0, "conflicts": 5, "undo_file": ""}
+    assert result.plan.errors == ()
     assert caplog.text.count("stale: ") == 13
+    assert "dryRun is true: nothing is deleted" in caplog.text
     assert state_of(host) == before
     assert host.files.writes == []
 
@@ -315,6 +317,12 @@ def test_a_pod_that_is_new(*, is_readable: bool) -> None:
     plan = azure.task(azure.config(), host=host).plan()
     fates = {entry.fate for entry in plan.entries if entry.spec in rules}
     assert fates == {"conflict" if is_readable else "keep"}
+
+
+def test_a_cni_configuration_that_leads_nowhere() -> None:
+    """It says nothing about azure-vnet."""
+    host = azure.host(files=FakeFiles(links={"/etc/cni/net.d/10-azure.conflist": "/nowhere"}))
+    assert len(clean(host).operations) == 13
 
 
 def test_all_pods_come_alive() -> None:

@@ -164,11 +164,13 @@ def test_routes_that_cannot_come_back_beside_a_broken_file() -> None:
     assert SET_ROUTES_AGAIN not in say("status", host=host).out
 
 
-def test_routes_that_were_typed_beside_a_broken_file() -> None:
+@pytest.mark.parametrize("lost", [(), REPAIR], ids=["beside none", "beside lost ones"])
+def test_routes_that_were_typed_beside_a_broken_file(lost: tuple[str, ...]) -> None:
     """`status` does not propose to start the unit that sets the routes: it would delete these."""
-    host = node(config(mode="WARN"))
+    host = node(config(*lost, mode="WARN"))
     garble(host)
-    type_routes(host, *REPAIR)
+    lose_routes(host)
+    type_routes(host, "172.16.9.0/24")
     assert SET_ROUTES_AGAIN not in say("status", host=host).out
 
 

@@ -181,6 +181,8 @@ def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
     for_eth0 = re.compile("hostrouting repair [^;\n]* --dev eth0 [|][^;\n]*")
     [line] = set(for_eth0.findall(said.out + said.err))
     assert line == f"hostrouting repair --config {file} --dev eth0 | hostrouting apply --config -"
+    assert line.replace("eth0", "tun0") in said.out + said.err
+    assert "NAME" not in said.out + said.err
     assert type_pipeline(host, line).code == 0
     status = say("status", host=host)
     assert status.code == 0

@@ -35,7 +35,7 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, cni_node, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
     config as incident,
@@ -88,7 +88,8 @@ def test_the_words_that_the_help_explains() -> None:
     assert "In trouble: hostrouting status" in said
     assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
     assert say("--version", "check").out == f"hostrouting {__version__}\n"
-    # A paragraph of a command's help begins on a line of its own.
+    # A paragraph of a command's help begins on a line of its own. The first one has the summary.
+    assert "\n\nThe mode, the gated units and the guard" in say("status", "--help").out
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
 
@@ -420,6 +421,14 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
 
 
+def test_a_note_is_no_error() -> None:
+    """With --fail-on warning, what is allowed is still fine."""
+    words = ("check", "10.244.0.0/24", "--fail-on", "warning")
+    assert say(*words, kernel=cni_node()).code == 0
+    [note] = say(*words, "--json", kernel=cni_node()).json["findings"]
+    assert note["severity"] == "note"
+
+
 def test_a_plan_that_need_not_wait_for_a_default_route() -> None:
     """It has the answer that follows, if the finding about the default route is to be ignored."""
     host = node_with(incident(mode="WARN"), FakeKernel)
@@ -575,20 +584,27 @@ def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written.getvalue() == b"\\u2026 and 1 more\n"
 
 
-def test_names_do_not_steer_the_terminal() -> None:
+# The second and the third separate lines for Python.
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\x1e", "\u2028"])
+def test_names_do_not_steer_the_terminal(odd: str) -> None:
     """Control characters in a device's name are shown as text."""
-    text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
+    escaped = ascii(odd)[1:-1]
+    text = say("snapshot", kernel=h200()).out.replace('"ib0"', json.dumps(f"ib{odd}"))
     for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
-        assert "\x1b" not in say(*words, "--snapshot", "-", stdin=text.encode()).out
+        assert odd not in say(*words, "--snapshot", "-", stdin=text.encode()).out
     refused = say("check", CIDR, "--dev", "eth9", "--snapshot", "-", stdin=text.encode())
-    assert "ib\\x1b[31m" in refused.err
+    assert f"ib{escaped}" in refused.err
 
     kernel = plain_vm()
-    kernel.add_link(Link(name="br\x1b[31m", index=0, kind="bridge"))
-    kernel.add_link(Link(name="eth9", index=0, master="br\x1b[31m"))
+    kernel.add_link(Link(name=f"br{odd}", index=0, kind="bridge"))
+    kernel.add_link(Link(name="eth9", index=0, master=f"br{odd}"))
     probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
     logged = say("apply", "--config", "-", kernel=kernel, stdin=probes).err
-    assert logged.startswith("eth9 is a port of br\\x1b[31m, where its packets arrive, so no rule")
+    assert logged.startswith(f"eth9 is a port of br{escaped}, where its packets arrive, so no rule")
+
+    raises = host_that_raises(BackendError(f"ib{odd} is down"))
+    failed = say("apply", "--config", "-", host=raises, stdin=probes).out
+    assert failed.startswith(f"FAILED: ib{escaped} is down")
 
 
 @pytest.mark.parametrize("odd", ["\x7f", "\xad", "\u2028", "\U000e0001"])
@@ -624,6 +640,11 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.linux
 class TestAsAProgram:
     """The program in a process of its own, with a saved snapshot."""
+
+    @pytest.fixture(autouse=True)
+    def buffered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Some containers set this variable. Python then has nothing left to write when it ends."""
+        monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
 
     @pytest.fixture
     def command(self, tmp_path: Path) -> list[str]:

@@ -295,6 +295,11 @@ CASES: dict[
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
+    "explain: a capture, where several devices are expected": (
+        "explain 172.16.5.9 --config FILE",
+        of(h200),
+        {"routeOverlap": {"expectedCidrs": [CIDR], "expectedDevs": ["eth0", "eth7"]}},
+    ),
     "explain: equal default routes": (
         "explain 10.96.0.1 --config FILE",
         of(plain_vm, second_default),
@@ -309,6 +314,7 @@ CASES: dict[
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
+    "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
     "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
@@ -317,6 +323,16 @@ CASES: dict[
     "repair: commands where hostrouting is installed": (
         "repair --commands",
         applied(document(mode="WARN")),
+    ),
+    "repair: commands beside a broken file": (
+        "repair --commands --config FILE",
+        applied(document(), GARBLED),
+        document(),
+    ),
+    "repair: commands where the file takes protection away": (
+        "repair --commands --config FILE",
+        applied(document()),
+        document(mode="WARN"),
     ),
     "repair: commands where nothing escapes": ("repair --commands", applied()),
     "repair: commands that were typed before": (
@@ -447,6 +463,12 @@ CASES: dict[
         "remove --dry-run",
         applied(document(*REPAIR, cidrs=())),
     ),
+    "remove: a dry run, and the drop-in is lost": (
+        "remove --dry-run",
+        applied(
+            change=lambda host: host.files.remove(LAYOUT.drop_in_path("systemd-nspawn@.service"))
+        ),
+    ),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
     "remove: a dry run, and somebody else's script": ("remove --dry-run", applied(change=FOREIGN)),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),
@@ -541,3 +563,20 @@ def test_many_escapes() -> None:
     said = say("check", CIDR, kernel=kernel)
     assert "  … and 80 more; --json shows all" in said.lines
     assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
+
+
+def test_many_conflicts(tmp_path: Path) -> None:
+    """Twenty are shown, each with all that can be done about it, and the rest is counted."""
+    kernel = plain_vm()
+    destinations = [f"172.16.{number}.0/24" for number in range(22)]
+    for destination in destinations:
+        kernel.ip_route("add", Route.to(destination, dev="eth0", gateway="10.0.0.9", protocol=4))
+    file = tmp_path / "config.json"
+    routes = [{"destination": destination} for destination in destinations]
+    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
+
+    said = say("plan", "--config", str(file), kernel=kernel)
+
+    assert said.out.count("\n  ! ") == 20
+    assert said.out.count("\n      write ") == said.out.count("\n      if nothing needs ") == 20
+    assert "  … and 2 more; --json shows all" in said.lines

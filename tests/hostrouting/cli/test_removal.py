@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 
 from hostrouting.errors import BackendError, HostError
+from hostrouting.testing import plain_vm
 from tests.support.cli import say
 from tests.support.incidents import KUBELET, config, garble, node
 from tests.support.tasks import CIDR, LAYOUT, REPAIR
@@ -42,6 +43,13 @@ def test_the_proposed_check_gives_the_same_verdict() -> None:
     checked = say(*shlex.split(command), host=host).lines[0]
     assert checked.startswith(f"OVERLAP: {CIDR} leaves through ib0 ")
     assert checked.endswith("; expected: ib1 or ib2")
+
+
+def test_a_removal_that_lets_nothing_escape() -> None:
+    """Then there is nothing to repair."""
+    said = say("remove", host=node(config(), plain_vm))
+    assert "OK: every address of" in said.out
+    assert "repairs" not in said.out
 
 
 def test_a_kernel_that_does_not_answer_does_not_hinder_a_removal(

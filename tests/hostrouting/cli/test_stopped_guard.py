@@ -55,6 +55,13 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert (f"    see: journalctl -u {GUARD}" in status.lines) is has_more
 
 
+def test_a_guard_that_systemd_starts_again() -> None:
+    """It waits for that until a second has passed."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).properties[GUARD] = {"ActiveState": "activating", "SubState": "auto-restart"}
+    assert find_status(host).guard == "is being restarted"
+
+
 def test_a_guard_that_is_masked_while_it_is_being_restarted() -> None:
     """Systemd will not start it, and the page says how to unmask it."""
     host = node(config(*REPAIR, guard=GUARDED))
@@ -138,6 +145,14 @@ def test_a_masked_guard_where_apply_alone_ends_no_escape() -> None:
     mask_unit(host)
     status = say("status", host=host)
     assert status.lines[2] == f"  {UNMASK} && hostrouting repair | hostrouting apply --config -"
+
+
+def test_a_masked_guard_where_nothing_is_checked() -> None:
+    """Without an expected CIDR, nothing can escape: the line is that of apply."""
+    host = node(config(*REPAIR, guard=GUARDED, routeOverlap={}))
+    lose_routes(host)
+    mask_unit(host)
+    assert say("status", host=host).lines[2] == f"  {UNMASK} && {APPLY.command}"
 
 
 def test_a_masked_guard_is_not_the_only_reason_to_fail(masked: FakeHost) -> None:

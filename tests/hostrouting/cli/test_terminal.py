@@ -14,8 +14,8 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.terminal import print_page
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.model.prefix import Prefix, width_of
-from hostrouting.model.route import Route
+from hostrouting.model.prefix import Prefix, as_ip, width_of
+from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import h200
@@ -23,7 +23,7 @@ from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR
-from tests.support.topologies import refusing, rule, vm_with
+from tests.support.topologies import IB0, refusing, rule, vm_with
 
 RED = "31"
 
@@ -104,6 +104,27 @@ def test_the_strip_of_a_node() -> None:
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
 
 
+def test_the_strip_of_one_address() -> None:
+    """It has the colour of that address."""
+    shown = page_of(h200().snapshot(), "172.16.9.9/32")
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"]
+
+
+def test_a_strip_inside_another() -> None:
+    """Each CIDR has its own, also if another one has its addresses, too."""
+    shown = page_of(h200().snapshot(), CIDR, "172.16.9.0/24")
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"] * 2
+
+
+def test_the_strip_of_several_next_hops() -> None:
+    """The share is that of the device by which packets escape."""
+    equal = Route.to(CIDR, protocol=4)._replace(
+        next_hops=(NextHop("eth0", as_ip("10.0.0.1")), NextHop("ib0"))
+    )
+    shown = page_of(vm_with(equal, links=(IB0,)), CIDR)
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"]
+
+
 def test_no_strip_where_no_device_is_expected() -> None:
     """Without a default route, no address is judged, and so none has a colour."""
     without = vm_with()._replace(routes=())
@@ -115,11 +136,11 @@ def test_the_strip_of_what_leaves_by_no_device() -> None:
     shown = page_of(refusing().snapshot(), "172.16.0.0/22")
     assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 75%", "prohibit 25%"]
 
-    pods = expect(CIDR, pod_cidrs=["10.244.0.0/16"])
+    pods = expect(CIDR, "10.9.0.0/16", pod_cidrs=["10.244.0.0/16"])
     of_pods = rule("10.244.0.0/16", action="prohibit")
     report = check_snapshot(vm_with(rules=(of_pods,)), HostRoutingConfig(route_overlap=pods))
     shown = shown_by_a_terminal([], report)
-    assert re.findall(r"  (\w+ \d+%)", shown) == ["prohibit 100%", "eth0 100%"]
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["prohibit 100%", "eth0 100%"] * 2
 
 
 @pytest.mark.parametrize(
@@ -184,3 +205,4 @@ def test_strips_that_are_not_shown_are_counted() -> None:
         lines = re.sub(r"\x1b\[[0-9;]*m", "", page).splitlines()
         assert lines[-1].startswith(last)
         assert lines[19].startswith("  10.19.0.0/16")
+        assert len(lines) == min(count, 21)

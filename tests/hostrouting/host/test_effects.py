@@ -36,7 +36,7 @@ def test_changed(something: dict[str, Any]) -> None:
 
 
 def test_in_words() -> None:
-    """One line for each change, in the order of the work; without one, that is said."""
+    """One line for each change; without one, that is said. A log has the numbers."""
     create = Operation("create", "a table", "it was missing")
     effects = Effects((RouteRequest("add", ROUTE),), ("/a",), (create,))
     assert str(effects).splitlines() == [
@@ -44,7 +44,9 @@ def test_in_words() -> None:
         f"add {ROUTE}",
         "create a table    # it was missing",
     ]
+    assert effects.log_fields() == {"routes": 1, "operations": 1, "files": 1}
     assert str(Effects()) == "nothing was changed"
+    assert Effects().log_fields() == {}
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])

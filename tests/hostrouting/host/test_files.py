@@ -5,6 +5,7 @@ or not there.
 import errno
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -368,6 +369,15 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
         assert HERE.remove(str(path)), "a marker can be written there again"
 
 
+def test_a_link_in_the_place_of_a_file(tmp_path: Path) -> None:
+    """The error says where it leads."""
+    path = tmp_path / "it"
+    path.symlink_to("/elsewhere")
+    with pytest.raises(HostError) as caught:
+        HERE.write(str(path), "x")
+    assert str(caught.value) == f"cannot write {path}: it is a link to /elsewhere; remove it"
+
+
 def test_another_device(tmp_path: Path) -> None:
     """A link to /dev/null is an empty file, as for systemd; no other device is opened, which might
     have an effect.
@@ -611,6 +621,17 @@ def test_the_remedy_of_an_error(tmp_path: Path, number: int, remedy: str) -> Non
     assert caught.value.errno == number
 
 
+def test_an_error_of_the_temporary_file(tmp_path: Path) -> None:
+    """The error names that one, too."""
+    path = str(tmp_path / "file")
+    error = OSError(errno.EACCES, "a reason", f"{path}.new")
+    with (
+        mock.patch("os.open", side_effect=error),
+        pytest.raises(HostError, match=f"^cannot write {path}: {path}.new: a reason; "),
+    ):
+        HERE.write(path, "text")
+
+
 def test_a_file_system_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its totals are 0, and so is what is free of them: it is not full."""
     unlimited = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
@@ -629,6 +650,16 @@ def test_a_file_system_that_does_not_answer(
     monkeypatch.setattr(os, "statvfs", statvfs)
     with pytest.raises(HostError, match=f"cannot read {tmp_path}: Stale file handle"):
         HERE.why_unwritable(str(tmp_path))
+
+
+def test_a_system_that_lists_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is known to have a lock."""
+
+    def listdir(place: str) -> list[str]:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", place)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert HERE.lock_holders("/lock") == ()
 
 
 @pytest.mark.linux
@@ -695,6 +726,22 @@ def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with (tmp_path / "other/unanswered").open("w"):
         assert LocalFiles(str(tmp_path)).lock_holders("/unanswered") == ()
     assert asked == []
+
+
+@pytest.mark.linux
+def test_who_has_a_lock_with_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """What cannot be read of it is replaced."""
+    named = os.fsencode(tmp_path) + b"/sleep\xff"
+    os.symlink(str(shutil.which("sleep")), named)
+    with locking(tmp_path / "lock", "--exclusive", sleep=named) as pid:
+        holder = f"process {pid} (sleep\N{REPLACEMENT CHARACTER})"
+        wait_for("the process to sleep", lambda: b"bash" not in comm_of(pid))
+        assert LocalFiles(str(tmp_path)).lock_holders("/lock") == (holder,)
+
+
+def comm_of(pid: int) -> bytes:
+    """The name of this process."""
+    return Path(f"/proc/{pid}/comm").read_bytes()
 
 
 @pytest.mark.linux

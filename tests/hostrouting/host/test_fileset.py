@@ -37,8 +37,10 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
     assert is_ours(files, path) is ours
     file = File(path, OURS)
     if refused:
-        with pytest.raises(HostError, match=refused):
+        with pytest.raises(HostError, match=refused) as caught:
             file.write(files)
+        assert caught.value.target == path
+        assert str(caught.value).startswith(path)
         assert files.texts == {path: text}
     else:
         file.write(files)

@@ -83,10 +83,25 @@ def test_a_start_that_is_canceled() -> None:
         SystemdManager(run=run).start(UNIT, timeout=10)
 
 
+def test_the_errors_of_a_unit() -> None:
+    """Only lines with that priority, since the time; empty lines say nothing."""
+    run = Systemctl(sync="", quiet="a line\n\nanother\n")
+    assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
+    assert "--since=Thu 09:00 --priority=err " in run.commands[-1]
+
+
+def test_the_log_of_a_unit_that_has_not_started() -> None:
+    """Nobody is asked for it."""
+    run = Systemctl()
+    assert SystemdManager(run=run).errors_of(UNIT, "") == ()
+    assert run.commands == []
+
+
 def test_a_unit_that_fails_without_a_word() -> None:
     """The error has only systemd's reason."""
     error = unit_failed(UNIT, result="signal", status="9", lines=())
     assert str(error) == f"{UNIT} failed (signal, exit status 9); see `journalctl -u {UNIT}`"
+    assert error.target == UNIT
 
 
 def test_a_unit_that_fails_with_many_words() -> None:
@@ -178,7 +193,7 @@ def test_show() -> None:
     text = (
         "Id=m@a.service\nExecCondition=one\nExecCondition=two\n\nId=m@b.service\nExecCondition=\n"
     )
-    run = Systemctl(show=[Ended(0, text), Ended(0)])
+    run = Systemctl(show=[Ended(0, text, "a warning"), Ended(0)])
     assert SystemdManager(run=run).show(("Id", "ExecCondition", "Before"), "m@*.service") == (
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
         {"Id": "m@b.service", "ExecCondition": "", "Before": ""},

@@ -142,7 +142,8 @@ def repaired_by_hand() -> FakeHost:
     do.
     """
     host = FakeHost(kernel=h200())
-    phases.run(Configure(STRICT, host=host), observers=[], clock=FakeClock())
+    expecting = config(cidrs=(CIDR, "10.96.0.0/12"))
+    phases.run(Configure(expecting, host=host), observers=[], clock=FakeClock())
     type_routes(host, *REPAIR)
     return host
 

@@ -606,6 +606,13 @@ class TestRequirements:
             f"nothing can be changed in /etc/systemd/system, .* and .*: {reason}", words
         )
 
+    def test_one_folder_that_is_read_only(self, host: FakeHost) -> None:
+        """It is the target of the finding."""
+        host.files.broken[LAYOUT.gate_directory] = "the file system is read-only"
+        [error] = Configure(WANTED, host=host).plan().errors
+        assert error.target == LAYOUT.gate_directory
+        assert error.sentence.startswith(f"nothing can be changed in {LAYOUT.gate_directory}: ")
+
     def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
         """What is written needs space, and what is removed does not."""
 

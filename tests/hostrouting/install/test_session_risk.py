@@ -18,7 +18,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import CIDR, WANTED, run
-from tests.support.topologies import vm_with
+from tests.support.topologies import ETH1, vm_with
 
 MOVED = (
     "this session comes from 172.16.9.9, and the change moves its packets from "
@@ -82,6 +82,16 @@ def test_a_client_that_no_route_would_reach() -> None:
         host, [lost.prefix], vm_with()._replace(routes=(lost,)), vm_with()._replace(routes=())
     )
     assert f"from [{lost}] to [no-route]: " in finding.sentence
+
+
+def test_a_client_whose_packets_move_to_another_device() -> None:
+    """The gateway may have the same address there."""
+    before = Route.to(CIDR, dev="eth0", gateway="10.0.0.1")
+    after = Route.to(CIDR, dev="eth1", gateway="10.0.0.1")
+    [finding] = find_session_at_risk(
+        host_of("172.16.9.9"), [before.prefix], vm_with(before), vm_with(after, links=(ETH1,))
+    )
+    assert f"from [{before}] to [{after}]: " in finding.sentence
 
 
 def test_a_client_that_moves_no_more() -> None:

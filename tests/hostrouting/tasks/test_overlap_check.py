@@ -11,7 +11,7 @@ import phases
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.host.effects import effects_of
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -37,6 +37,16 @@ def markers(host: FakeHost) -> dict[str, str]:
         for path in LAYOUT.markers
         if path in host.files.texts
     }
+
+
+def test_a_result_without_a_report() -> None:
+    """That of an image says what was changed, and nothing of a verdict."""
+    result = CheckResult(files=("/a",))
+    assert result.findings == ()
+    assert result.node_ips == {}
+    assert str(result) == "changed /a"
+    assert result.log_fields() == {"files": 1}
+    assert result.to_mapping() == Effects(files=("/a",)).to_mapping()
 
 
 class TestModes:

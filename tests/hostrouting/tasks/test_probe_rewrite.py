@@ -12,7 +12,7 @@ import phases
 from hostrouting.boot.probe_table import TABLE, render_probe_table
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, RequirementError
-from hostrouting.host.effects import Effects
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
@@ -57,6 +57,12 @@ class TestApply:
         assert ours(host) == [REPLY]
         again = run(RewriteProbeSource(rewrite(), host=host))
         assert again == phases.Skip("the table is as it should be")
+
+    def test_an_image(self) -> None:
+        """It gets the files, and the table when it boots."""
+        task = RewriteProbeSource(rewrite(), host=attrs.evolve(FakeHost(), backend=None))
+        assert effects_of(run(task)).files
+        assert run(task) == phases.Skip("an image has no table; it is loaded when it boots")
 
     @pytest.mark.parametrize(
         "disturb",
@@ -156,6 +162,13 @@ class TestNft:
         host.nftables.fault = HostError("nft failed", what="nft", kind=kind)
         run(Configure(config("10.9.0.0/16"), host=host))
         run(Remove(host=host))
+
+    def test_is_wanted(self) -> None:
+        """A failing nft is an error before anything is written."""
+        host = FakeHost()
+        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
+        failure_of(run, RewriteProbeSource(rewrite(), host=host), of=HostError, match="nft failed")
+        assert host.files.texts == {}
 
     def test_was_wanted(self) -> None:
         """If the table was wanted, a failing nft is an error, before anything else
