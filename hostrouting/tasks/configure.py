@@ -72,7 +72,7 @@ class Configure(InstallTask[CheckResult]):
         # Also those that are left out: each is then a step that was skipped.
         steps = [phases.task(part.name)(partial(run.do_part, part)) for part in self.parts()]
         report = None
-        for result in phases.serial(*steps, name=self.name).do(run.ctx):
+        for result in phases.serial(*steps).do(run.ctx):
             effects += effects_of(result)
             if isinstance(result, CheckResult):
                 report = result.report

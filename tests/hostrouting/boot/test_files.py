@@ -86,6 +86,11 @@ class TestFiles:
         assert paths[len(paths) - len(drop_ins) :] == drop_ins
         assert len(set(paths)) == len(paths)
 
+    def test_no_gate_without_a_gated_unit(self) -> None:
+        """Where foreign routes are only kept, no unit waits for anything."""
+        files = files_of(HostRoutingConfig.from_mapping({"manageForeign": "keep"}))
+        assert [file.path for file in files] == [LAYOUT.config_path, LAYOUT.networkd_path]
+
     @given(configs())
     def test_owned(self, config: HostRoutingConfig) -> None:
         """What a host has of ours is found again, all of it and nothing else; drop-ins first,

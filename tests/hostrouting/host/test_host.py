@@ -79,6 +79,13 @@ def test_who_has_locked_the_host(tmp_path: Path, waits_for: str) -> None:
     assert caught.value.kind == "busy"
 
 
+def test_an_image_has_no_part_of_this_machine(tmp_path: Path) -> None:
+    """Neither its kernel nor its systemd is asked, whatever runs here."""
+    image = Host.offline(tmp_path)
+    assert image.backend is None
+    assert image.manager is None
+
+
 def test_the_lock_of_an_image(tmp_path: Path) -> None:
     """Two runs on one image exclude each other, and leave nothing in it; a mistyped name is not an
     image.
