@@ -8,7 +8,14 @@ import pytest
 
 from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import Prefix, as_ip, extent, ip_at, prefixes_between
-from hostrouting.model.route import SCOPE_UNIVERSE, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import (
+    OURS,
+    SCOPE_UNIVERSE,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+)
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import (
@@ -387,6 +394,15 @@ class TestHiding:
         assert unsafe.why.to_delete == (first, second)
         [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
         assert str(remedy).startswith("give eth1 and ib0 another network")
+
+    def test_one_of_them_is_ours(self) -> None:
+        """Its line in the configuration has to go as well: the guard would bring the route back."""
+        of_pod = Route.to("172.16.5.1/32", dev="cali1", metric=100)
+        ours = Route.to("172.16.5.1/32", dev="ib0", protocol=OURS)
+        other = Route.to("172.16.5.1/32", dev="eth1", metric=50, protocol=4)
+        report = checked(node(of_pod, other, ours, links=(IB0, ETH1, CALI1)))
+        [remedy] = [each.remedy for each in check_findings(report) if each.name == "unsafe"]
+        assert "remove hostrouting's route from staticRoutes.routes" in str(remedy)
 
 
 class TestReserved:
