@@ -279,11 +279,11 @@ def last_named(name: str, steps: Sequence[Step]) -> Step:
     """The last of the steps with this name (`routes`, or `network/routes`). Without one,
     UnknownTask names all of them.
     """
-    paths = ["/".join(step.path) for step in steps]
-    for number in reversed(range(len(steps))):
-        if f"/{paths[number]}".endswith(f"/{name}"):
-            return steps[number]
-    raise UnknownTask(f"no step {name!r} has ended; those that have: {', '.join(paths) or 'none'}")
+    for step in reversed(steps):
+        if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
+            return step
+    ended = ", ".join("/".join(step.path) for step in steps) or "none"
+    raise UnknownTask(f"no step {name!r} has ended; those that have: {ended}")
 
 
 def _failure_in_words(step: Step) -> str:

@@ -65,58 +65,64 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     default_routes = list(_default_routes(fib))
     counting = devs_that_count(default_routes, devices.links)
     defaults = _routes_that_count(default_routes, counting)
+    trimmed = [_without_other_hops(route, counting) for route in defaults]
+    uplinks = Uplinks(frozenset())
     if configured:
-        return _configured_uplinks(configured, defaults, counting, devices)
-    if not defaults:
-        return Uplinks(frozenset())
-    return _uplinks_of_first(defaults, counting, fib, devices)
+        uplinks = _configured_uplinks(configured, trimmed, counting, devices)
+    elif trimmed:
+        uplinks = _uplinks_of_first(trimmed, counting, fib, devices)
+    return uplinks._replace(defaults=defaults)
 
 
 def _configured_uplinks(
-    devs: frozenset[str],
-    defaults: tuple[Route, ...],
-    counting: frozenset[str],
-    devices: Devices,
+    devs: frozenset[str], defaults: Sequence[Route], counting: frozenset[str], devices: Devices
 ) -> Uplinks:
-    """The devices that the configuration names. They are not in doubt."""
-    by_counting_hops = [_without_other_hops(route, counting) for route in defaults]
-    devs_below = devs_hidden_by_a_tunnel(devs, by_counting_hops, devices.links)
+    """The devices that the configuration names. They are not in doubt. Of the default routes, only
+    the next hops through devices that count are given.
+    """
+    devs_below = devs_hidden_by_a_tunnel(devs, defaults, devices.links)
     card = _card_below_tunnel(devs_below, devs, devices)
     hidden_card = None
-    if has_tunnel(devs & counting, devices.links):  # it may be named, and have no default route
+    if has_tunnel(devs & counting, devices.links):  # a named tunnel may have no default route
         hidden_card = card
-    return Uplinks(devs, defaults, card, hidden_card)
+    return Uplinks(devs, card_below_tunnel=card, hidden_card=hidden_card)
 
 
 def _uplinks_of_first(
-    defaults: tuple[Route, ...], counting: frozenset[str], fib: Fib, devices: Devices
+    defaults: Sequence[Route], counting: frozenset[str], fib: Fib, devices: Devices
 ) -> Uplinks:
-    """The devices of the first default route, and those that may be meant instead."""
+    """The devices of the first default route, and those that may be meant instead. The default
+    routes are given as to `_configured_uplinks`.
+    """
     links = devices.links
-    by_counting_hops = [_without_other_hops(route, counting) for route in defaults]
-    devs = frozenset(by_counting_hops[0].devs)
-    devs_below = devs_hidden_by_a_tunnel(devs, by_counting_hops, links)
+    devs = frozenset(defaults[0].devs)
+    devs_below = devs_hidden_by_a_tunnel(devs, defaults, links)
     card = _card_below_tunnel(devs_below, devs, devices)
 
     with_address = [dev for dev in devices.devs_with_address if not devices.cni_rows(dev)]
     are_only_taps = devs == counting and are_taps_without_a_card(devs, with_address, links)
     by_a_tunnel = doubtful_by_a_tunnel(devs, devs_below, links, are_only_taps=are_only_taps)
-    by_equal_routes = doubtful_by_equal_routes(by_counting_hops)
-    by_unjudged_rules = _devs_that_may_be_passed_over(fib, by_counting_hops)
+    by_equal_routes = doubtful_by_equal_routes(defaults)
+    by_unjudged_rules = _devs_that_may_be_passed_over(fib, defaults)
     doubtful = by_a_tunnel | by_equal_routes | by_unjudged_rules
     expected = devs | doubtful  # each may be the intended one
 
-    is_card_unknown = not devs_below and _is_no_card_expected(expected, doubtful, devices)
-    # A card below the tunnel is hidden by it, because the tunnel's default route is the first.
-    return Uplinks(expected, defaults, card, card, doubtful, is_card_unknown)
+    is_card_unknown = not devs_below and _is_only_tunnel_or_dummy(expected, doubtful, devices)
+    return Uplinks(
+        expected,
+        card_below_tunnel=card,
+        hidden_card=card,  # because the tunnel's default route is the first
+        doubtful=doubtful,
+        is_card_unknown=is_card_unknown,
+    )
 
 
 # The default routes.
 
 
 def _default_routes(fib: Fib) -> Iterator[Route]:
-    """The default routes for plain packets, in the order of the lookup, as if no route or rule
-    refused these: what is expected is the device that was meant, and `refusals` has the rest.
+    """The default routes for plain packets, in the order of the lookup. Routes and rules that
+    refuse packets are passed over: the device that was meant is expected all the same.
     """
     every = Prefix(fib.family, 0, 0)
     for applied in fib.rules_for(every.first):
@@ -132,9 +138,9 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """The default routes of a table. Routes to both halves of all addresses are one of them: the
-    last, because they do not count beside a whole one (`_routes_that_count`). It has the prefix of
-    the lower half, whose length is 1, and the next hops of both.
+    """The default routes of a table. Routes to both halves of all addresses make one more, with the
+    prefix of the lower half and the next hops of both. It comes last, and does not count beside one
+    of length 0 (`_routes_that_count`).
     """
     for route in table.routes_to(every):
         if route.type == "unicast":
@@ -195,7 +201,7 @@ def _card_below_tunnel(
     return card
 
 
-def _is_no_card_expected(
+def _is_only_tunnel_or_dummy(
     expected: frozenset[str], doubtful: frozenset[str], devices: Devices
 ) -> bool:
     """Whether the expected devices are a tunnel in doubt or a dummy, and not a card.

@@ -3,9 +3,9 @@
 - A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
 - An `Opinion` is what this package says about a decision: a grade (fine, in doubt, or an escape), a
   name, and the thing that it is about, such as a device. An escape has the devices by which packets
-  escape, and a doubt about the default route those that may be the intended one. Packets that are
-  fine need not leave by the uplink: those to a CNI's device must not be led there by a repair
-  (`is_fine_elsewhere`).
+  escape, and a doubt about the default route those that may be the intended one. Packets can be
+  fine elsewhere than at the uplink, at a CNI's device for example. Then a repair must not lead them
+  to the uplink (`is_fine_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -214,15 +214,16 @@ def broadcast_or_anycast_route(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def route_not_judged(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """The devices say nothing: an encapsulation (seg6, ioam6, rpl, bpf) may give packets another
-    destination, or there are none, because Linux does not list the next hops of a nexthop object.
-    Or Linux refuses the packets, for lack of a source. `fib.not_judged` names the route.
+    """Where packets go cannot be told from the devices of the route. There may be none, because
+    Linux does not list the next hops of a nexthop object. An encapsulation (seg6, ioam6, rpl, bpf)
+    may give packets another destination. Or Linux refuses them, for lack of a source.
+    `fib.not_judged` names the route.
 
-    Field states: segment-routing, segment-routing-by-objects, cni-ptp-lost-its-address.
+    Field states: segment-routing-by-objects, segment-routing, cni-ptp-lost-its-address.
     """
-    is_unknown = not taken.devs or may_change_destination(taken.route)
-    if is_unknown or lacks_a_source(judge.fib, taken.route):
-        return Opinion(Grade.DOUBT, NOT_JUDGED, str(taken.route))
+    route = taken.route
+    if not taken.devs or may_change_destination(route) or lacks_a_source(judge.fib, route):
+        return Opinion(Grade.DOUBT, NOT_JUDGED, str(route))
     return None
 
 
@@ -253,7 +254,7 @@ def _worst_of(opinions: list[Opinion]) -> Opinion:
     if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
         allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
         return worst._replace(reason=spoken(sorted(allowances), last="or"))
-    devs: list[str] = []  # only of escapes
+    devs: list[str] = []  # an opinion has some only if it is an escape
     for opinion in opinions:
         devs += opinion.devs
     return worst._replace(devs=tuple(devs))
@@ -327,7 +328,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    if not _has_others_behind_routers(judge, dev):
+    if not _are_others_behind_routers(judge, dev):
         return None
     if dev in judge.devices.devs_with_network_around(route.prefix):
         return None
@@ -337,7 +338,7 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
 
 
-def _has_others_behind_routers(judge: Judge, dev: str) -> bool:
+def _are_others_behind_routers(judge: Judge, dev: str) -> bool:
     """Whether addresses outside the networks of the device are behind routers: for the uplink, if a
     default route by it has a gateway; for a CNI's bridge, whose network is that of this node's
     pods, if it has an address. Without one, its network is not known.

@@ -1,10 +1,10 @@
 """The ranges of a block of addresses, each with the opinions on where its packets end.
 
 Theory of operation. The engine cuts the block into cells, each with one decision. Cells with the
-same sight (`Cell.sight`) have the same outcomes, so one of them is judged, and the opinions on it
-hold for all: an opinion is about outcomes, and never looks at the address. A cell with its opinions
-is a part. The addresses of every host or link are parts of their own, because they are fine by any
-device (`EVERYWHERE`).
+same sight (`Cell.sight`) have the same outcomes. So one of them is judged, and the opinions on it
+hold for all, because an opinion is about outcomes and not about the address. A cell with its
+opinions is a part. The addresses of every host or link are parts of their own, because they are
+fine by any device (`EVERYWHERE`).
 
 This is done for plain packets. It is done again for those that may fare worse: connections from the
 source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
@@ -82,7 +82,7 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
-    if opinion.grade is Grade.ESCAPE and not decision.devs:
+    if opinion.grade is Grade.ESCAPE and not decision.devs:  # no route, or a refusal
         opinion = _doubt_by_source(judge, outcomes) or opinion
     others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
     return Part(address, address, decision, opinion, tuple(others))
@@ -189,29 +189,33 @@ def _only_source(judge: Judge, part: Part) -> IP | None:
 def _find_parts_of_pods(
     judge: Judge, cells: Sequence[Cell], plain: Mapping[Sight, Part]
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
-    """These cells as packets of pods have them, by the kind of packets. Those of which a report
-    says what it says of plain ones are left out.
+    """These cells as packets of pods have them, by the kind of packets: only the kinds of which a
+    report says something else than of plain packets.
 
     A node may have hundreds of pods, each with rules of its own. So only the cells where packets of
     pods may differ from plain ones are judged for each.
     """
-    may_differ = [cell for cell in _one_of_each_sight(cells) if not _is_for_all(plain[cell.sight])]
+    may_differ = [cell for cell in _one_of_each_sight(cells) if _may_differ(plain[cell.sight])]
     for packet in packets_of_pods(judge):
         of_pods = _judge_each(judge, may_differ, packet)
-        if any(_is_told_apart(part, plain[sight]) for sight, part in of_pods.items()):
+        if any(_is_said_otherwise(part, plain[sight]) for sight, part in of_pods.items()):
             yield packet, list(_parts(judge, cells, {**plain, **of_pods}))
 
 
-def _is_for_all(part: Part) -> bool:
-    """Whether packets of pods have the same decision as plain ones, because no rule up to the one
-    that decides looks at anything but the destination, as `to POD lookup main`. An entry of
-    intendedRules for that rule changes nothing: where they escape, plain packets do, too.
+def _may_differ(part: Part) -> bool:
+    """Whether packets of pods may have another decision than plain ones: a rule up to the one that
+    decides looks at more than the destination (`to POD lookup main` does not).
+
+    Otherwise an entry of intendedRules changes nothing either: where packets of pods escape, plain
+    ones do, too.
     """
+    if part.other_opinions:
+        return True
     rule = part.decision.rule
-    return not part.other_opinions and (rule is None or not conditions_of(rule))
+    return rule is not None and bool(conditions_of(rule))
 
 
-def _is_told_apart(part: Part, other: Part) -> bool:
+def _is_said_otherwise(part: Part, other: Part) -> bool:
     """Whether a report says something else of one part than of the other, or joins only one of
     them with its neighbours, as an own address.
     """
@@ -257,13 +261,14 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
     Own addresses without a label go with the range before them, or else with the one after them:
     they would only split it.
     """
+    # Each range as one part, whose decision and opinions are those of one of its parts.
     ranges: list[tuple[Part, T | None]] = []
     for part, label in labelled:
-        if not ranges or ranges[-1][0].last + 1 != part.first:
+        if not ranges or ranges[-1][0].last + 1 != part.first:  # not a neighbour
             ranges.append((part, label))
             continue
         before, label_before = ranges[-1]
-        if _is_only_own(part, label):
+        if _is_only_own(part, label):  # it goes with the range before it
             ranges[-1] = before._replace(last=part.last), label_before
         elif label == label_before or _is_only_own(before, label_before):
             ranges[-1] = part._replace(first=before.first), label

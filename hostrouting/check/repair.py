@@ -6,10 +6,10 @@ prefixes. Then the proof: the routes are put into the tables, and everything is 
 they do not make fine is named, with a reason (`unrepairable`), and so is what they cost (`costs`).
 If anything is worse than before, no route is proposed at all.
 
-Some escapes must not be led to the uplink: without the route that catches them, they would leave by
-a CNI's device, or by another one that is allowed (`hiding`). A new route would divert them, now or
-once that route is gone, so the walk treats them as if they were fine. A deletion repairs them
-(`below-a-cni`).
+Some escapes must not be led to the uplink: without the route that catches their packets, these
+would leave by a CNI's device, or by another one that is allowed (`hiding`). A new route would
+divert them, now or once that route is gone, so the walk treats such escapes as if they were fine.
+What repairs them is a deletion, which the reason `below-a-cni` names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         repair = _without_routes(case, _no_gateway(way_out))
-        devs = filter(is_configurable_dev, way_out.devs)
+        devs = [dev for dev in way_out.devs if is_configurable_dev(dev)]
         alternatives = [(dev, _repair_through(dev, case)) for dev in devs]
         return repair._replace(alternatives=tuple(alternatives))
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
@@ -99,7 +99,9 @@ def _no_gateway(need: Need) -> Why:
 
 
 def _without_routes(case: Case, why: Why) -> Repair:
-    """A repair by deletions alone, because for this reason no route is proposed."""
+    """A repair that has no route, for this reason; what it names as unrepairable may still say what
+    to delete.
+    """
     everywhere = Prefix(case.judge.fib.family, 0, 0)
     return prove(case, Repair(), {everywhere: why})
 
@@ -130,6 +132,7 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
 
 
 def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
+    """Each part with the routes, and the part without them in which it lies."""
     after = Judge(case.judge.fib.with_routes(proposed), case.judge.config)
     firsts = [part.first for part in case.parts]
     for block in case.blocks:
@@ -147,7 +150,9 @@ def _is_worse(change: Change) -> bool:
 
 
 def _taken_parts(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
-    """What escapes and is taken by the routes, as it was before, and the own addresses around."""
+    """The parts that escape and are taken by the routes, as they were judged before, and all own
+    addresses: `find_costs` joins these with the ranges around them.
+    """
     taken: list[Part] = []
     for before, after in changes:
         is_taken = before.plain_grade is Grade.ESCAPE and after.decision.route in proposed

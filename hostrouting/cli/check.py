@@ -44,7 +44,7 @@ def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterato
         places["before the repair"] = _without_unmask(places["before the repair"])
     yield from _block(finding_lines(places["before the repair"], who))
     yield from _block(_repair_lines(check, who, note))
-    others = _without_ways_of(places["verdict"], places["rest"])
+    others = [*_without_ways_of(places["verdict"], places["rest"])]
     yield from _block(finding_lines(others, who))
     yield from _block(capped(_ways_out(places["verdict"], who)))
     if _has_pipeline(check):

@@ -104,9 +104,9 @@ def _hides_the_gate(error: HostRoutingError) -> bool:
     """Whether, after this error, nobody knows how the gate and the units are. Drop-ins and systemd
     tell that; a config.json that cannot be used hides it only from a user who may not read it.
     """
-    if isinstance(error, HostError) and error.target == HostLayout.config_path:
-        return is_denied(error)
-    return isinstance(error, HostError)
+    if not isinstance(error, HostError):
+        return False
+    return error.target != HostLayout.config_path or is_denied(error)
 
 
 def _gated_units(status: Status) -> Samples:

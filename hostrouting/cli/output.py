@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.finding import Finding, Remedy
 
-_SHOWN = 20  # lines of one kind; the JSON contains all
+SHOWN = 20
+"""How many things of one kind a page has; the JSON contains all."""
 
 
 class Answer(NamedTuple):
@@ -58,7 +59,7 @@ def write_error(error: Exception, *, as_json: bool) -> int:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
         ask = "this is a bug in hostrouting; please report it with the following text"
-        say(f"{ask}\n{format_exc()}")
+        say(f"{ask}\n{format_exc().rstrip()}")
     return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 
@@ -98,9 +99,8 @@ def _write_lines(answer: Answer) -> None:
 
 def say(text: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
-    remark = "\n".join(map(printable, text.splitlines()))
     with suppress(OSError):
-        _print(f"hostrouting: {remark}", sys.stderr)
+        _print(f"hostrouting: {printable_lines(text)}", sys.stderr)
 
 
 def _forget_lost_remarks() -> None:
@@ -115,10 +115,15 @@ def _forget_lost_remarks() -> None:
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, and a line that counts the others."""
-    yield from lines[:_SHOWN]
-    if len(lines) > _SHOWN:
-        yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"
+    """The first lines, each of one thing, and a line that counts the others."""
+    yield from lines[:SHOWN]
+    yield from count_of_others(lines)
+
+
+def count_of_others(things: Sequence[object]) -> Iterator[str]:
+    """The line that counts those of the things which are not shown, if there are any."""
+    if len(things) > SHOWN:
+        yield f"  … and {len(things) - SHOWN:,} more; --json shows all"
 
 
 def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
@@ -126,19 +131,18 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
     yield from capped([f"  {verb}{thing}" for thing in things])
 
 
-def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
+def finding_lines(findings: Sequence[Finding], who: str = AS_ROOT) -> Iterator[str]:
     """The findings, each after its name, which the page Findings explains; `who` as in Remedy.
 
     Where there are several ways out, each is a line of its own.
     """
-    lines: list[str] = []
-    for finding in findings:
+    for finding in findings[:SHOWN]:
         if finding.remedy is None or finding.remedy.otherwise is None:
-            lines.append(finding.line_for(who))
+            yield finding.line_for(who)
         else:
-            lines.append(finding._replace(remedy=None).line)
-            lines += way_lines(finding.remedy, who)
-    yield from capped(lines)
+            yield finding._replace(remedy=None).line
+            yield from way_lines(finding.remedy, who)
+    yield from count_of_others(findings)
 
 
 def way_lines(remedy: Remedy | None, who: str = AS_ROOT, *, indent: int = 2) -> Iterator[str]:
@@ -174,6 +178,13 @@ def _print_in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
 def printable(line: str) -> str:
     """The line, in which bytes that are not text and control characters are escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines. Only a newline separates them: `splitlines` would also
+    split at characters that the name of a device can have.
+    """
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _is_gone(error: OSError, stream: TextIO) -> bool:

@@ -6,7 +6,7 @@ plan, remove and status share this.
 
 from collections.abc import Iterator
 
-from hostrouting.cli.output import capped, finding_lines, indented, way_lines
+from hostrouting.cli.output import SHOWN, count_of_others, finding_lines, indented, way_lines
 from hostrouting.finding import AS_ROOT
 from hostrouting.install.plan import Plan
 
@@ -16,10 +16,11 @@ SEE_CONFLICTS = "see the lines that begin with !"
 
 def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     """What would be changed, and what there is to tell about it; `who` as in Remedy."""
-    steps: list[str] = []
-    for step in (*plan.routes.conflicts, *plan.routes.changes):
-        steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
-    yield from capped(steps)
+    steps = [*plan.routes.conflicts, *plan.routes.changes]
+    for step in steps[:SHOWN]:
+        yield f"  {step.line}"
+        yield from way_lines(step.remedy, who, indent=6)
+    yield from count_of_others(steps)
     yield from indented("", [*plan.systemd, *plan.operations])
     yield from indented("write ", plan.files.written_paths)
     yield from indented("remove ", plan.files.removes)

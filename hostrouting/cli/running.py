@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document, indented, printable, say, way_lines
+from hostrouting.cli.output import error_document, indented, printable_lines, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
@@ -136,7 +136,7 @@ def _error_lines(error: BaseException) -> Iterator[str]:
             wrong = spoken(error.report.missing_defaults)
         words = f"{wrong}, and the mode is STRICT"
         words += "; the gate checks again before each start of a gated unit"
-    first, *others = words.splitlines()
+    first, *others = words.split("\n")
     yield f"FAILED: {first}"
     yield from (f"  {line}" for line in others)
 
@@ -179,7 +179,7 @@ class _Escaped(logging.Formatter):
     """Escapes what could control the terminal, such as the name of a device."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return "\n".join(map(printable, super().format(record).splitlines()))
+        return printable_lines(super().format(record))
 
 
 def _log_to_standard_error() -> None:

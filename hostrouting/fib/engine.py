@@ -52,7 +52,8 @@ lookup ends there. Whether a decision is right is the question of `hostrouting.c
 Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
 does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
 comes first, in `Table` and `_rank`. The pass itself is `Fib._captures`, and `Fib.outcomes` makes
-the decision and the outcomes of it.
+the decision and the outcomes of it. The check at boot repeats `_plain_meets`
+(`is_met_by_plain_packets` in boot/assets/check-route-overlap.sh).
 """
 
 from bisect import bisect_right
@@ -121,8 +122,8 @@ class Outcome(NamedTuple):
     rule: Rule
     decision: Decision
     met: tuple[Condition, ...]
-    """The conditions of the rule, before its `not`, that these packets meet, and others of their
-    kind do not. Empty if they are those that do not meet the conditions, and no more is known.
+    """The conditions of the rule, whether or not it has a `not`, that these packets meet and others
+    of their kind do not. Empty if these are the packets that do not meet them: no more is known.
     """
 
 
@@ -223,11 +224,11 @@ ALL = Selection((), (), has_plain=True)
 NONE = Selection((), (), has_plain=False)
 _SENT_BY_THIS_HOST: Condition = ("iif", "lo")
 FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
-"""An exception, for the rule `not iif lo` alone, which selects everything that this host forwards.
+"""What the rule `not iif lo` selects, if it selects by nothing else: all that this host forwards,
+and nothing that it sends.
 
-The pass for `FROM_HOST` is about what this host sends, and of that, the rule selects nothing: all
-packets of this kind meet `iif lo`. But there may be no other pass that follows what is forwarded,
-for pods or for others. So this pass has an outcome for it, as it has one for what arrives on a
+So it selects no packet of the kind `FROM_HOST`. But there may be no other pass that follows what is
+forwarded. So the pass for `FROM_HOST` has an outcome for that, as it has one for what arrives on a
 device that a rule names (`iif cni0`). A rule that is `not iif lo` and selects by more is followed
 only for what this host sends.
 """
@@ -296,8 +297,9 @@ def _has_user_0(uidrange: str) -> bool:
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
-    """Whether the plain packet, which has user 0 and neither mark, source nor device, meets this
-    condition: no `oif`, and no `iif` except lo, protocol or port.
+    """Whether the plain packet meets this condition, which not every packet of its kind meets. The
+    plain packet has user 0, and no mark, source or device, nor a protocol or port that a rule
+    selects.
 
     While a packet has no source, IPv4 compares `from` with 0.0.0.0. In IPv6 it meets no `from`.
     """
@@ -391,18 +393,16 @@ class AppliedRule(NamedTuple):
         return self.rule.iif == "lo" and not self.rule.invert
 
     def takes_arriving(self, selection: Selection, own: Collection[Prefix]) -> bool:
-        """Whether packets that arrive on a device may be among those that the rule selects: none of
-        these is bound to a device (`oif`), all have user 0, and none has an own address as its
-        source: IPv4 drops such a packet.
+        """Whether packets that arrive on a device may be among those that the rule selects. What
+        arrives has user 0, and is not bound to a device (`oif`). Its source is not an address of
+        this host, because IPv4 drops such a packet.
         """
         met = dict(selection.met)
+        if self.is_only_for_sent or "oif" in met:
+            return False
         if "from" in met and self.rule.src in own:
             return False
-        return (
-            not self.is_only_for_sent
-            and "oif" not in met
-            and _has_user_0(met.get("uidrange", "0-"))
-        )
+        return "uidrange" not in met or _has_user_0(met["uidrange"])
 
     def effect_for(self, address: int) -> tuple[Effect, Route | None]:
         """What the rule does with packets to this address that it selects, and the route that its
@@ -561,16 +561,18 @@ class Fib:
         The last one captures all that are left; or, if that is only what this host sends (`iif
         lo`), others follow, of what arrives on a device.
         """
-        # The selections of which no packet is left; with True, none that this host sends.
-        captured: set[tuple[Selection, bool]] = set()
-        is_sent_captured = False
+        # The selections of which no packet is left, and those of which none is left that this host
+        # sends.
+        captured: set[Selection] = set()
+        captured_of_sent: set[Selection] = set()
         for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
+            if selection == NONE or selection in captured:
+                continue
             only_sent = packet.source is None and applied.is_only_for_sent
-            if selection == NONE:
+            if only_sent and selection in captured_of_sent:
                 continue
-            if (selection, False) in captured or (selection, only_sent) in captured:
-                continue
+            is_sent_captured = ALL in captured_of_sent
             if is_sent_captured and not applied.takes_arriving(selection, self._own):
                 continue
             decision = applied.decision_for(address)
@@ -579,11 +581,12 @@ class Fib:
             if is_sent_captured and selection == ALL:
                 return  # what arrives is captured now, too
             yield Capture(applied.rule, selection, decision)
-            captured.add((selection, only_sent))
-            if selection == ALL:
-                if not only_sent:
-                    return
-                is_sent_captured = True
+            if only_sent:
+                captured_of_sent.add(selection)
+            elif selection == ALL:
+                return
+            else:
+                captured.add(selection)
 
     def rules_for(self, address: int, packet: PacketKind = FROM_HOST) -> Iterable[AppliedRule]:
         """The rules that may select packets of this kind to this address, in order. Those that are
@@ -647,8 +650,9 @@ class Fib:
         """The devices by which packets may leave: those of the route and, while the gateway of a
         default route does not answer, those of equal ones.
 
-        Linux leaves only a route with a gateway; IPv4 only one with a single next hop, and only for
-        another one with a gateway (`fib_select_path` in Linux). IPv6 takes any other.
+        Linux turns to an equal route only if the first has a gateway. IPv4 does so only if that is
+        its single next hop, and only to a route that has a gateway, too (`fib_select_path` in
+        Linux). IPv6 turns to any.
         """
         route = decision.route
         if route is None or route.prefix.length or not route.has_gateway:

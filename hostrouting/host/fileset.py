@@ -61,17 +61,16 @@ class File(NamedTuple):
             error.findings = (finding,)
             raise error
         require_kind("write", self.path, entry, "file")
-        if is_shared:
-            self._require_replaceable(files.read(self.path) or "")
-
-    def _require_replaceable(self, text: str) -> None:
-        """Raise HostError if the file with this text is another program's."""
-        if any(mark in text for mark in (MARK, *_ORIGINAL)):
+        if not is_shared:
             return
-        rule = "was not written by hostrouting, which needs this path"
-        raise HostError(
-            f"{self.path} {rule}: move the file away, or rename it", what="file", target=self.path
-        )
+        text = files.read(self.path) or ""
+        if not any(mark in text for mark in (MARK, *_ORIGINAL)):
+            rule = "was not written by hostrouting, which needs this path"
+            raise HostError(
+                f"{self.path} {rule}: move the file away, or rename it",
+                what="file",
+                target=self.path,
+            )
 
 
 def describe_mask(path: str) -> Finding:

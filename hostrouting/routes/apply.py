@@ -92,8 +92,9 @@ class _Transaction:
         self._backend = backend
         self._check = check
         self._wanted: dict[RouteKey, list[Route]] = {}
-        """The wanted entries of each key that has steps; none where our routes are deleted. A key
-        of ours lacks steps only if its route for replies to probes cannot be set.
+        """By each key that has steps: the entries that are wanted; none where our routes are only
+        deleted. The route for replies to probes has no steps while it cannot be set, so its key is
+        left alone.
         """
         for step in plan.steps:
             entries = self._wanted.setdefault(step.route.key, [])
@@ -101,9 +102,9 @@ class _Transaction:
                 entries.append(step.route)
         self._before = self._with_wanted_keys(before)
         self._accepted: list[RouteRequest] = []
-        """What was done until the rollback, in order."""
-        self._unanswered: Sequence[RouteRequest] = ()
-        """The last requests if there was no answer: each of them may have been done. During a
+        """The requests that Linux has carried out, in order, until the rollback begins."""
+        self._uncertain: Sequence[RouteRequest] = ()
+        """The requests that may be in effect or not: the last ones if there was no answer. During a
         rollback, all requests: each may be reversed already if the rollback begins again.
         """
         self.done: list[RouteRequest] = []
@@ -148,9 +149,9 @@ class _Transaction:
         if not requests:
             return []
         self._check()
-        self._unanswered = requests
+        self._uncertain = requests
         outcomes = self._request(requests)
-        self._unanswered = ()
+        self._uncertain = ()
         refusals: list[BackendError] = []
         for outcome in outcomes:
             if outcome.error is None:
@@ -184,7 +185,8 @@ class _Transaction:
         problem = ""
         try:
             requests = self._reversed_requests()
-            self._unanswered = [*self._accepted, *self._unanswered]
+            # From here on, until the answer, each may be reversed or not.
+            self._uncertain = [*self._accepted, *self._uncertain]
             self._accepted = []
             self._request(requests)
         except BackendError as error:
@@ -207,8 +209,8 @@ class _Transaction:
         """What takes back each request, the last one first."""
         sent = [*self._accepted, *self._undoable()]
         deleted = {bare(request.route) for request in sent if request.verb == "delete"}
-        # Where a deleted route is added again, its successor may be there, or a route that was not
-        # deleted: another program's, or one of ours whose deletion was refused.
+        # A deleted route is added again behind others if its key has its successor now, or has kept
+        # a route that was not deleted: another program's, or one of ours.
         occupied: set[RouteKey] = set()
         for key, routes in self._before.items():
             if self._wanted[key] or not deleted.issuperset(routes):
@@ -222,22 +224,23 @@ class _Transaction:
         return requests
 
     def _undoable(self) -> list[RouteRequest]:
-        """The requests without an answer that can be reversed.
+        """The uncertain requests that can be reversed.
 
-        In IPv4, a request to delete a route without a metric takes a route of ours with any metric,
-        if the first is not there. So where such another route was there before, the table says
-        whether to delete.
+        An addition is reversed by a deletion. In IPv4, a request to delete a route without a metric
+        takes a route of ours with any metric if there is none without. So where ours may have had
+        one with a metric, the addition is reversed only if the table shows its route.
         """
-        risky = set(filter(self._could_take_another_metric, self._unanswered))
+        risky = set(filter(self._could_take_another_metric, self._uncertain))
         if not risky:
-            return list(self._unanswered)
+            return list(self._uncertain)
         now = self._read()
         undoable: list[RouteRequest] = []
-        for request in self._unanswered:
+        for request in self._uncertain:
             steps = steps_for_key([request.route], now[request.route.key])
             is_missing = any(step.action == "add" for step in steps)
-            if not (is_missing and request in risky):
-                undoable.append(request)
+            if is_missing and request in risky:
+                continue
+            undoable.append(request)
         return undoable
 
     def _could_take_another_metric(self, request: RouteRequest) -> bool:

@@ -6,14 +6,14 @@ its steps (`steps` says what they are). At boot, static-routes.sh decides the sa
 Routes are compared key by key: table, prefix and metric. A present route with the key of a wanted
 one is as wanted, whoever added it; or it is stale and goes, if it is ours (protocol 213); or it is
 another program's, a rival, which no step changes. If Linux uses a rival, that is a conflict: a step
-that names the rivals. What changes nothing about where packets go is not compared (`_in_effect`). A
-wanted route that cannot be completed is waiting; or, if one of ours is there and usable (`uplink`),
-that one is staying, and a finding says that it would wait after a reboot.
+that names the rivals. What changes nothing about where packets go is not compared
+(`_compared_form`). A wanted route that cannot be completed is waiting; or, if one of ours is there
+and usable (`uplink`), that one is staying, and a finding says that it would wait after a reboot.
 
-In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
-those with gateways as one route with the protocol of the first. So the plan has a step for each
-next hop. If the first is ours, all count as ours. If one is not ours, the plan cannot be applied:
-`apply` deletes with our protocol, so that next hop stays.
+In IPv6, each next hop of a route is an entry of its own with its own protocol. But Linux lists
+those with gateways as one route, with the protocol of the first. So the plan has a step for each
+entry, and takes all entries for ours if the first is. If another program has added one of them and
+it is not wanted, the plan cannot be applied: `apply` deletes with our protocol, so that one stays.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -163,23 +163,22 @@ def steps_for_key(
     - B of ours, C of another program: a conflict, because without B, Linux would use C before A;
     - A of ours, C of another program: keep A.
     """
-    wanted_by_effect = {_in_effect(entry): entry for entry in wanted}
+    wanted_by_form = {_compared_form(entry): entry for entry in wanted}
     entries: list[Route] = []
     for route in present:
         entries += as_stored(bare(route))
-    stale = _stale_entries(wanted_by_effect, entries)
+    stale = _stale_entries(wanted_by_form, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:
             return [conflict]
 
-    present_by_effect: dict[Route, Route] = {}
-    for entry in entries:
-        present_by_effect.setdefault(_in_effect(entry), entry)  # the first, whoever added it
+    # Of several with the same form, the first, whoever added it.
+    present_by_form = {_compared_form(entry): entry for entry in reversed(entries)}
     steps: list[Step] = []
-    for effect, entry in wanted_by_effect.items():
-        if effect in present_by_effect:
-            steps.append(_step_to_keep(present_by_effect[effect], why_kept))
+    for form, entry in wanted_by_form.items():
+        if form in present_by_form:
+            steps.append(_step_to_keep(present_by_form[form], why_kept))
         else:
             steps.append(Step("add", entry, "missing"))
     steps += [Step("delete", entry, "not configured") for entry in stale]
@@ -194,20 +193,20 @@ def _step_to_keep(entry: Route, why_ours: str) -> Step:
     return Step("keep", entry, f"exists (proto {owner}), and is not changed")
 
 
-def _stale_entries(wanted_effects: Container[Route], entries: Iterable[Route]) -> list[Route]:
-    """Our entries that are not wanted, in the order in which they are deleted.
+def _stale_entries(wanted_forms: Container[Route], entries: Iterable[Route]) -> list[Route]:
+    """Our entries that are not wanted, in the order in which they are deleted: the last one first.
+    So the first one is in use until the end, and is the first again if `apply` rolls back.
 
-    The last one goes first: the first is in use until the end, and is first again if `apply` rolls
-    back. But a request to delete one must not take another (`deletion_could_take`): so those with
-    fewer next hops go first, and of these, those with more attributes. An entry behind a wanted one
-    that the request could take is not deleted: Linux does not use it.
+    A request to delete an entry could take another one before it (`deletion_could_take`). So those
+    with fewer next hops go first, and of these, those with more attributes. An entry whose deletion
+    could take a wanted one is left alone: it comes after that, so Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
     for entry in entries:
         if entry.protocol != OURS:
             continue
-        if _in_effect(entry) in wanted_effects:
+        if _compared_form(entry) in wanted_forms:
             kept.append(entry)
         elif not any(deletion_could_take(entry, before) for before in kept):
             stale.append(entry)
@@ -220,10 +219,10 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
     """Whether a request to delete the first route could take the other one of ours with its key, if
     that comes before it.
 
-    It could if the deleted route begins with all next hops of the other one, which has each of its
-    optional attributes. In IPv4, a request has a list of next hops, even of a single one, because
-    without a list Linux would compare only the first (`kernel.netlink.routes`). In IPv6, a route
-    cannot even have one next hop twice.
+    It could if the deleted route begins with all next hops of the other one, and the other one has
+    each optional attribute of the deleted route. In IPv4, a request has a list of next hops, even
+    of a single one, because without a list Linux would compare only the first
+    (`kernel.netlink.routes`). In IPv6, a route cannot even have one next hop twice.
     """
     if (deleted.type, deleted.scope) != (other.type, other.scope):
         return False
@@ -252,7 +251,7 @@ def _conflict(
     remaining = [route for route in in_order if not deleted.issuperset(as_stored(route))]
     used = remaining[0]  # one of the rivals, or one of ours before them: no rival is deleted
     wanted_route = as_listed(wanted)[0]
-    if used.protocol == OURS or _in_effect(used) == _in_effect(wanted_route):
+    if used.protocol == OURS or _compared_form(used) == _compared_form(wanted_route):
         return None
     return conflict_with(rivals, wanted_route)
 
@@ -268,10 +267,10 @@ def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
     return sorted(present, key=order)
 
 
-def _in_effect(route: Route) -> Route:
+def _compared_form(route: Route) -> Route:
     """The route without what changes nothing about where packets go: whose it is, `onlink`, how
     long it will last, its router's preference, and in IPv6 the weights, because there each next hop
-    is an entry of its own.
+    is an entry of its own. Routes with one form lead packets the same way.
 
     `onlink` only says that Linux did not check the gateway when the route was added. A preference
     only says which route of a key Linux uses (`_in_order_of_use`).
@@ -283,5 +282,5 @@ def _in_effect(route: Route) -> Route:
         next_hops=tuple(next_hops),
         protocol=OURS,
         preference="medium",
-        expired=route.expired or None,  # Linux does not use it after its time
+        expired=route.expired or None,  # a lifetime that is not over changes nothing
     )

@@ -122,17 +122,18 @@ def are_taps_without_a_card(
 
 
 def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """The devices in doubt because equal default routes lead through different ones: which of them
-    Linux uses is an accident, the first that was added.
+    """The devices in doubt because equal default routes lead through different ones: Linux uses the
+    route that was added first, which is an accident.
 
-    There is at least one default route, and the first is the one that Linux uses. Of several
-    routers that advertise themselves, Linux makes one route, each on its own device.
+    There is at least one default route, and the first is the one that Linux uses. If routers
+    advertise themselves on several devices, Linux has one route with a next hop on each: these
+    devices are in doubt, too.
     """
     used = defaults[0]
-    devs = frozenset(used.devs)
     devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
-    are_several_routers = used.protocol == PROTOCOL_RA and len(devs) > 1
-    if devs_of_equals != devs or are_several_routers:
+    if devs_of_equals != frozenset(used.devs):
+        return devs_of_equals
+    if used.protocol == PROTOCOL_RA and len(devs_of_equals) > 1:
         return devs_of_equals
     return frozenset()
 
@@ -140,7 +141,7 @@ def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
 def devs_hidden_by_a_tunnel(
     devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
 ) -> frozenset[str]:
-    """If one of the devices is a tunnel: those of the first default route that leads through none.
+    """If one of the devices is a tunnel: those of the first default route without a tunnel.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node.
     """
@@ -158,9 +159,9 @@ def doubtful_by_a_tunnel(
     *,
     are_only_taps: bool,
 ) -> frozenset[str]:
-    """The devices in doubt because the default route leads through a tunnel, and those of the
-    default route that it hides. A provider's lines and taps may be the only way out. All devices
-    exist, because they lead out.
+    """The devices in doubt because the default route leads through a tunnel, with those of the
+    default route that it hides. Where it hides none, a provider's lines or taps are the only way
+    out, and not in doubt. All devices exist, because they lead out.
     """
     if not has_tunnel(devs, links):
         return frozenset()
@@ -190,9 +191,6 @@ class Uplink:
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
-        self._without_gateway = [route for route in self._not_ours if not route.has_gateway]
-        """The routes without any gateway, which say what is on a link, and what is this host's own.
-        """
         self._next_hops = cache(self._find_next_hops)
         """Many routes name the same device and gateway."""
 
@@ -217,9 +215,9 @@ class Uplink:
         route = Route(destination, next_hops, metric=metric, protocol=OURS)
         if self._family == IPV4 and not route.has_gateway:
             route = route._replace(scope=SCOPE_LINK)
-        hidden = self._gateway_hidden_by(route)
-        if hidden is not None:
-            return Need(NEEDS["hides"].format(gateway=hidden))
+        cut_off = self._gateway_cut_off_by(route)
+        if cut_off is not None:
+            return Need(NEEDS["hides"].format(gateway=cut_off))
         return route
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
@@ -246,8 +244,9 @@ class Uplink:
         return self._can_be_uplink(hop.dev or "")
 
     def _can_be_uplink(self, dev: str) -> bool:
-        """Whether a default route could give this device: the only expected one, or one that leads
-        out and is not a VPN's, because an earlier release may have moved the route into a VPN.
+        """Whether a route without a device could get this one from a default route. It leads out,
+        and is the only expected one, or is not a VPN's: an earlier release may have moved the route
+        into a VPN.
         """
         if not leads_out(self._links.get(dev)):
             return False
@@ -262,7 +261,10 @@ class Uplink:
             missing = self._missing_for_device(dev)
             if missing:
                 return Need(missing)
-        next_hops = (NextHop(dev),) if on_link else self._complete(dev, gateway)
+        if on_link:
+            next_hops: _HopsOrNeed = (NextHop(dev),)
+        else:
+            next_hops = self._complete(dev, gateway)
         if isinstance(next_hops, Need):
             return next_hops
         for hop in next_hops:
@@ -292,9 +294,9 @@ class Uplink:
         hops = self._hops_of_default_route()
         if isinstance(hops, Need):
             return hops
-        taken = _taken_over(hops, gateway)
-        if gateway is None or taken:
-            return taken
+        next_hops = _taken_over(hops, gateway)
+        if gateway is None or next_hops:
+            return next_hops
         return (NextHop(self._dev_near(gateway, hops), gateway),)
 
     def _dev_near(self, gateway: IP, hops: Sequence[NextHop]) -> str | None:
@@ -423,7 +425,7 @@ class Uplink:
         if gateway in LINK_LOCAL:
             return ""
         if hop.onlink:
-            is_reached = not self._is_elsewhere(gateway, hop.dev)
+            is_reached = not self._is_refused_onlink(gateway, hop.dev)
         else:
             is_reached = self._is_near(gateway, hop.dev)
         if is_reached:
@@ -435,11 +437,10 @@ class Uplink:
         best = self._best_route_to(gateway, dev)
         return best is not None and not best.has_gateway
 
-    def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
-        """Whether Linux refuses the gateway although the route says that it is on the link
-        (`onlink`): in IPv6, if a route leads to it by another device. A route that refuses packets
-        does not count, nor does one whose prefix begins with ::, which Linux takes for a default
-        route here.
+    def _is_refused_onlink(self, gateway: IP, dev: str | None) -> bool:
+        """Whether Linux refuses the gateway of a next hop with `onlink`. IPv6 does if a route leads
+        to the gateway by another device. A route that refuses packets does not count, nor does one
+        whose prefix begins with ::, which Linux takes for a default route here.
         """
         if self._family == IPV4:
             return False
@@ -453,13 +454,13 @@ class Uplink:
         Linux also looks in other tables, as the rules say; a gateway that only those lead to is not
         found here.
 
-        In IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is
-        global. In IPv6, it takes the best route by the device, and refuses the gateway if that
-        route goes to a router itself.
+        In IPv4, Linux passes over routes whose scope is global, as it is of those that have a
+        gateway themselves. In IPv6, it takes the best route by the device, and refuses the gateway
+        if that route goes to a router itself.
         """
         candidates = self._not_ours
         if self._family == IPV4:
-            candidates = [route for route in self._without_gateway if route.scope >= SCOPE_LINK]
+            candidates = [route for route in self._not_ours if route.scope >= SCOPE_LINK]
         there = Prefix.of(gateway)
         routes: list[Route] = []
         for route in candidates:
@@ -471,7 +472,7 @@ class Uplink:
                 routes.append(route)
         return min(routes, key=_order_of_lookup, default=None)
 
-    def _gateway_hidden_by(self, route: Route) -> IP | None:
+    def _gateway_cut_off_by(self, route: Route) -> IP | None:
         """The gateway that Linux would look for by this IPv6 route, and not find: that of the route
         itself, or of a default route. None if there is none.
 
@@ -484,11 +485,11 @@ class Uplink:
         for default in self._defaults:
             hops += default.next_hops
         for hop in hops:
-            if self._hides(route, hop):
+            if self._cuts_off(route, hop):
                 return hop.gateway
         return None
 
-    def _hides(self, route: Route, hop: NextHop) -> bool:
+    def _cuts_off(self, route: Route, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway of a next hop by this route, and not find it."""
         gateway = hop.gateway
         if gateway is None or hop.onlink or gateway in LINK_LOCAL:
@@ -516,7 +517,7 @@ class Uplink:
         marked packets in.
         """
         own_addresses: dict[Prefix, set[str]] = {}
-        for route in self._without_gateway:
+        for route in self._not_ours:
             if route.type in {"local", "broadcast"} and route.table in {TABLE_LOCAL, TABLE_MAIN}:
                 own_addresses.setdefault(route.prefix, set()).update(route.devs)
         return own_addresses

@@ -78,6 +78,7 @@ RULES = (
         table=2006,
         src=Prefix.parse("2001:db8:7::/48"),
         others=(("oif", "ib0"),),
+        suppress_ifgroup=7,
     ),
 )
 """The rules of that host, beside the kernel's own. To a plain packet, only the rule that prohibits

@@ -44,7 +44,7 @@ def test_the_first_texts(count: int, more: list[str]) -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(20, []), (21, ["  … and 1 more; --json shows all"])])
 def test_the_lines_of_a_page(count: int, more: list[str]) -> None:
-    """A page has twenty lines of a kind; the document has all."""
+    """A page has twenty things of a kind; the document has all."""
     lines = [f"line {number}" for number in range(count)]
     assert list(capped(lines)) == [*lines[:20], *more]
 

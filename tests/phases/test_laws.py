@@ -111,7 +111,8 @@ class World:
 def _end_of(spec: Spec, ctx: Context) -> str:
     """How this attempt of the leaf ends."""
     assert ctx.step is not None
-    if spec.end == "failed, then skipped" and ctx.step.attempts * ctx.step.attempt > 1:
+    is_first = ctx.step.attempts == ctx.step.attempt == 1
+    if spec.end == "failed, then skipped" and not is_first:
         return "skipped"
     return spec.end
 
@@ -198,29 +199,34 @@ Line = tuple[str, str, float, int]
 
 
 class Around(NamedTuple):
-    """What is around a task: when and by what it is stopped, its nearest deadline, its path, and in
-    which of its attempts, and of those of the step around it, it runs.
-    """
+    """What is around a task."""
 
     stop: float
+    """The moment at which it is stopped."""
     by: object = None
+    """The spec that stops it, if one does."""
     limit: float = math.inf
+    """The nearest deadline."""
     path: str = ""
     attempts: int = 1
+    """The number of the attempt in which its step is."""
     attempt: int = 1
+    """That of the step around."""
 
 
 class Result(NamedTuple):
-    """When a task ends and how, what cancelled it, its further attempts, a line for each step
-    inside it, and the paths of those that made it fail, if it is not itself.
-    """
+    """When and how a task ends."""
 
     end: float
     how: str
     by: object = None
+    """The spec that cancelled it, if one did."""
     again: int = 0
+    """The attempts after its first one."""
     lines: tuple[Line, ...] = ()
+    """Of each step inside it."""
     failures: tuple[str, ...] = ()
+    """The paths of the steps inside it that made it fail; empty if it failed by itself."""
 
 
 FAILURES = ["exit", "final", "failed"]
@@ -301,15 +307,17 @@ def together(spec: Spec, now: float, around: Around) -> list[Result]:
 
 
 def retry(spec: Spec, now: float, around: Around) -> Result:
-    """The member again after a pause, if it has failed and nothing stops it meanwhile. A deadline
-    shortens the pause: the last attempt has as long as this one, and a second more.
+    """The member again after a pause, if it has failed and nothing stops it meanwhile. A pause that
+    would pass the deadline ends earlier: the last attempt has as long as this one, and a second
+    more.
     """
     result = wrapped_member(spec, now, around)
+    took = result.end - now
     later = result.end + spec.seconds
     if result.how != "failed" or spec.number == 1 or around.stop <= result.end:
         return result
     if around.limit <= later:
-        later = around.limit - (result.end - now) - 1
+        later = around.limit - took - 1
         if later - result.end < 0.001:
             return result
     if around.stop <= later:
@@ -565,7 +573,8 @@ RAISED = st.sampled_from(
 )
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
 AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
-IN_TIME = Spec("deadline", "a", (AGAIN,), seconds=5.25)
+IN_TIME = Spec("deadline", "a", (attrs.evolve(AGAIN, seconds=4),), seconds=5.25)
+"""The pause is shortened, from 4 s to 0.25."""
 FOUND_THERE = attrs.evolve(AGAIN, members=(attrs.evolve(FAILS, end="failed, then skipped"),))
 NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
 PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))

@@ -30,11 +30,12 @@ _RESULTS = {
     "skipped": "does not match this packet",
     "not-judged": "is not judged",
     "no-route": "no match in table {table}",
-    "thrown": "finds {route}: continues with the next rule",
-    "suppressed": "finds {route}, but suppresses it",
-    "refuses": "decides: {action}",
-    "decides": "decides: {route}",
+    "thrown": "finds {route.name}: continues with the next rule",
+    "suppressed": "finds {route.name}, but suppresses it",
+    "refuses": "decides: {rule.action}",
+    "decides": "decides: {route.name}",
 }
+"""What a rule does with the packet, in words. Where a route is named, there is one."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -168,6 +169,5 @@ def _way(decision: Decision) -> str:
 
 
 def _result(tried: Tried) -> str:
-    route = "no route" if tried.route is None else tried.route.name
     table = table_name(tried.rule.table)
-    return _RESULTS[tried.result].format(route=route, action=tried.rule.action, table=table)
+    return _RESULTS[tried.result].format(rule=tried.rule, route=tried.route, table=table)

@@ -282,19 +282,24 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
     @settings(max_examples=scaled(50), suppress_health_check=list(HealthCheck), print_blob=True)
     @given(questions(), st.sampled_from(AWKS))
     def law(question: Question, awk: str) -> None:
-        family, node, config = question
-        kinds = {link.name: (link.type, link.kind) for link in node.links if link.name != "lo"}
-        tools = {"ip": showing(kinds)}
-        folder = tmp_path_factory.mktemp("check")
-        with private_namespace() as namespace:
-            rebuild(namespace, family, node)
-            engines = EnginesCheck.of(dressed(namespace.snapshot(), kinds), config)
-            checked = Checked(namespace, config, folder, awk=awk, tools=tools)
-        assert not engines.broken_laws(checked), f"{engines}\n{checked.said}\n{node}"
+        checked, engines = checks_on_veths(question, awk, tmp_path_factory.mktemp("check"))
+        assert not engines.broken_laws(checked), f"{engines}\n{checked.said}\n{question.node}"
         reached[checked.verdict, engines.verdict] += 1
 
     law()
     assert reached["overlap", "overlap"], reached
+
+
+def checks_on_veths(question: Question, awk: str, folder: Path) -> tuple[Checked, EnginesCheck]:
+    """What the script and the engine say of this node on Linux, made of veths."""
+    family, node, config = question
+    kinds = {link.name: (link.type, link.kind) for link in node.links if link.name != "lo"}
+    tools = {"ip": showing(kinds)}
+    with private_namespace() as namespace:
+        rebuild(namespace, family, node)
+        engines = EnginesCheck.of(dressed(namespace.snapshot(), kinds), config)
+        checked = Checked(namespace, config, folder, awk=awk, tools=tools)
+    return checked, engines
 
 
 def rebuild(namespace: Namespace, family: int, wanted: Snapshot) -> None:

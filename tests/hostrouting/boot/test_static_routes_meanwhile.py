@@ -41,17 +41,17 @@ NEXTHOP_OBJECTS = (
 )
 
 
+def listing_links(edit: str) -> dict[str, str]:
+    """An `ip` whose list of links is edited by sed."""
+    return {"ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""}
+
+
 def way_of_ours(namespace: Namespace) -> str:
     """The next hops of our only route, as `ip` lists them, without the scope of IPv4."""
     shown = namespace.ip("-N", "-o", "route", "show", "proto", "213").stdout.replace("\\", "")
     [line] = shown.splitlines()
     words = " ".join(line.split())
     return words.removeprefix(f"{HALF.destination} ").removesuffix("scope 253").strip()
-
-
-def halves_of_ours(namespace: Namespace) -> str:
-    """Our routes for the expected range, as `ip` lists them."""
-    return namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout
 
 
 class Choice(NamedTuple):
@@ -233,9 +233,9 @@ class TestWhichDefaultRoute:
         """It is known by the type of the device, however that is listed, and has to be named; so
         are dead ends.
         """
-        namespace.batch(["route del default"])
         namespace.batch(
             [
+                "route del default",
                 "route add default via 10.0.0.1 dev eth0 metric 100",
                 "route add default dev ib0 metric 9",
             ]
@@ -243,10 +243,7 @@ class TestWhichDefaultRoute:
         types = [rf"s,(: ib0[@:].* link/)\[1\],\1{word}," for word in ("[32]", "infiniband")]
         kinds = [rf"s,(: ib0[@:].*\\ +)veth,\1{kind}," for kind in ("dummy", "ifb", "vrf")]
         for edit in (*types, *kinds):
-            tools = {
-                "ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""
-            }
-            assert Ran(namespace, [HALF], tmp_path, tools=tools).status == 0
+            assert Ran(namespace, [HALF], tmp_path, tools=listing_links(edit)).status == 0
             [route] = namespace.ip("route", "show", "172.16.0.0/17").stdout.splitlines()
             assert route.startswith("172.16.0.0/17 via 10.0.0.1 dev eth0 ")
             namespace.batch(["route del 172.16.0.0/17"])
@@ -340,6 +337,14 @@ VPN = ["tuntap add dev tun0 mode tun", "address add 10.8.0.2/24 dev tun0", "link
 OF_VPN = "route add default via 10.8.0.1 dev tun0"
 
 
+FIRST_BY_ETH1 = [
+    "route del default",
+    "route add default via 10.1.0.1 dev eth1 onlink",
+    f"route append default {ETH0}",
+]
+"""Of two equal default routes, the first one is by eth1."""
+
+
 class Gone(NamedTuple):
     """What happens to the default route, and whether one by eth0 is there afterwards."""
 
@@ -359,19 +364,21 @@ GONE = {
     "another DHCP client has an equal one": Gone(
         ["route append default via 10.1.0.1 dev eth1 onlink"], leaves_one_by_eth0=True
     ),
-    "another DHCP client has the first one": Gone(
-        [
-            "route del default",
-            "route add default via 10.1.0.1 dev eth1 onlink",
-            f"route append default {ETH0}",
-        ],
-        leaves_one_by_eth0=True,
-    ),
+    "another DHCP client has the first one": Gone(FIRST_BY_ETH1, leaves_one_by_eth0=True),
 }
 HIDDEN_BY_A_VPN = GONE["a VPN hides the default route"].commands
 DELETED_BY_A_VPN = GONE["a VPN deletes the default route"].commands
 MOVED = "route add 172.16.0.0/17 via 10.8.0.1 dev tun0 proto 213"
 """Our route, as another program has moved it into the tunnel."""
+
+
+def set_before_it_goes(
+    wanted: list[StaticRoute], namespace: Namespace, directory: Path, gone: Gone
+) -> None:
+    """Set these routes, and then let the default route go."""
+    namespace.batch(VPN)
+    assert Ran(namespace, wanted, directory).status == 0
+    namespace.batch(gone.commands)
 
 
 class TestWhenTheDefaultRouteGoes:
@@ -383,28 +390,39 @@ class TestWhenTheDefaultRouteGoes:
     def test_our_routes_stay(
         self, namespace: Namespace, tmp_path: Path, gone: Gone, named: str | None
     ) -> None:
-        """At once, with their device and gateway. Script and Python say what the routes would wait
-        for after a reboot.
-        """
+        """At once, with their device and gateway."""
         wanted = [static(half.destination, dev=named) for half in HALVES]
-        namespace.batch(VPN)
-        assert Ran(namespace, wanted, tmp_path).status == 0
-        before = halves_of_ours(namespace)
-        namespace.batch(gone.commands)
+        set_before_it_goes(wanted, namespace, tmp_path, gone)
 
         plan = planned(namespace, *wanted)
         ran = Ran(namespace, wanted, tmp_path, wait=60)
 
-        assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2
+        assert [step.action for step in plan.steps] == ["keep", "keep"]
         assert ran.lines == []
         assert ran.status == 0
         assert ran.changes == []
-        assert halves_of_ours(namespace) == before
+        assert [route.way for route in our_routes(namespace)] == [ETH0, ETH0]
 
-        would_be_set_after_a_reboot = named == "eth0" and gone.leaves_one_by_eth0
-        assert len(plan.warnings) == (0 if would_be_set_after_a_reboot else 1)
-        warnings = [str(finding).replace(" proto boot", "") for finding in plan.warnings]
-        assert [re.sub(" linkdown| proto boot", "", line) for line in ran.stays] == warnings
+    @pytest.mark.needs("/dev/net/tun")
+    @pytest.mark.parametrize("named", [None, "eth0"])
+    @pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
+    def test_what_would_wait_after_a_reboot(
+        self, namespace: Namespace, tmp_path: Path, gone: Gone, named: str | None
+    ) -> None:
+        """Script and Python say the same: the routes, unless they name eth0 and it has a default
+        route.
+        """
+        wanted = [static(half.destination, dev=named) for half in HALVES]
+        set_before_it_goes(wanted, namespace, tmp_path, gone)
+
+        warnings = planned(namespace, *wanted).warnings
+        stays = Ran(namespace, wanted, tmp_path, wait=60).stays
+
+        would_be_set = named == "eth0" and gone.leaves_one_by_eth0
+        assert len(warnings) == (0 if would_be_set else 1)
+        assert [re.sub(" linkdown| proto boot", "", line) for line in stays] == [
+            str(finding).replace(" proto boot", "") for finding in warnings
+        ]
 
     @pytest.mark.needs("/dev/net/tun")
     @pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
@@ -412,10 +430,7 @@ class TestWhenTheDefaultRouteGoes:
         self, namespace: Namespace, tmp_path: Path, gone: Gone
     ) -> None:
         """Without a default route, too."""
-        no_longer_wanted = static("10.3.0.0/16")
-        namespace.batch(VPN)
-        assert Ran(namespace, [HALF, no_longer_wanted], tmp_path).status == 0
-        namespace.batch(gone.commands)
+        set_before_it_goes([HALF, static("10.3.0.0/16")], namespace, tmp_path, gone)
 
         plan = planned(namespace, HALF)
         ran = Ran(namespace, [HALF], tmp_path, wait=60)
@@ -476,13 +491,7 @@ class TestWhenTheDefaultRouteGoes:
 
     def test_one_expected_device_settles_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """Of two equal default routes, that of the device is used, also after a reboot."""
-        namespace.batch(
-            [
-                "route del default",
-                "route add default via 10.1.0.1 dev eth1 onlink",
-                f"route append default {ETH0}",
-            ]
-        )
+        namespace.batch(FIRST_BY_ETH1)
         assert Ran(namespace, HALVES, tmp_path).status == 1
         for second in ("eth1", "late0"):  # one that is not there now may have it later
             assert Ran(namespace, HALVES, tmp_path, expected=["eth0", second]).status == 1
@@ -499,14 +508,7 @@ class TestWhenTheDefaultRouteGoes:
         self, namespace: Namespace, tmp_path: Path
     ) -> None:
         """That is not the way of this host."""
-        namespace.batch(
-            [
-                "route del default",
-                "route add default via 10.1.0.1 dev eth1 onlink",
-                f"route append default {ETH0}",
-                "route add default dev wg0 table 100",
-            ]
-        )
+        namespace.batch([*FIRST_BY_ETH1, "route add default dev wg0 table 100"])
         [line, _] = Ran(namespace, HALVES, tmp_path, expected=["wg0"]).lines
         assert "ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route on wg0; " in line
 
@@ -514,8 +516,7 @@ class TestWhenTheDefaultRouteGoes:
         """A modem's line may have the only default route, although a card has an address."""
         namespace.batch(["route del default", "route add default dev wg0"])
         edit = r"s,(: wg0[@:].*\\ +)veth,\1ppp,"
-        tools = {"ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""}
-        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
+        assert Ran(namespace, [HALF], tmp_path, tools=listing_links(edit)).lines == []
         [route] = our_routes(namespace)
         assert route.devs == ("wg0",)
 

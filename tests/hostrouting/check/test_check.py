@@ -338,6 +338,14 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
     assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True, near=near)]
 
 
+def test_the_kernel_is_not_asked_about_what_is_not_judged() -> None:
+    """The tables have no answer that its answer could differ from."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=9, action="goto", target=32766))
+    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
+    assert [doubt.name for doubt in family.doubts] == ["not-judged"]
+
+
 def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     """It has no answer for 0.0.0.0, which is in the widest of all CIDRs."""
     kernel = mock.Mock(wraps=plain_vm())
@@ -350,10 +358,12 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
 
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
-    host = h200().snapshot()
+    kernel = h200()
     words = r"routeOverlap.expectedCidrs is empty, so there is nothing to check"
     with pytest.raises(ConfigError, match=words):
-        check_snapshot(host, HostRoutingConfig())
+        check_snapshot(kernel.snapshot(), HostRoutingConfig())
+    with pytest.raises(ConfigError, match=words):
+        check_kernel(kernel, HostRoutingConfig())
 
 
 class TestPods:

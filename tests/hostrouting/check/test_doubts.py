@@ -2,8 +2,8 @@
 
 import pytest
 
-from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm, vpn_node
 from tests.support.topologies import IB0, WG1, checked, vm_with
@@ -68,8 +68,12 @@ def test_a_doubtful_default_route(host: Snapshot, candidates: list[str], now: st
 
 @pytest.mark.parametrize("metrics", [(100, 300), (300, 100)])
 def test_the_best_default_route_tells_a_device_from_another(metrics: tuple[int, ...]) -> None:
-    """Of several by one device, whatever their order."""
-    routes = [second_default(metric) for metric in metrics]
+    """Of several by one device, whatever their order, and by whatever gateways."""
+    gateways = {100: "10.1.0.9", 300: "10.1.0.1"}
+    routes: list[Route] = []
+    for metric in metrics:
+        hop = NextHop("eth1", gateway=as_ip(gateways[metric]))
+        routes.append(second_default(metric)._replace(next_hops=(hop,)))
     [doubt] = checked(vm_with(*routes, links=(ETH1,))).doubts
     assert "metric 100" in str(doubt.remedy)
     assert "metric 300" not in str(doubt.remedy)

@@ -18,7 +18,7 @@ from tests.support.sections import expect
 )
 def test_a_packet(address: str, dev: str, verdict: str, *, is_expected: bool) -> None:
     """The last rule that was tried has the route of the decision; the address alone is judged."""
-    config = HostRoutingConfig(route_overlap=expect("172.16.0.0/12"))
+    config = HostRoutingConfig(route_overlap=expect("172.16.0.0/12", "192.168.0.0/16"))
     explained = explain_packet(h200().snapshot(), as_ip(address), config)
     assert explained.decision.devs == (dev,)
     assert explained.rules[-1].route == explained.decision.route

@@ -221,6 +221,18 @@ class TestTunnels:
         report = checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"])
         assert report.verdict == "overlap"
 
+    def test_only_neighbours_of_the_hidden_card_are_fine(self) -> None:
+        """What the card leads to a router is not for neighbours, although its addresses lie in the
+        network of the card.
+        """
+        part = "10.0.0.128/25"
+        by_router = Route.to(part, dev="eth0", gateway="10.0.0.1", protocol=4)
+        host = node(BY_WG1, links=(WG1,))
+        assert checked(host, part, expected_devs=["wg1"]).verdict == "ok"
+        assert (
+            checked(host.with_routes([by_router]), part, expected_devs=["wg1"]).verdict == "overlap"
+        )
+
     def test_two_named_tunnels_hide_the_card(self) -> None:
         """Its own network is right, as with one tunnel."""
         wg2 = Link(name="wg2", index=20, kind="wireguard", type=65534)
@@ -641,12 +653,19 @@ class TestRefusedRanges:
         assert checked(host, "172.16.5.128/25").verdict == verdict
 
     @pytest.mark.parametrize(
-        ("inside", "verdict"), [("172.16.5.8/32", "undecided"), ("172.16.5.8/31", "overlap")]
+        ("inside", "dev", "verdict"),
+        [
+            ("172.16.5.8/32", "cali1", "undecided"),
+            ("172.16.5.8/31", "cali1", "overlap"),
+            ("172.16.5.8/32", "ib0", "overlap"),
+        ],
     )
-    def test_only_a_single_address_is_a_pod(self, inside: str, verdict: str) -> None:
-        """A wider route inside a refused range, by the device of a pod, shows nothing."""
+    def test_only_a_single_address_is_a_pod(self, inside: str, dev: str, verdict: str) -> None:
+        """A wider route inside a refused range, by the device of a pod, shows nothing; nor does a
+        neighbour on another device.
+        """
         refused = Route.to("172.16.5.0/24", type="blackhole", protocol=4)
-        host = node(refused, Route.to(inside, dev="cali1"), links=(CALI1,))
+        host = node(refused, Route.to(inside, dev=dev), links=(CALI1, IB0))
         assert checked(host, "172.16.5.128/25").verdict == verdict
 
     def test_the_uplink_leads_to_no_pod(self) -> None:

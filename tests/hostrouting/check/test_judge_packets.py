@@ -6,22 +6,19 @@ own.
 """
 
 from functools import partial
-from ipaddress import ip_network
 from itertools import permutations
 from typing import Any, get_args
 
 import pytest
 
-from hostrouting.check.check import check_snapshot
 from hostrouting.check.judge import Judge, Packets
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import OWN_ADDRESS
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib, PacketKind
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.sections import expect
 from tests.support.topologies import (
     CALI1,
@@ -64,43 +61,33 @@ def test_an_opinion_does_not_depend_on_what_was_looked_at_before(
     opinion on a route, that of the packets that happened to be judged first.
     """
     own = Route.to("0.0.0.0/0", dev="lo", type="local", table=100)
-    for_egress = Link(name="antrea-ext.100", index=20, kind="vlan")  # right for marked packets only
-    egress = Route.to("10.9.0.0/16", dev=for_egress.name, table=100)
-    host = node(own, egress, rules=(rule(fwmark=1, fwmask=1),), links=(for_egress,))
-    judge = Judge(Fib(host, 4), expect(CIDR))
-    for route in host.routes:
-        for packets in order:
-            fresh = Judge(judge.fib, judge.config)
-            decision = Decision(route.type, route)
-            assert judge.opinion(decision, packets) == fresh.opinion(decision, packets)
-    of_own = {packets: judge.opinion(Decision("local", own), packets).name for packets in order}
-    assert of_own == {"plain": "own-range", "marked": OWN_ADDRESS.name, "of pods": "own-range"}
+    judge = Judge(Fib(node(own), 4), expect(CIDR))
+    names: dict[str, str] = {}
+    for packets in order:
+        names[packets] = judge.opinion(Decision("local", own), packets).name
+    assert names == {"plain": "own-range", "marked": OWN_ADDRESS.name, "of pods": "own-range"}
 
 
 @pytest.mark.parametrize(
-    ("half", "range_of_half"),
-    [
-        ("172.16.0.0/17", "172.16.0.0-172.16.127.255"),
-        ("172.16.128.0/17", "172.16.128.0-172.16.255.255"),
-    ],
-    ids=["before", "behind"],
+    "half", ["172.16.0.0/17", "172.16.128.0/17"], ids=["the first half", "the second half"]
 )
-def test_a_route_of_a_proxy_that_also_takes_plain_packets(half: str, range_of_half: str) -> None:
+def test_a_route_of_a_proxy_that_also_takes_plain_packets(half: str) -> None:
     """Where plain packets take it, it is an escape, whether what a mark selects is looked at before
     or behind that; and what a mark selects is right everywhere. In the second row, the other
     mistake is an OK for a network that nobody reaches.
     """
     own = Route.to("0.0.0.0/0", dev="lo", type="local", table=100)
     report = checked(node(own, rules=(rule(fwmark=1, fwmask=1), rule(dst=half, priority=200))))
-    escapes = [
-        (escape.kind, f"{ip_at(4, escape.first)}-{ip_at(4, escape.last)}")
-        for escape in report.escapes
-    ]
-    assert escapes == [("own-range", range_of_half)]
+    [escape] = report.escapes
+    block = Prefix.parse(half)
+    assert escape.kind == "own-range"
+    assert (escape.first, escape.last) == (block.first, block.last)
     assert report.doubts == ()
 
 
-@pytest.mark.parametrize(("others", "verdict"), [((), "ok"), (UID_1000, "undecided")])
+@pytest.mark.parametrize(
+    ("others", "verdict"), [((), "ok"), (UID_1000, "undecided")], ids=["a mark", "and a user"]
+)
 def test_a_proxy_takes_in_what_a_mark_alone_selects(
     others: tuple[tuple[str, str], ...], verdict: str
 ) -> None:
@@ -124,24 +111,34 @@ def test_a_rule_that_is_intended(intended: list[str], verdict: str) -> None:
     assert checked(host, intended_rules=intended).verdict == verdict
 
 
-@pytest.mark.parametrize(("devs", "verdict"), [(["eth0"], "ok"), (["eth0", "ib0"], "undecided")])
-@pytest.mark.parametrize("are_equal", [False, True], ids=["next hops", "equal routes"])
-def test_a_vpn_marks_its_own_packets(devs: list[str], verdict: str, *, are_equal: bool) -> None:
-    """They leave by the card below the tunnel, and by no other device."""
-    anywhere = Prefix.parse("0.0.0.0/0")
-    hops = [NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True) for dev in devs]
-    marked = [Route(anywhere, tuple(hops), table=200)]
-    if are_equal:
-        marked = [Route(anywhere, (hop,), table=200) for hop in hops]
-    host = node(
-        Route.to("0.0.0.0/0", dev="wg1", table=100),
-        *marked,
-        rules=(
-            rule(fwmark=1, fwmask=1, priority=200, table=200),
-            rule(fwmark=1, fwmask=1, invert=True, priority=201),
+def test_an_intended_rule_that_takes_plain_packets() -> None:
+    """These are judged wherever they go."""
+    host = node(ELSEWHERE, rules=(rule(iif="lo"),))
+    assert checked(host, intended_rules=["iif lo"]).verdict == "overlap"
+
+
+BY_CARD = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
+BY_RAIL = BY_CARD._replace(next_hops=(NextHop("ib0", gateway=as_ip("10.0.0.1")),))
+
+
+@pytest.mark.parametrize(
+    ("marked", "verdict"),
+    [
+        pytest.param([BY_CARD], "ok", id="by the card"),
+        pytest.param([BY_CARD, BY_RAIL], "undecided", id="or by an equal route"),
+        pytest.param(
+            [BY_CARD._replace(next_hops=BY_CARD.next_hops + BY_RAIL.next_hops)],
+            "undecided",
+            id="or by another next hop",
         ),
-        links=(WG1, IB0),
-    )
+    ],
+)
+def test_a_vpn_marks_its_own_packets(marked: list[Route], verdict: str) -> None:
+    """They leave by the card below the tunnel, and by no other device."""
+    by_tunnel = Route.to("0.0.0.0/0", dev="wg1", table=100)
+    of_tunnel = rule(fwmark=1, fwmask=1, priority=200, table=200)
+    of_others = rule(fwmark=1, fwmask=1, invert=True, priority=201)
+    host = node(by_tunnel, *marked, rules=(of_tunnel, of_others), links=(WG1, IB0))
     assert checked(host, expected_devs=["wg1"]).verdict == verdict
 
 
@@ -150,39 +147,39 @@ class TestSockets:
     are.
     """
 
+    @pytest.mark.parametrize("iif", [None, "lo"])
     @pytest.mark.parametrize(
-        ("selectors", "verdict"),
+        "selectors",
         [
-            pytest.param({"fwmark": 1, "fwmask": 1}, "undecided", id="mark"),
-            pytest.param({"others": UID_1000}, "undecided", id="user"),
-            pytest.param(
-                {"others": (("ipproto", "tcp"), ("dport", "443"))}, "undecided", id="port"
-            ),
-            pytest.param({"others": BY_IB0}, "ok", id="bound to ib0"),
-            pytest.param({"others": BY_ETH0}, "ok", id="bound to eth0"),
-            pytest.param(
-                {"others": BY_ETH0, "action": "prohibit"}, "undecided", id="bound and refused"
-            ),
-            pytest.param(
-                {"fwmark": 1, "fwmask": 1, "action": "prohibit"}, "undecided", id="mark, refused"
-            ),
-            pytest.param({"src": "127.0.0.0/8"}, "ok", id="loopback"),
-            pytest.param(
-                {"src": "10.0.0.4/32", "others": BY_IB0}, "ok", id="own source, bound to ib0"
-            ),
-            pytest.param(
-                {"src": "10.0.0.4/32", "others": UID_1000}, "undecided", id="own source, user"
-            ),
+            pytest.param({"fwmark": 1, "fwmask": 1}, id="mark"),
+            pytest.param({"fwmark": 1, "fwmask": 1, "action": "prohibit"}, id="mark, refused"),
+            pytest.param({"others": UID_1000}, id="user"),
+            pytest.param({"others": (("ipproto", "tcp"), ("dport", "443"))}, id="port"),
+            pytest.param({"others": BY_ETH0, "action": "prohibit"}, id="bound and refused"),
+            pytest.param({"src": "10.0.0.4/32", "others": UID_1000}, id="own source, user"),
         ],
     )
-    @pytest.mark.parametrize("iif", [None, "lo"])
-    def test_packets_of_some_sockets(
-        self, iif: str | None, selectors: dict[str, Any], verdict: str
+    def test_some_sockets_that_may_be_led_elsewhere(
+        self, iif: str | None, selectors: dict[str, Any]
     ) -> None:
-        """Those bound to a device pass over routes by others; with `iif lo`, a rule is not about
-        forwarded packets either.
-        """
-        assert checked(node(ELSEWHERE, rules=(rule(iif=iif, **selectors),))).verdict == verdict
+        """With `iif lo`, a rule is not about forwarded packets either."""
+        assert checked(node(ELSEWHERE, rules=(rule(iif=iif, **selectors),))).verdict == "undecided"
+
+    @pytest.mark.parametrize("iif", [None, "lo"])
+    @pytest.mark.parametrize(
+        "selectors",
+        [
+            pytest.param({"others": BY_IB0}, id="bound to ib0"),
+            pytest.param({"others": BY_ETH0}, id="bound to eth0"),
+            pytest.param({"src": "127.0.0.0/8"}, id="loopback"),
+            pytest.param({"src": "10.0.0.4/32", "others": BY_IB0}, id="own source, bound to ib0"),
+        ],
+    )
+    def test_some_sockets_that_leave_rightly(
+        self, iif: str | None, selectors: dict[str, Any]
+    ) -> None:
+        """Those bound to a device pass over routes by others."""
+        assert checked(node(ELSEWHERE, rules=(rule(iif=iif, **selectors),))).verdict == "ok"
 
     def test_packets_of_users_with_any_source_but_some(self) -> None:
         """A `not from` whose block is no own address is about the host's packets, where another
@@ -284,7 +281,11 @@ class TestMarks:
     NOT_MARKED = rule(fwmark=1, fwmask=1, invert=True)
     BY_VPN = Route.to("0.0.0.0/0", dev="wg1", table=100)
 
-    @pytest.mark.parametrize(("taken", "verdict"), [(CIDR, "undecided"), ("10.9.0.0/16", "ok")])
+    @pytest.mark.parametrize(
+        ("taken", "verdict"),
+        [(CIDR, "undecided"), ("10.9.0.0/16", "ok")],
+        ids=["what is checked", "another network"],
+    )
     def test_marked_packets_that_do_not_leave_by_the_default_route(
         self, taken: str, verdict: str
     ) -> None:
@@ -294,18 +295,24 @@ class TestMarks:
         host = node(self.BY_VPN, by_docker, rules=(self.NOT_MARKED,), links=links)
         assert checked(host, expected_devs=["wg1"]).verdict == verdict
 
-    def test_marked_packets_that_have_a_table(self) -> None:
-        """They may leave by the card that the tunnel hides, if that route delivers them. The
-        packets of pods do not have that mark.
+    def with_a_table(self, *routes: Route) -> Snapshot:
+        """A host whose marked packets have a table of their own, with a default route by the card
+        that the tunnel hides.
         """
         marked = rule(priority=90, table=200, fwmark=1, fwmask=1)
-        by_card = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
-        host = node(self.BY_VPN, by_card, rules=(marked, self.NOT_MARKED), links=(WG1,))
-        pods = ["10.99.0.0/16"]
-        assert checked(host, expected_devs=["wg1"]).verdict == "ok"
-        assert checked(host, expected_devs=["wg1"], pod_cidrs=pods).verdict == "ok"
+        rules = (marked, self.NOT_MARKED)
+        return node(self.BY_VPN, BY_CARD, *routes, rules=rules, links=(WG1,))
+
+    @pytest.mark.parametrize("pods", [[], ["10.99.0.0/16"]], ids=["no pods", "pods"])
+    def test_marked_packets_that_have_a_table(self, pods: list[str]) -> None:
+        """They may leave by the card. The packets of pods do not have that mark."""
+        report = checked(self.with_a_table(), expected_devs=["wg1"], pod_cidrs=pods)
+        assert report.verdict == "ok"
+
+    def test_marked_packets_that_their_table_loses(self) -> None:
+        """By the right card, but not delivered."""
         lost = Route.to(CIDR, dev="eth0", type="multicast", table=200)
-        assert checked(host.with_routes([lost]), expected_devs=["wg1"]).verdict == "undecided"
+        assert checked(self.with_a_table(lost), expected_devs=["wg1"]).verdict == "undecided"
 
     def test_packets_without_a_mark_are_not_a_vpns(self) -> None:
         """Where a `not fwmark` decides for other users, their packets have no mark, and a device
@@ -325,6 +332,7 @@ class TestSources:
     @pytest.mark.parametrize(
         ("devs", "verdict"),
         [(["eth0"], "ok"), (["ib0"], "undecided"), (["eth0", "ib0"], "undecided")],
+        ids=["eth0", "ib0", "both"],
     )
     def test_sources_of_several_devices(self, devs: list[str], verdict: str) -> None:
         """If Linux may use any of several devices, packets may leave through another device than
@@ -336,7 +344,9 @@ class TestSources:
         assert checked(host).verdict == verdict
 
     @pytest.mark.parametrize("kind", ["local", "broadcast", "multicast", "unicast"])
-    @pytest.mark.parametrize("selectors", [{"src": "10.9.0.4/32"}, {"others": BY_IB0}])
+    @pytest.mark.parametrize(
+        "selectors", [{"src": "10.9.0.4/32"}, {"others": BY_IB0}], ids=["source", "bound"]
+    )
     def test_the_device_of_a_source_and_the_type_of_its_route(
         self, selectors: dict[str, Any], kind: RouteType
     ) -> None:
@@ -351,6 +361,7 @@ class TestSources:
     @pytest.mark.parametrize(
         "selectors",
         [{"src": "10.0.0.9/32"}, {"others": BY_ETH0}, {"others": (("uidrange", "5-5"),)}],
+        ids=["source", "bound", "user"],
     )
     @pytest.mark.parametrize(("gateway", "verdict"), [(None, "undecided"), ("10.0.0.1", "ok")])
     def test_the_device_of_a_source_and_a_forgotten_gateway(
@@ -397,80 +408,92 @@ class TestSources:
         host = node(ELSEWHERE, by_pods, rules=(rule(block),), links=(IB0, CNI0), addresses=(own,))
         assert checked(host).verdict == verdict
 
+    def test_a_source_by_which_ipv4_does_not_look_again(self) -> None:
+        """Plain packets without a route escape, although a rule for a source of this host has one:
+        only IPv6 chooses a source all the same.
+        """
+        by_source = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+        host = node(Route.to(CIDR, type="throw"), by_source, rules=(rule("10.0.0.4/32"),))
+        assert checked(host).verdict == "overlap"
+
+    def test_a_source_whose_address_is_listed_behind_a_higher_one(self) -> None:
+        """It is found: its packets leave by another device than the one that has it."""
+        own = (address("10.9.2.4/24", "eth2"), address("10.9.1.4/24", "eth1"))
+        links = (IB0, ETH1, Link(name="eth2", index=20))
+        host = node(ELSEWHERE, rules=(rule("10.9.1.4/32"),), links=links, addresses=own)
+        assert checked(host).verdict == "undecided"
+
     @pytest.mark.parametrize("selectors", [{}, {"fwmask": 1}], ids=["source", "no mark"])
-    @pytest.mark.parametrize("is_reversed", [False, True])
+    @pytest.mark.parametrize(
+        "addresses",
+        list(permutations([address("10.1.0.1/24", "eth1"), address("10.2.0.1/24", "eth2")])),
+        ids=["eth1 first", "eth2 first"],
+    )
     def test_the_order_of_addresses_decides_nothing(
-        self, selectors: dict[str, Any], *, is_reversed: bool
+        self, selectors: dict[str, Any], addresses: tuple[Address, ...]
     ) -> None:
         """If Linux may choose one of several sources, one that a rule selects leaves the verdict
         undecided; plain packets have no mark.
         """
-        addresses = (address("10.1.0.1/24", "eth1"), address("10.2.0.1/24", "eth2"))
-        if is_reversed:
-            addresses = addresses[::-1]
         by_eth1 = Route.to("0.0.0.0/0", dev="eth1", table=100)
         links = (ETH1, Link(name="eth2", index=20))
         host = node(by_eth1, rules=(rule("10.1.0.0/24", **selectors),), links=links)
         assert checked(host._replace(addresses=addresses)).verdict == "undecided"
 
-    @pytest.mark.parametrize(
-        ("way", "verdict"),
-        [
-            pytest.param(ELSEWHERE, "ok", id="leaves"),
-            pytest.param(
-                Route.to("0.0.0.0/0", type="blackhole", table=100), "undecided", id="lost"
-            ),
-        ],
-    )
-    def test_a_rule_for_addresses_of_several_devices(self, way: Route, verdict: str) -> None:
+    def test_a_rule_for_addresses_of_several_devices(self) -> None:
         """A `from` is known only if each own address in it is one of the device by which its
         packets leave.
         """
         of_lo, of_ib0 = address("10.8.0.1/24", "lo"), address("10.9.0.1/24", "ib0")
-        rules = (rule("10.8.0.0/15"),)
-        assert checked(node(way, rules=rules, addresses=(of_lo, of_ib0))).verdict == "undecided"
-        assert checked(node(way, rules=rules, addresses=(of_ib0,))).verdict == verdict
+        lost = Route.to("0.0.0.0/0", type="blackhole", table=100)
+        of_both = partial(node, rules=(rule("10.8.0.0/15"),))
+        assert checked(of_both(ELSEWHERE, addresses=(of_ib0,))).verdict == "ok"
+        assert checked(of_both(ELSEWHERE, addresses=(of_lo, of_ib0))).verdict == "undecided"
+        assert checked(of_both(lost, addresses=(of_ib0,))).verdict == "undecided"
 
     RAIL = Link(name="rail0", index=20)
     BY_RAIL = Route.to("0.0.0.0/0", dev="rail0", gateway="10.8.0.1", table=100)
 
-    def test_the_source_of_an_uplink_with_a_cnis_name(self) -> None:
+    @pytest.mark.parametrize(
+        ("second", "block", "section"),
+        [
+            pytest.param("10.0.0.5/24", "10.0.0.5/32", {}, id="an address"),
+            pytest.param(
+                "10.0.0.9/24", "10.0.0.8/30", {"expected_devs": ["azure0"]}, id="a block around one"
+            ),
+        ],
+    )
+    def test_the_source_of_an_uplink_with_a_cnis_name(
+        self, second: str, block: str, section: dict[str, Any]
+    ) -> None:
         """An address of the uplink is this host's own, even if the device has the name of a CNI's,
         as Azure CNI's bridge has that is the uplink.
         """
-        links = (
-            Link(name="eth0", index=2, master="azure0"),
-            Link(name="azure0", index=11, kind="bridge"),
-            self.RAIL,
-        )
+        card = Link(name="eth0", index=2, master="azure0")
+        bridge = Link(name="azure0", index=11, kind="bridge")
+        first = address("10.0.0.4/24", "azure0")
         default = Route.to("0.0.0.0/0", dev="azure0", gateway="10.0.0.1")
-        first, second = address("10.0.0.4/24", "azure0"), address("10.0.0.5/24", "azure0")
         host = Snapshot(
-            links=links,
-            addresses=(first, second),
-            rules=(rule("10.0.0.5/32"), *default_rules(4)[1:]),
+            links=(card, bridge, self.RAIL),
+            addresses=(first, address(second, "azure0")),
+            rules=(rule(block), *default_rules(4)[1:]),
             routes=(default._replace(prefsrc=first.ip), self.BY_RAIL),
         )
-        assert checked(host).verdict == "undecided"
-
-        of_block = host._replace(
-            addresses=(first, address("10.0.0.9/24", "azure0")),
-            rules=(rule("10.0.0.8/30"), *default_rules(4)[1:]),
-        )
-        assert checked(of_block, expected_devs=["azure0"]).verdict == "undecided"
+        assert checked(host, **section).verdict == "undecided"
 
     def test_equal_default_routes_for_a_source(self) -> None:
         """Linux may use either of two equal default routes with a gateway: one by another device is
         not right for packets with a source, as it is not for plain ones.
         """
-        things: dict[str, Any] = {
-            "rules": (rule("10.9.1.5/32"),),
-            "links": (self.RAIL, ETH1),
-            "addresses": (address("10.9.1.5/24", "rail0"),),
-        }
+        with_source = partial(
+            vm_with,
+            rules=(rule("10.9.1.5/32"),),
+            links=(self.RAIL, ETH1),
+            addresses=(address("10.9.1.5/24", "rail0"),),
+        )
         equal = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.2.1", table=100)
-        assert checked(vm_with(self.BY_RAIL, **things)).verdict == "ok"
-        assert checked(vm_with(self.BY_RAIL, equal, **things)).verdict == "undecided"
+        assert checked(with_source(self.BY_RAIL)).verdict == "ok"
+        assert checked(with_source(self.BY_RAIL, equal)).verdict == "undecided"
 
     def test_a_rule_for_connections_that_is_intended(self) -> None:
         """An entry of intendedRules is about connections, too, which take the rule or not."""
@@ -491,6 +514,23 @@ class TestPods:
         report = checked(host, pod_cidrs=["10.244.1.0/24"], intended_rules=["iif lo"])
         assert [escape.kind for escape in report.escapes] == ["no-route"]
 
+    def test_packets_of_pods_to_one_of_two_networks(self) -> None:
+        """They escape there alone: the rule for the other one leads them where plain ones go."""
+        rules = (
+            rule("10.244.1.0/24", "172.16.5.0/24", priority=90, table=TABLE_MAIN),
+            rule("10.244.1.0/24", "172.16.6.0/24"),
+        )
+        report = checked(node(ELSEWHERE, rules=rules), pod_cidrs=["10.244.1.0/24"])
+        [escape] = report.escapes
+        assert [str(prefix) for prefix in escape.prefixes] == ["172.16.6.0/24"]
+
+    def test_packets_of_pods_beside_plain_ones_without_a_route(self) -> None:
+        """No rule decides about either, so a report says it once."""
+        report = checked(node(Route.to(CIDR, type="throw")), pod_cidrs=["10.244.1.0/24"])
+        assert [(escape.kind, escape.packet) for escape in report.escapes] == [
+            ("no-route", FROM_HOST)
+        ]
+
     def test_packets_of_pods_with_a_mark(self) -> None:
         """For packets of pods, the source and the device of a rule are known; the rest of it can
         still lead elsewhere.
@@ -510,7 +550,8 @@ class TestPods:
         bridge = address("10.244.1.1/24", "cni0")
         host = node(ELSEWHERE, rules=(rule(block),), links=(CNI0, IB0), addresses=(bridge,))
         assert checked(host).verdict == "undecided"
-        assert checked(host._replace(addresses=(bridge,))).verdict == "overlap"
+        without_its_own = host._replace(addresses=(bridge,))
+        assert checked(without_its_own).verdict == "overlap"
 
     def test_a_rule_for_the_network_of_a_bridge_of_pods_that_is_the_uplink(self) -> None:
         """A default route by the bridge does not say that no pods are behind it: only the
@@ -525,38 +566,36 @@ class TestPods:
         assert checked(host, expected_devs=["cni0"]).verdict == "ok"
 
     @pytest.mark.parametrize(
-        ("block", "to_pod", "section", "verdict"),
+        ("block", "to_pod", "verdict"),
         [
-            pytest.param("10.244.0.0/16", "10.244.1.5/32", {}, "undecided", id="a pod inside"),
-            pytest.param("10.244.0.0/16", "10.245.1.5/32", {}, "ok", id="a pod elsewhere"),
-            pytest.param("10.244.1.5/32", "10.244.1.5/32", {}, "ok", id="a single pod"),
-            pytest.param("10.244.0.0/16", "0.0.0.0/1", {}, "ok", id="half of all addresses"),
-            pytest.param(
-                "10.244.0.0/16",
-                "10.244.1.5/32",
-                {"pod_cidrs": ["10.9.0.0/16"]},
-                "ok",
-                id="named as another range",
-            ),
-            pytest.param(
-                "10.244.0.0/16",
-                "10.244.1.5/32",
-                {"expected_devs": ["eth0", "cali1"]},
-                "ok",
-                id="not a pod's device",
-            ),
+            pytest.param("10.244.0.0/16", "10.244.1.5/32", "undecided", id="a pod inside"),
+            pytest.param("10.244.0.0/16", "10.245.1.5/32", "ok", id="a pod elsewhere"),
+            pytest.param("10.244.1.5/32", "10.244.1.5/32", "ok", id="a single pod"),
+            pytest.param("10.244.0.0/16", "0.0.0.0/1", "ok", id="half of all addresses"),
         ],
     )
-    def test_a_rule_for_the_sources_of_pods(
-        self, block: str, to_pod: str, section: dict[str, Any], verdict: str
-    ) -> None:
+    def test_a_rule_for_the_sources_of_pods(self, block: str, to_pod: str, verdict: str) -> None:
         """A route by a CNI's device says that a `from` selects packets of pods, also if the CNI has
-        no address in the block. A rule for a single pod is its CNI's, and `podCidrs` says which are
-        pods.
+        no address in the block. A rule for a single pod is its CNI's.
         """
         pod = Route.to(to_pod, dev="cali1")
         host = node(ELSEWHERE, pod, rules=(rule(block),), links=(CALI1, IB0))
-        assert checked(host, **section).verdict == verdict
+        assert checked(host).verdict == verdict
+
+    @pytest.mark.parametrize(
+        "section",
+        [
+            pytest.param({"pod_cidrs": ["10.9.0.0/16"]}, id="pods have other sources"),
+            pytest.param({"expected_devs": ["eth0", "cali1"]}, id="the device is not a pod's"),
+        ],
+    )
+    def test_a_rule_for_sources_that_the_configuration_says_are_not_of_pods(
+        self, section: dict[str, Any]
+    ) -> None:
+        """Whatever the devices are called."""
+        pod = Route.to("10.244.1.5/32", dev="cali1")
+        host = node(ELSEWHERE, pod, rules=(rule("10.244.0.0/16"),), links=(CALI1, IB0))
+        assert checked(host, **section).verdict == "ok"
 
     @pytest.mark.parametrize(
         ("section", "verdict"),
@@ -599,8 +638,12 @@ def test_an_own_address_that_is_not_for_a_pod() -> None:
     links = (Link("lo", 1, type=772), Link("eth0", 2), IB0)
     rules = (to_own, local._replace(priority=100), main, default)
     report = checked(Snapshot(links, (), rules, tuple(routes)), pod_cidrs=["10.244.1.5/32"])
-    ends = [(escape.first & 0xFF, escape.last & 0xFF) for escape in report.escapes]
-    assert ends == [(0, 255), (0, 8), (10, 255)]
+    ends = [(ip_at(4, escape.first), ip_at(4, escape.last)) for escape in report.escapes]
+    assert [f"{first}-{last}" for first, last in ends] == [
+        "172.16.0.0-172.16.0.255",
+        "172.16.0.0-172.16.0.8",
+        "172.16.0.10-172.16.0.255",
+    ]
 
 
 def test_the_lookups_for_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,27 +661,22 @@ def test_the_lookups_for_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     for pods in (20, 40):
         lookups.clear()
-        report = check_snapshot(*_node_with_pods_of_a_second_card(pods))
-        assert report.verdict == "ok"
+        host = _node_with_pods_of_a_second_card(pods)
+        section = {"allowed_devs": ["eth1"], "pod_cidrs": ["10.0.16.0/22"]}
+        assert checked(host, "10.0.0.0/16", **section).verdict == "ok"
         counts.append(len(lookups))
     assert counts[1] < 2.2 * counts[0]
 
 
-def _node_with_pods_of_a_second_card(pods: int) -> tuple[Snapshot, HostRoutingConfig]:
+def _node_with_pods_of_a_second_card(pods: int) -> Snapshot:
     """A node as the CNI of AWS makes it; each second address is a pod's."""
-    links = [Link("lo", 1, type=772), Link("eth0", 2), Link("eth1", 3)]
-    routes = [
-        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"),
-        Route.to("0.0.0.0/0", dev="eth1", gateway="10.0.0.1", table=2),
-    ]
-    rules = [*default_rules(4), Rule(4, 1024, fwmark=0x80, fwmask=0x80, table=TABLE_MAIN)]
+    links = [ETH1]
+    routes = [Route.to("0.0.0.0/0", dev="eth1", gateway="10.0.0.1", table=2)]
+    rules = [rule(priority=1024, fwmark=0x80, fwmask=0x80, table=TABLE_MAIN)]
     for number in range(pods):
-        pod = Prefix.around(4, 0x0A001000 + 2 * number, 32)
-        links.append(Link(f"eni{number}", 10 + number, kind="veth"))
-        routes.append(Route.to(str(pod), dev=f"eni{number}"))
-        rules.append(Rule(4, 512, dst=pod, table=TABLE_MAIN))
-        rules.append(Rule(4, 1536, src=pod, table=2))
-    snapshot = Snapshot(tuple(links), (), tuple(rules), tuple(routes))
-    vpc, subnet = ip_network("10.0.0.0/16"), ip_network("10.0.16.0/22")
-    config = RouteOverlapConfig((vpc,), allowed_devs=("eth1",), pod_cidrs=(subnet,))
-    return snapshot, HostRoutingConfig(route_overlap=config)
+        pod = f"10.0.16.{2 * number}/32"
+        links.append(Link(f"eni{number}", 20 + number, kind="veth"))
+        routes.append(Route.to(pod, dev=f"eni{number}"))
+        rules.append(rule(dst=pod, priority=512, table=TABLE_MAIN))
+        rules.append(rule(pod, priority=1536, table=2))
+    return vm_with(*routes, rules=tuple(rules), links=tuple(links))

@@ -115,7 +115,8 @@ def test_the_order_of_a_snapshot_does_not_matter(
 def test_what_is_not_needed_changes_nothing(node: tuple[int, Snapshot], part: int) -> None:
     """A check of a small CIDR says the same of a snapshot without the routes that it does not need.
 
-    The first route of each kind stays: so the node has each small route twice.
+    Of routes that differ only in their destination, the first always stays. So each small route of
+    the node has a twin elsewhere, which may go.
     """
     family, snapshot = node
     half = block_of(family).halves()[part // 2]
@@ -126,7 +127,7 @@ def test_what_is_not_needed_changes_nothing(node: tuple[int, Snapshot], part: in
             elsewhere = route.prefix._replace(first=route.prefix.first ^ 16)
             twins.append(route._replace(prefix=elsewhere))
     snapshot = snapshot._replace(routes=(*snapshot.routes, *twins))
-    # Without a default route, a finding names those in tables that no rule looks up.
+    # Tables that no rule looks up stay: without a default route, a finding names those in them.
     near = part_of(snapshot, near=[block])
     assume(len(near.routes) < len(snapshot.routes))
     of_all = check_document(checked(snapshot, [block]), mode="STRICT")
@@ -256,6 +257,14 @@ def with_bridge(snapshot: Snapshot, network: Prefix) -> Snapshot:
     )
 
 
+@given(nodes())
+def test_each_report_has_a_document(node: tuple[int, Snapshot]) -> None:
+    """Whatever the findings and the repair are."""
+    family, snapshot = node
+    report = checked(snapshot, [block_of(family)])
+    assert check_document(report, mode="STRICT")["verdict"] == report.verdict
+
+
 @often_assumed
 @given(nodes(), st.integers(0, 3))
 def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], place: int) -> None:
@@ -266,10 +275,8 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], pla
     """
     family, snapshot = node
     block = block_of(family)
-    report = checked(snapshot, [block])
-    check_document(report, mode="STRICT")
-    [family_report] = report.families
-    repair = family_report.repair
+    [report] = checked(snapshot, [block]).families
+    repair = report.repair
     for lost in repair.unrepairable:
         assert "reserved" not in lost.why.cause
     assume(repair.routes)

@@ -109,6 +109,25 @@ def test_a_route_in_doubt_that_is_found_with_a_source() -> None:
     assert report.verdict == "undecided", report
 
 
+def test_packets_that_escape_by_a_device_are_found_without_a_source() -> None:
+    """Linux does not look up again, although a rule has the right route for one source."""
+    host = Snapshot(
+        links=(Link("eth0", index=2), Link("ib0", index=3)),
+        addresses=(address("fd00::4/64", "eth0"),),
+        rules=(
+            *default_rules(6)[:1],
+            Rule(family=6, priority=100, table=100, src=Prefix.parse("fd00::4/128")),
+            *default_rules(6)[1:],
+        ),
+        routes=(
+            Route.to("::/0", dev="eth0", gateway="fd00::1"),
+            Route.to("fd44::/16", dev="ib0"),
+            Route.to("::/0", dev="eth0", gateway="fd00::1", table=100),
+        ),
+    )
+    assert checked(host).verdict == "overlap"
+
+
 @pytest.mark.parametrize(
     "second",
     [

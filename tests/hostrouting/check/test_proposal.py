@@ -396,6 +396,23 @@ def test_a_typed_route_by_an_allowed_device_is_taken_over() -> None:
     assert static.dev == "eth1"
 
 
+def test_a_typed_route_with_a_metric_keeps_it() -> None:
+    """Another metric would be another route."""
+    kernel = h200()
+    halves = ["172.16.0.0/17", "172.16.128.0/17"]
+    for half in halves:
+        kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", metric=50))
+    snapshot = kernel.snapshot()
+    routes = [route._replace(protocol=route.protocol or PROTOCOL_BOOT) for route in snapshot.routes]
+    expected = HostRoutingConfig(route_overlap=expect("172.16.0.0/16"))
+
+    proposed = propose_configuration(expected, snapshot._replace(routes=tuple(routes)))
+
+    assert [str(static) for static in proposed.taken_over] == [
+        f"{half} metric 50" for half in halves
+    ]
+
+
 def test_a_typed_route_of_ipv6_names_no_metric() -> None:
     """What Linux takes for its own default, a configuration leaves out."""
     kernel = h200(dual_stack=True)

@@ -12,8 +12,9 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeKernel, cni_node, plain_vm
-from tests.support.topologies import BY_IPV6, IB0, address, checked, main_with, vm_with
+from hostrouting.testing import cni_node, plain_vm
+from tests.support import topologies
+from tests.support.topologies import BY_IPV6, IB0, address, checked, main_with, rule, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
@@ -79,7 +80,7 @@ HOSTS = {
     "not proven": vm_with(
         Route(INSIDE, (NextHop("docker0"),)),
         Route(ANYWHERE, (NextHop("docker0"),), table=100),
-        rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
+        rules=(rule(priority=50, fwmark=1, fwmask=1),),
         links=(DOCKER,),
     ),
     "competing defaults": second_default(200),
@@ -98,28 +99,34 @@ SECTIONS = {
 }
 
 
+def findings_of(name: str) -> tuple[Finding, ...]:
+    """The findings of the host with this name."""
+    return findings(HOSTS[name], **SECTIONS.get(name, {}))
+
+
 def test_each_line(snapshot: object) -> None:
     """The line names the thing, the reason and the remedy: __snapshots__ has those of each host,
     and the severities.
-
-    Sentences without the text of a route or a rule stay below 160 characters.
     """
     lines: list[str] = []
-    for name, host in HOSTS.items():
-        for finding in findings(host, **SECTIONS.get(name, {})):
-            lines.append(f"{name}: {finding.severity}: {finding.line}")
-            sentence = finding.sentence
-            if "[" not in sentence and "rule" not in sentence:
-                assert len(sentence) < 160, sentence
+    for name in HOSTS:
+        lines += [f"{name}: {each.severity}: {each.line}" for each in findings_of(name)]
     assert snapshot == "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_sentence_is_short(name: str) -> None:
+    """Without the text of a route or a rule, it has less than 160 characters."""
+    for finding in findings_of(name):
+        quotes_a_route_or_rule = "[" in finding.sentence or "rule" in finding.sentence
+        assert quotes_a_route_or_rule or len(finding.sentence) < 160, finding.sentence
 
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_only_what_fails_in_strict_is_an_error(name: str) -> None:
     """An error makes a run fail, and beside it nobody tries again (`can_retry`)."""
-    for finding in findings(HOSTS[name], **SECTIONS.get(name, {})):
-        if finding.severity == "error":
-            assert finding.name in {*WRONG, "unsafe"}
+    errors = {finding.name for finding in findings_of(name) if finding.severity == "error"}
+    assert errors <= {*WRONG, "unsafe"}
 
 
 def test_the_name_server_of_the_cluster() -> None:
@@ -136,34 +143,39 @@ def test_the_name_server_of_the_cluster() -> None:
     assert not named("service-network-holds-host", served, service_cidrs=["10.0.0.2/32"])
 
 
+CNI = cni_node().snapshot()
+CNI_AND_DOCKER = CNI._replace(links=(*CNI.links, DOCKER))
+BY_DOCKER = Route.to("172.17.0.0/16", dev="docker0")
+HIDING = Route.to("10.244.0.0/25", dev="docker0")
+"""A route that hides pods of cni0."""
+
+
+def test_a_device_that_may_be_allowed() -> None:
+    """A virtual one: it may be intended that its network leaves by it."""
+    [escape, *_] = findings(CNI_AND_DOCKER.with_routes([BY_DOCKER]), "172.17.0.0/16")
+    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+
+
 def test_no_allowance_for_what_hides_pods() -> None:
     """With docker0 allowed, the check would be OK while pods of cni0 are unreachable; elsewhere,
     too, it is not proposed then.
     """
-    cni = cni_node().snapshot()
-    cni = cni._replace(links=(*cni.links, DOCKER))
-    hiding = Route.to("10.244.0.0/25", dev="docker0")
-    other = Route.to("172.17.0.0/16", dev="docker0")
-
-    of_both = findings(cni.with_routes([hiding, other]), "10.244.0.0/16", "172.17.0.0/16")
+    host = CNI_AND_DOCKER.with_routes([HIDING, BY_DOCKER])
+    of_both = findings(host, "10.244.0.0/16", "172.17.0.0/16")
     remedies = {finding.target: str(finding.remedy) for finding in of_both}
     command = "ip route del 10.244.0.0/25 dev docker0 table main proto 0"
     assert remedies["10.244.0.0/25"].endswith(f"as root: {command}")
     assert "172.17.0.0/16" in remedies
     assert "allowedDevs" not in "".join(remedies.values())
 
-    [escape, *_] = findings(cni.with_routes([other]), "172.17.0.0/16")
-    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
-
 
 @pytest.mark.parametrize(("family", "to"), [(4, "172.17.0.0/16"), (6, "fd16::/64")])
 def test_a_rule_is_named_although_the_device_hides_pods(family: int, to: str) -> None:
     """Only to allow the device is not proposed, in neither family: allowedDevs is for both."""
-    hiding = Route.to("10.244.0.0/25", dev="docker0")
     of_table_100 = Route.to(to, dev="docker0", table=100)
     by_rule = Rule(family=family, priority=50, table=100, dst=Prefix.parse(to))
-    host = cni_node().snapshot().with_routes([hiding, BY_IPV6, of_table_100])
-    host = host._replace(links=(*host.links, DOCKER), rules=(*host.rules, by_rule))
+    host = CNI_AND_DOCKER.with_routes([HIDING, BY_IPV6, of_table_100])
+    host = host._replace(rules=(*host.rules, by_rule))
 
     escapes = named("overlap", host, "10.244.0.0/16", to)
 
@@ -176,8 +188,7 @@ def test_a_rule_that_leads_several_ranges_away() -> None:
     """Each says what to do about the rule, also one that is a single address."""
     ranges = ["172.16.1.0/24", "172.16.3.7/32", "172.16.5.0/24"]
     led_away = [Route.to(to, dev="ib0", table=100) for to in ranges]
-    by_rule = Rule(family=4, priority=50, table=100)
-    host = vm_with(*led_away, rules=(by_rule,), links=(IB0,))
+    host = vm_with(*led_away, rules=(rule(priority=50),), links=(IB0,))
     escapes = named("overlap", host, "172.16.0.0/16")
     assert len(escapes) == len(ranges)
     for escape in escapes:
@@ -188,7 +199,7 @@ def test_the_rule_for_table_main_is_never_deleted() -> None:
     """It leads packets of pods by ib0, and a rule for the host's own ones comes before it: only
     that one hinders a repair.
     """
-    by_rule = Rule(family=4, priority=50, table=100, iif="lo", dst=Prefix.parse(CIDR))
+    by_rule = rule(dst=CIDR, priority=50, iif="lo")
     routes = [Route.to(CIDR, dev="ib0"), Route.to(ANYWHERE, dev="ib0", table=100)]
     host = vm_with(*routes, rules=(by_rule,), links=(IB0,))
     plain, of_pods = named("overlap", host, pod_cidrs=("10.244.0.0/24",))
@@ -258,18 +269,16 @@ def test_a_repair_by_routes_inside_each_other() -> None:
 
 def test_a_repair_that_takes_from_two_rails() -> None:
     """Each rail loses what it had, also behind a router, and its own address parts no range."""
-    router = Route.to("172.16.0.0/16", dev="ib0", gateway="172.16.0.1")
-    own = (address("172.16.0.9/24", "ib0"), address("172.16.1.9/24", "ib1"))
-    of_ib0 = Route.to("172.16.0.0/24", dev="ib0", protocol=2)
-    of_ib1 = Route.to("172.16.1.0/24", dev="ib1", protocol=2)
-    own_of_ib1 = Route.to("172.16.1.9/32", dev="lo", type="local", table=TABLE_LOCAL)
-    links = (IB0, IB0._replace(name="ib1", index=10))
-    host = vm_with(router, of_ib0, of_ib1, own_of_ib1, links=links, addresses=own)
-    by_ib0, by_ib1 = named("repair-cost", host)
-    assert by_ib0.facts == {
-        "dev": "ib0",
-        "ranges": ["172.16.0.0/24", "172.16.2.0\N{EN DASH}172.16.255.255"],
-    }
+    kernel = plain_vm()
+    for dev, own in (("ib0", "172.16.0.9/24"), ("ib1", "172.16.1.9/24")):
+        kernel.add_link(Link(name=dev, index=0, type=32))
+        kernel.add_address(dev, own)
+    kernel.ip_route("add", Route.to("172.16.0.0/16", dev="ib0", gateway="172.16.0.1"))
+
+    by_ib0, by_ib1 = named("repair-cost", kernel.snapshot())
+
+    behind = "172.16.2.0\N{EN DASH}172.16.255.255"
+    assert by_ib0.facts == {"dev": "ib0", "ranges": ["172.16.0.0/24", behind]}
     assert by_ib1.facts == {"dev": "ib1", "ranges": ["172.16.1.0/24"]}
 
 
@@ -302,17 +311,13 @@ def test_a_repair_that_takes_from_a_bridge(port: str, consequence: str) -> None:
 
 def test_the_devices_of_a_repair_have_the_order_of_its_next_hops() -> None:
     """Kills: an order that differs from run to run."""
-    links = [IB0]
-    hops: list[NextHop] = []
-    for number in range(6):
-        dev = f"eth{number}"
-        hops.append(NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True))
-        if dev != "eth0":  # which a plain VM has
-            links.append(Link(dev, index=20 + number))
+    devs = [f"eth{number}" for number in range(6)]
+    hops = [NextHop(dev, gateway=as_ip("10.0.0.1"), onlink=True) for dev in devs]
+    others = [Link(dev, index=20) for dev in devs[1:]]  # a plain VM has eth0
     default = Route(ANYWHERE, tuple(hops), metric=1)
-    network = Route.to("172.16.0.0/16", dev="ib0", protocol=2)
+    network = Route.to(CIDR, dev="ib0", protocol=2)
     own = address("172.16.0.4/16", "ib0")
-    host = vm_with(default, network, links=tuple(links), addresses=(own,))
+    host = vm_with(default, network, links=(IB0, *others), addresses=(own,))
 
     [cost] = costs(host)
 
@@ -351,32 +356,39 @@ def test_the_devices_that_a_default_route_could_have() -> None:
     dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
     may be a VPN's. An address of the other family says nothing about this one's router.
     """
-    kernel = FakeKernel()
-    for link, of_link in (
-        (Link(name="eth0", index=0), "10.0.0.4/24"),
-        (Link(name="eth2", index=0), "2001:db8::4/64"),
-        (Link(name="br0", index=0, kind="bridge", up=False), "10.1.0.4/24"),
-        (Link(name="eth1", index=0, master="br0"), None),
-        (Link(name="d0", index=0, kind="dummy"), "10.2.0.4/24"),
-        (Link(name="docker0", index=0, kind="bridge"), "172.17.0.1/16"),
-        (Link(name="veth1", index=0, kind="veth", master="docker0"), None),
-        (Link(name="cni0", index=0, kind="bridge"), "10.244.0.1/24"),
-        (Link(name="wg0", index=0, kind="wireguard", type=65534), "10.3.0.4/24"),
-    ):
-        kernel.add_link(link)
-        if of_link is not None:
-            kernel.add_address(link.name, of_link)
-    [finding] = named("no-default-route", kernel.snapshot())
+    interfaces = [
+        ("eth0", "10.0.0.4/24"),
+        ("br0", "10.1.0.4/24"),
+        ("d0", "10.2.0.4/24"),
+        ("docker0", "172.17.0.1/16"),
+        ("cni0", "10.244.0.1/24"),
+        ("wg0", "10.3.0.4/24"),
+    ]
+    links = [
+        Link("br0", index=0, kind="bridge", up=False),
+        Link("eth1", index=0, master="br0"),
+        Link("eth2", index=0),
+        Link("d0", index=0, kind="dummy"),
+        DOCKER._replace(index=0),
+        Link("veth1", index=0, kind="veth", master="docker0"),
+        Link("cni0", index=0, kind="bridge"),
+        WG0._replace(index=0),
+    ]
+    host = topologies.host(interfaces, links=links)
+    of_ipv6 = address("2001:db8::4/64", "eth2")
+    host = host._replace(addresses=(*host.addresses, of_ipv6))
+    [finding] = named("no-default-route", host)
     assert str(finding.remedy).endswith("perhaps to eth0 (10.0.0.4/24) or br0 (10.1.0.4/24, down)")
+
+
+TAILSCALE = Link("tailscale0", index=10, kind="tun", type=65534)
 
 
 def test_a_rule_that_decides_first() -> None:
     """Where a VPN's table is looked up before main, no route helps: its program, or the rule."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="tailscale0", index=0, kind="tun", type=65534))
-    kernel.add_rule(Rule(family=4, priority=5270, table=52))
-    kernel.ip_route("add", Route.to(CIDR, dev="tailscale0", table=52))
-    [escape, *_] = findings(kernel.snapshot())
+    by_vpn = Route.to(CIDR, dev="tailscale0", table=52)
+    first = rule(priority=5270, table=52)
+    [escape, *_] = findings(vm_with(by_vpn, rules=(first,), links=(TAILSCALE,)))
     assert escape.remedy is not None
     allow, delete = escape.remedy.ways()
     assert allow.words.endswith('add to routeOverlap.allowedDevs: ["tailscale0"]')
@@ -400,15 +412,21 @@ def test_a_tunnel_with_a_name_that_no_configuration_can_have() -> None:
     assert escape.remedy is None
 
 
+ALONE = Prefix.parse("172.16.5.5/32")
+
+
 def test_a_route_that_is_as_specific_as_a_route_can_be() -> None:
-    """Only to delete it repairs the range. If its device is virtual, it may also be allowed."""
-    alone = Prefix.parse("172.16.5.5/32")
-    by_card = Route(alone, (NextHop("ib0"),), protocol=4)
+    """Only to delete it repairs the range."""
+    by_card = Route(ALONE, (NextHop("ib0"),), protocol=4)
     *_, unsafe = findings(vm_with(by_card, links=(IB0,)))
     assert unsafe.remedy is not None
     assert unsafe.remedy.words == "if that is not intended"
     assert unsafe.remedy.command == "ip route del 172.16.5.5/32 dev ib0 table main proto 4"
-    by_bridge = Route(alone, (NextHop("docker0"),), protocol=4)
+
+
+def test_a_route_by_a_virtual_device_that_is_as_specific_as_a_route_can_be() -> None:
+    """The device may also be allowed."""
+    by_bridge = Route(ALONE, (NextHop("docker0"),), protocol=4)
     escape, unsafe = findings(vm_with(by_bridge, links=(DOCKER,)))
     assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
     assert unsafe.remedy is not None
@@ -429,9 +447,9 @@ def test_a_second_card_for_packets_of_pods() -> None:
     """AWS' CNI has a rule for each such pod, so to delete it comes last. To allow the card would
     allow it for the packets of this host, too.
     """
-    pod = Rule(family=4, priority=1536, src=Prefix.parse("10.0.1.7/32"), table=2)
+    pod = rule("10.0.1.7/32", priority=1536, table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
-    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, pod))
+    node = vm_with(route, rules=(pod,), links=(ETH1,))
     pods = ["10.0.1.0/24"]
 
     [escape] = named("overlap", node, pod_cidrs=pods)
@@ -446,10 +464,10 @@ def test_a_second_card_for_packets_of_pods() -> None:
 
 def test_a_rule_for_all_packets_that_leads_those_of_pods_away() -> None:
     """It has no selectors, which `intendedRules` would have to name."""
-    own = Rule(family=4, priority=50, iif="lo", table=TABLE_MAIN)
-    all_packets = Rule(family=4, priority=60, table=2)
+    own = rule(priority=50, iif="lo", table=TABLE_MAIN)
+    all_packets = rule(priority=60, table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
-    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, own, all_packets))
+    node = vm_with(route, rules=(own, all_packets), links=(ETH1,))
     [escape] = named("overlap", node, pod_cidrs=["10.0.1.0/24"])
     assert "of pods" in escape.sentence
     assert escape.remedy is not None
@@ -459,9 +477,9 @@ def test_a_rule_for_all_packets_that_leads_those_of_pods_away() -> None:
 
 def test_a_second_card_for_connections_of_this_host() -> None:
     """Neither the card nor the rule is to be allowed: it is this host that would lose packets."""
-    own = Rule(family=4, priority=50, src=Prefix.parse("10.0.0.4/32"), table=2)
+    own = rule("10.0.0.4/32", priority=50, table=2)
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=2)
-    node = vm_with(route, links=(ETH1,))._replace(rules=(*VM.rules, own))
+    node = vm_with(route, rules=(own,), links=(ETH1,))
     escapes = named("overlap", node)
     assert escapes
     for escape in escapes:
@@ -472,13 +490,12 @@ def test_a_second_card_for_connections_of_this_host() -> None:
 
 def test_a_rule_that_decides_first_for_two_escapes() -> None:
     """Each of two neighbouring ranges, which leave by different tunnels, has the rule's remedy."""
-    kernel = plain_vm()
-    kernel.add_rule(Rule(family=4, priority=5270, table=52))
-    kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
-    kernel.add_link(Link(name="tun1", index=0, kind="tun", type=65534))
-    kernel.ip_route("add", Route.to("172.16.0.0/17", dev="tun0", table=52))
-    kernel.ip_route("add", Route.to("172.16.128.0/17", dev="tun1", table=52))
-    escapes = named("overlap", kernel.snapshot())
+    routes = [
+        Route.to("172.16.0.0/17", dev="tailscale0", table=52),
+        Route.to("172.16.128.0/17", dev="wg0", table=52),
+    ]
+    first = rule(priority=5270, table=52)
+    escapes = named("overlap", vm_with(*routes, rules=(first,), links=(TAILSCALE, WG0)))
     assert [escape.target for escape in escapes] == ["172.16.0.0/17", "172.16.128.0/17"]
     for escape in escapes:
         assert "ip rule del pref 5270 lookup 52" in str(escape.remedy)
@@ -486,11 +503,8 @@ def test_a_rule_that_decides_first_for_two_escapes() -> None:
 
 def test_a_rule_that_decides_first_for_hardware() -> None:
     """That packets may leave by a card with RDMA is not proposed; what to do about the rule is."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="ib0", index=0, type=32))
-    kernel.add_rule(Rule(family=4, priority=50, table=100))
-    kernel.ip_route("add", Route.to(CIDR, dev="ib0", table=100))
-    [escape, *_] = findings(kernel.snapshot())
+    by_card = Route.to(CIDR, dev="ib0", table=100)
+    [escape, *_] = findings(vm_with(by_card, rules=(rule(priority=50),), links=(IB0,)))
     assert str(escape.remedy) == (
         "exclude this network in the program that added rule 50; until then, as root: "
         "ip rule del pref 50 lookup 100"
@@ -524,8 +538,8 @@ def test_the_kind_of_an_escape(kind: Refusing) -> None:
     """
     by_route = vm_with(Route(INSIDE, type=kind, protocol=4))
     by_rule = vm_with(rules=(Rule(family=4, priority=50, action=kind, dst=INSIDE),))
-    for host in (by_route, by_rule):
-        [escape, *_] = findings(host)
+    for node in (by_route, by_rule):
+        [escape, *_] = findings(node)
         assert escape.name == "refused"
         assert escape.facts["kind"] == kind
 
@@ -565,11 +579,9 @@ def test_the_commands_of_a_repair() -> None:
 
 def test_one_reason_for_several_ranges_is_one_finding() -> None:
     """It names each of the ranges that no route repairs."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="ib0", index=0, type=32))
-    kernel.add_rule(Rule(family=4, priority=50, table=100))
-    kernel.ip_route("add", Route.to("172.16.0.0/12", dev="ib0", table=100))
-    [finding] = named("unsafe", kernel.snapshot(), "172.16.0.0/16", "172.20.0.0/16")
+    by_card = Route.to("172.16.0.0/12", dev="ib0", table=100)
+    host = vm_with(by_card, rules=(rule(priority=50),), links=(IB0,))
+    [finding] = named("unsafe", host, "172.16.0.0/16", "172.20.0.0/16")
     assert finding.target == "172.16.0.0/16 and 172.20.0.0/16"
 
 

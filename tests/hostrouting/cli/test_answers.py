@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from hostrouting.check.check import check_snapshot
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel import Answer
@@ -33,15 +31,29 @@ from hostrouting.testing import (
 )
 from tests.support.cli import Said, say
 from tests.support.nodes import BITS, block_of, nodes
-from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, lose_routes
-from tests.support.topologies import ELSEWHERE, IB0, refusing, rule, vm_with
+from tests.support.topologies import ELSEWHERE, IB0, checked, refusing, rule, vm_with
+
+WARN = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
+STRICT = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}
+OTHER_CIDR = {"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"], "mode": "STRICT"}}
+
+
+def routes_to(*destinations: str) -> dict[str, Any]:
+    """A configuration with these static routes."""
+    routes = [{"destination": destination} for destination in destinations]
+    return {"staticRoutes": {"enabled": True, "routes": routes}}
+
+
+def say_with(settings: dict[str, Any], *words: str, host: FakeHost) -> Said:
+    """Run a command with this configuration."""
+    stdin = json.dumps(settings).encode()
+    return say(*words, "--config", "-", host=host, stdin=stdin)
 
 
 def apply(host: FakeHost, settings: dict[str, Any], *options: str) -> Said:
     """Apply this configuration."""
-    stdin = json.dumps(settings).encode()
-    return say("apply", "--config", "-", *options, host=host, stdin=stdin)
+    return say_with(settings, "apply", *options, host=host)
 
 
 # A host and its snapshot, `check` and `explain`.
@@ -56,39 +68,52 @@ HOSTS = {
 }
 
 
+def of_a_snapshot(host: FakeHost, *words: str) -> Said:
+    """What the command says of a snapshot of this host, on one where nothing can be read."""
+    saved = say("snapshot", host=host).out.encode()
+    elsewhere = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
+    return say(*words, "--snapshot", "-", host=elsewhere, stdin=saved)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_snapshot_is_a_document(name: str) -> None:
+    """With --json or without."""
+    host = FakeHost(kernel=HOSTS[name]())
+    assert say("snapshot", "--json", host=host).json == say("snapshot", host=host).json
+
+
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize(
     "words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"]
 )
-def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
+class TestSnapshots:
     """What is saved on one host is judged on another as on the host itself, whatever is installed
     there.
     """
-    host = FakeHost(kernel=HOSTS[name]())
-    elsewhere = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
-    saved = say("snapshot", host=host).out
-    assert say("snapshot", "--json", host=host).json == json.loads(saved)
-    command = words.split()
-    of_snapshot = [*command, "--snapshot", "-"]
 
-    document = say(*command, "--json", host=host)
-    same_document = say(*of_snapshot, "--json", host=elsewhere, stdin=saved.encode())
-    assert same_document.code == document.code
-    assert same_document.out == document.out
+    def test_the_document(self, name: str, words: str) -> None:
+        """It is the same."""
+        host = FakeHost(kernel=HOSTS[name]())
+        here = say(*words.split(), "--json", host=host)
+        there = of_a_snapshot(host, *words.split(), "--json")
+        assert there.out == here.out
+        assert there.code == here.code
 
-    page = say(*command, host=host)
-    same_page = say(*of_snapshot, host=elsewhere, stdin=saved.encode())
-    assert same_page.code == page.code
-    # The page says where a command is to be typed; and nobody knows what is installed there.
-    there = page.out.replace("as root", "on that host as root")
-    unless = r"\1, unless hostrouting is installed there:"
-    assert same_page.out == re.sub("(Until the next boot, .*):", unless, there)
+    def test_the_page(self, name: str, words: str) -> None:
+        """It says where a command is to be typed; and nobody knows what is installed there."""
+        host = FakeHost(kernel=HOSTS[name]())
+        here = say(*words.split(), host=host)
+        there = of_a_snapshot(host, *words.split())
+        on_that_host = here.out.replace("as root", "on that host as root")
+        unless = r"\1, unless hostrouting is installed there:"
+        assert there.out == re.sub("(Until the next boot, .*):", unless, on_that_host)
+        assert there.code == here.code
 
 
 def test_a_plan_of_what_is_installed() -> None:
     """Without --config, `plan` is that of the installed file, and its commands name it."""
     host = FakeHost(kernel=h200())
-    apply(host, {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}})
+    apply(host, routes_to("172.16.0.0/17"))
     assert say("plan", host=host).code == 0
 
     lose_routes(host)
@@ -112,9 +137,8 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     """Each command of the plan for a snapshot is typed on the host of the snapshot."""
     kernel = h200()
     kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib3", protocol=4))
-    wanted = {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(wanted))
+    file.write_text(json.dumps(routes_to("172.16.0.0/17")))
     saved = kernel.snapshot().to_json().encode()
     here = FakeHost(kernel=FakeKernel(), manager=None)  # nothing holds its units back
     page = say("plan", "--config", str(file), "--snapshot", "-", host=here, stdin=saved)
@@ -145,9 +169,7 @@ def test_explain_agrees_with_check(
     if has_lost_a_rule:  # that for table local
         snapshot = snapshot._replace(rules=snapshot.rules[1:])
     address = Prefix(family, block_of(family).first + place, width_of(family))
-    [report] = check_snapshot(
-        snapshot, HostRoutingConfig(route_overlap=expect(address.to_network()))
-    ).families
+    [report] = checked(snapshot, str(address)).families
     assume(report.expected_devs)
 
     saved = snapshot.to_json().encode()
@@ -160,29 +182,30 @@ def test_explain_agrees_with_check(
         assert word == report.verdict.upper()
 
 
-@pytest.mark.parametrize("source", ["installed", "given", "given, of a snapshot"])
-def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [[], ["--config"], ["--config", "--snapshot"]],
+    ids=["installed", "given", "given, of a snapshot"],
+)
+def test_explain_names_devices_as_check_does(tmp_path: Path, given: list[str]) -> None:
     """Of a doubtful default route, both print the same commands: with the CIDRs or the file that
     are known, and with the consent that `apply` would ask for.
     """
     host = FakeHost(kernel=vpn_node())
-    apply(host, {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}})
-    file = tmp_path / "a file.json"
-    file.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}))
+    apply(host, STRICT)
+    texts = {"--config": json.dumps(WARN), "--snapshot": say("snapshot", host=host).out}
     options: list[str] = []
-    if source != "installed":
-        options += ["--config", str(file)]
-    if source == "given, of a snapshot":
-        saved = tmp_path / "snapshot.json"
-        saved.write_text(say("snapshot", host=host).out)
-        options += ["--snapshot", str(saved)]
+    for option in given:
+        file = tmp_path / f"a file of {option}"
+        file.write_text(texts[option])
+        options += [option, str(file)]
 
-    checked = say("check", *options, host=host)
+    check = say("check", *options, host=host)
     explained = say("explain", "172.16.5.9", *options, host=host)
 
     command = re.compile("hostrouting repair [^|]*[|][^;\n]*")
-    assert command.search(checked.out)
-    assert command.findall(explained.out) == command.findall(checked.out)
+    assert command.search(check.out)
+    assert command.findall(explained.out) == command.findall(check.out)
 
 
 def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> None:
@@ -327,14 +350,19 @@ class TestTypedCidrs:
 
     @pytest.mark.parametrize("name", UNUSABLE)
     def test_on_the_page(self, name: str) -> None:
-        """The remedy is to correct the file, or to write it anew, in one pipeline."""
+        """The remedy is to correct the file if it is there."""
         host = with_unusable_config(name, h200())
         page = say("check", CIDR, host=host)
         assert page.code == 1
-        [line] = [line for line in page.lines if line.startswith(f"FILE: {self.sentence(name)}")]
-        remedy = page.lines[page.lines.index(line) + 1]
+        _, _, behind = page.out.partition(f"\nFILE: {self.sentence(name)}")
+        _, remedy, *_ = behind.splitlines()
         is_there = host.files.look(HostLayout.config_path) is not None
         assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
+
+    @pytest.mark.parametrize("name", UNUSABLE)
+    def test_a_way_to_write_it_anew(self, name: str) -> None:
+        """In one pipeline, and once."""
+        page = say("check", CIDR, host=with_unusable_config(name, h200()))
         repair = f"hostrouting repair {CIDR}"
         anew = f"' | {repair} --config - | hostrouting apply --config - --allow-removal"
         assert page.out.count(anew) == 1
@@ -370,10 +398,10 @@ def test_an_explanation_for_connections() -> None:
     host = vm_with(ELSEWHERE, rules=(rule("10.0.0.4/32"),), links=(IB0,))
     saved = host.to_json().encode()
     explained = say("explain", "172.16.5.9", "--snapshot", "-", stdin=saved)
-    checked = say("check", CIDR, "--snapshot", "-", stdin=saved)
+    check = say("check", CIDR, "--snapshot", "-", stdin=saved)
     escape = "for connections from 10.0.0.4, leaves through ib0"
     assert explained.lines[0].startswith(f"OVERLAP: 172.16.5.9, {escape}")
-    assert checked.lines[0].startswith(f"OVERLAP: {CIDR}, {escape}")
+    assert check.lines[0].startswith(f"OVERLAP: {CIDR}, {escape}")
 
 
 # Repairs: what is printed, and what has been typed already.
@@ -391,7 +419,7 @@ def test_a_deletion_is_proposed_once() -> None:
 def test_a_permanent_repair_of_a_part_says_so() -> None:
     """`repair --commands` has only the permanent way where hostrouting is installed."""
     host = FakeHost(kernel=refusing())
-    apply(host, {"routeOverlap": {"expectedCidrs": [CIDR]}})
+    apply(host, WARN)
     remarks = say("repair", CIDR, "--commands", host=host).err
     assert "permanently, as root (repairs only a part): hostrouting repair" in remarks
 
@@ -425,10 +453,10 @@ def test_a_repair_says_nothing_of_a_family_that_is_right() -> None:
 def test_a_repair_that_a_file_has_already(tmp_path: Path) -> None:
     """The file that is typed is not called the installed one."""
     file = tmp_path / "routes.json"
-    halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
-    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": halves}}))
+    halves = routes_to("172.16.0.0/17", "172.16.128.0/17")
+    file.write_text(json.dumps(halves))
     repair = say("repair", CIDR, "--config", str(file), kernel=h200())
-    assert repair.json["staticRoutes"]["routes"] == halves
+    assert repair.json["staticRoutes"] == halves["staticRoutes"]
     assert "the given configuration already has these routes, but they are not set" in repair.err
 
 
@@ -503,7 +531,7 @@ class TestTypedRoutes:
     def test_beside_a_repair_where_hostrouting_is_installed(self) -> None:
         """What deletes the route is said beside the repair."""
         host = FakeHost(kernel=h200())
-        apply(host, {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}})
+        apply(host, WARN)
         host.kernel.ip_route("add", self.FIRST)
         page = say("check", host=host)
         assert "hostrouting repair | hostrouting apply" in page.out
@@ -511,14 +539,14 @@ class TestTypedRoutes:
 
     def test_where_hostrouting_is_installed(self, host: FakeHost) -> None:
         """`status` knows more then, and does not say this."""
-        apply(host, {"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}})
+        apply(host, OTHER_CIDR)
         assert "until the next boot" not in say("status", host=host).out
 
 
 def test_what_was_typed_becomes_permanent() -> None:
     """The configuration that `repair` prints has what was missing."""
     host = FakeHost(kernel=h200())
-    apply(host, {"routeOverlap": {"expectedCidrs": [CIDR]}})
+    apply(host, WARN)
     for half in ("172.16.0.0/17", "172.16.128.0/17"):
         host.kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS))
     repair = say("repair", host=host)
@@ -536,9 +564,9 @@ def test_a_name_server_in_a_service_network() -> None:
     host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
     assert say("snapshot", host=host).out.count("10.96.0.10") == 1
 
-    text = b'{"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}'
-    check = say("check", "--config", "-", "--json", host=host, stdin=text).json
-    plan = say("plan", "--config", "-", "--json", host=host, stdin=text).json
+    services = {"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}
+    check = say_with(services, "check", "--json", host=host).json
+    plan = say_with(services, "plan", "--json", host=host).json
 
     [of_check] = check["findings"]
     [of_plan] = plan["check"]["findings"]
@@ -546,116 +574,19 @@ def test_a_name_server_in_a_service_network() -> None:
     assert of_plan["target"] == "10.96.0.10"
 
 
-NETIF = "/run/systemd/netif"
-
-AT_BOOT = {f"{NETIF}/leases/.keep": "", f"{NETIF}/links/.keep": ""}
-"""The folders that systemd-tmpfiles makes, without a file of networkd's."""
-
-UNMANAGED = {
-    f"{NETIF}/state": "OPER_STATE=routable\n",
-    f"{NETIF}/links/1": "# Private.\nADMIN_STATE=unmanaged\nOPER_STATE=carrier\n",
-    f"{NETIF}/links/2": "# Private.\nADMIN_STATE=unmanaged\nOPER_STATE=routable\n",
-}
-
-
-def networkd_notes(host: FakeHost, keep: str = "leave") -> int:
-    """How many notes about systemd-networkd a check of this host has."""
-    document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
-    stdin = json.dumps(document).encode()
-    said = say("check", "--config", "-", "--json", host=host, stdin=stdin)
-    findings = said.json["findings"]
-    notes = [finding["target"] for finding in findings if finding["severity"] == "note"]
-    return notes.count("systemd-networkd.service")
-
-
-@pytest.mark.parametrize("files", [AT_BOOT, UNMANAGED], ids=["at boot", "unmanaged"])
-def test_a_networkd_that_manages_nothing(files: dict[str, str]) -> None:
-    """A check does not name it: its folders are there at every boot."""
-    host = FakeHost(kernel=h200())
-    host.files.texts.update(files)
-    assert networkd_notes(host) == 0
-
-
-@pytest.mark.parametrize(
-    ("state", "notes"), [("pending", 0), ("configuring", 1), ("configured", 1), ("failed", 1)]
-)
-def test_a_device_that_networkd_manages(state: str, notes: int) -> None:
-    """A check names networkd as soon as it configures a device."""
-    host = FakeHost(kernel=h200())
-    host.files.texts.update(UNMANAGED)
-    host.files.texts[f"{NETIF}/links/3"] = f"ADMIN_STATE={state}\n"
-    assert networkd_notes(host) == notes
-
-
-FOLDER = "systemd/networkd.conf.d"
-
-
-def host_with_networkd() -> FakeHost:
-    """A host whose eth0 systemd-networkd has configured."""
-    host = FakeHost(kernel=h200())
-    host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
-    return host
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        (f"/etc/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n"),
-        (f"/run/{FOLDER}/10-own.conf", " ManageForeignRoutes = off \n"),
-        (f"/usr/local/lib/{FOLDER}/10-own.conf", "ManageForeignRoutes=no\n"),
-        ("/usr/lib/systemd/networkd.conf", "ManageForeignRoutes=False\n"),
-        ("/etc/systemd/networkd.conf", "ManageForeignRoutes=OFF\n"),
-    ],
-)
-def test_a_networkd_that_keeps_static_routes(path: str, text: str) -> None:
-    """There is no note where somebody else tells networkd to keep the routes of other programs."""
-    host = host_with_networkd()
-    host.files.texts[path] = f"[Network]\n{text}"
-    assert networkd_notes(host) == 0
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("manageforeignroutes=no\n", id="another name"),
-        pytest.param("#ManageForeignRoutes=no\n", id="a comment"),
-        pytest.param("ManageForeignRoutes=\nno\n", id="no value"),
-        pytest.param("ManageForeignRoutes=yes\n", id="the contrary"),
-    ],
-)
-def test_a_networkd_that_is_told_nothing(text: str) -> None:
-    """There is a note where its configuration does not have the setting as systemd reads it."""
-    host = host_with_networkd()
-    host.files.texts["/etc/systemd/networkd.conf"] = f"[Network]\n{text}"
-    assert networkd_notes(host) == 1
-
-
-@pytest.mark.parametrize(("keep", "notes"), [("leave", 1), ("keep", 0)])
-def test_a_networkd_that_we_tell_to_keep_static_routes(keep: str, notes: int) -> None:
-    """There is no note if the configuration that is checked has `manageForeign`."""
-    assert networkd_notes(host_with_networkd(), keep) == notes
-
-
-def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "code"), [("plan", 3), ("status", 1), ("check", 3)])
+def test_what_keeps_probes_from_pods(command: str, code: int) -> None:
     """An XDP program may take them: plan, status and check name it."""
     host = FakeHost(kernel=FakeKernel())
     host.kernel.add_link(Link(name="eth0", index=0, xdp=True))
     probes = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
-    wanted = {"probeRewrite": probes, "routeOverlap": {"expectedCidrs": [CIDR]}}
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(wanted))
-    assert say("apply", "--config", str(file), "--wait", "0", host=host).code == 0
+    assert apply(host, {**WARN, "probeRewrite": probes}, "--wait", "0").code == 0
 
-    plan = say("plan", "--config", str(file), "--json", host=host)
-    status = say("status", "--json", host=host)
-    check = say("check", "--json", host=host)
+    said = say(command, "--json", host=host)
 
-    assert plan.code == 3
-    assert status.code == 1
-    assert check.code == 3
-    for said in (plan, status, check):
-        [xdp] = [finding for finding in said.json["findings"] if "XDP" in finding["sentence"]]
-        assert xdp["target"] == "eth0"
+    assert said.code == code
+    [xdp] = [finding for finding in said.json["findings"] if "XDP" in finding["sentence"]]
+    assert xdp["target"] == "eth0"
 
 
 def test_a_route_for_replies_to_probes_that_waits() -> None:
@@ -668,76 +599,89 @@ def test_a_route_for_replies_to_probes_that_waits() -> None:
     assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
 
 
-def test_routes_that_would_wait_after_a_reboot(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"), [("plan --config -", 0), ("apply --config -", 0), ("status", 1)]
+)
+def test_routes_that_would_wait_after_a_reboot(words: str, code: int) -> None:
     """While the default route is gone, plan, apply and status name the routes that stay, and what
     to do; nothing fails, and for status something is wrong.
     """
     host = FakeHost(kernel=plain_vm())
-    routes = [{"destination": "10.9.0.0/16"}, {"destination": "10.8.0.0/16"}]
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
-    assert say("apply", "--config", str(file), host=host).code == 0
+    wanted = json.dumps(routes_to("10.9.0.0/16", "10.8.0.0/16")).encode()
+    assert say("apply", "--config", "-", host=host, stdin=wanted).code == 0
     [default] = host.kernel.snapshot().default_routes(4)
     host.kernel.ip_route("delete", default)
 
-    plan = say("plan", "--config", str(file), host=host)
-    applied = say("apply", "--config", str(file), host=host)
-    status = say("status", host=host)
+    said = say(*words.split(), host=host, stdin=wanted)
 
-    assert plan.code == 0
-    assert applied.code == 0
-    assert status.code == 1
-    for said in (plan, applied, status):
-        [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
-        assert line == (
-            "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, "
-            "will wait for an IPv4 default route; what is there now works; "
-            'bring back what is missing, or write "dev" and "gateway" into the configured route'
-        )
+    assert said.code == code
+    [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
+    assert line == (
+        "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, "
+        "will wait for an IPv4 default route; what is there now works; "
+        'bring back what is missing, or write "dev" and "gateway" into the configured route'
+    )
 
 
 # `plan`, `apply` and then `status`.
 
 
-@pytest.mark.parametrize("cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []])
+@pytest.mark.parametrize(
+    "cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []], ids=["another mode", "a CIDR more", "no CIDR"]
+)
 def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
-    """The marker of a check is not one of them: it goes with the configuration that it is about."""
+    """The marker of a check is not one of them."""
     host = FakeHost(kernel=plain_vm())
-    installed = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}, "manageForeign": "keep"}
-    wanted = {"routeOverlap": {"expectedCidrs": cidrs, "mode": "STRICT"}, "manageForeign": "keep"}
-    assert apply(host, installed).code == 0
+    assert apply(host, {**WARN, "manageForeign": "keep"}).code == 0
     before = {*host.files.texts, *host.files.links}
+    check = {"expectedCidrs": cidrs, "mode": "STRICT"}
+    wanted = {"routeOverlap": check, "manageForeign": "keep"}
 
-    typed = ("plan", "--config", "-", "--allow-removal", "--json")
-    plan = say(*typed, host=host, stdin=json.dumps(wanted).encode()).json
-    files = apply(host, wanted, "--allow-removal", "--json").json["files"]
+    plan = say_with(wanted, "plan", "--allow-removal", "--json", host=host).json
+    files = say_with(wanted, "apply", "--allow-removal", "--json", host=host).json["files"]
 
     assert files["write"] == plan["writes"]
     assert files["remove"] == plan["removes"]
     gone = before - {*host.files.texts, *host.files.links}
-    assert set(files["remove"]) == gone - {HostLayout.ok_path}
-    assert (HostLayout.ok_path in gone) is (not cidrs)
+    assert gone - {HostLayout.ok_path} == {*plan["removes"]}
 
 
-def test_what_apply_would_not_mend() -> None:
-    """If nothing escapes, a repair keeps what is in conflict; status proposes no apply that would
-    fail, and names UNSAFE.
+def test_the_marker_of_a_check_goes_with_what_it_checked() -> None:
+    """It stays as long as CIDRs are checked, in any mode."""
+    host = FakeHost(kernel=plain_vm())
+    for settings in (WARN, STRICT):
+        apply(host, settings)
+        assert HostLayout.ok_path in host.files.texts
+    apply(host, {"manageForeign": "keep"}, "--allow-removal")
+    assert HostLayout.ok_path not in host.files.texts
+
+
+@pytest.fixture
+def conflicting() -> FakeHost:
+    """A host where another program's route is in conflict with an installed one, so that apply
+    would fail, and nothing escapes.
     """
-    routes = {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}
     installed = FakeHost(kernel=plain_vm())
     check = {"expectedCidrs": ["172.16.0.0/17"]}
-    assert apply(installed, {"staticRoutes": routes, "routeOverlap": check}).code == 0
+    assert apply(installed, {**routes_to("172.16.0.0/17"), "routeOverlap": check}).code == 0
     kernel = plain_vm()
     kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.7", protocol=4))
     host = FakeHost(kernel=kernel, files=installed.files)
     host.files.modes[HostLayout.gate_path] = 0o600
+    return host
 
-    repair = say("repair", host=host)
-    assert repair.json["staticRoutes"] == routes
 
+def test_a_repair_keeps_what_is_in_conflict(conflicting: FakeHost) -> None:
+    """If nothing escapes."""
+    repair = say("repair", host=conflicting).json
+    assert repair["staticRoutes"] == routes_to("172.16.0.0/17")["staticRoutes"]
+
+
+def test_what_apply_would_not_mend(conflicting: FakeHost) -> None:
+    """Status proposes no apply that would fail, and names UNSAFE."""
     refused = Prefix.parse("172.16.3.0/24")
-    kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
-    status = say("status", host=host)
+    conflicting.kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=refused))
+    status = say("status", host=conflicting)
     assert "UNSAFE: " in status.out
     assert "write plan instead of apply" not in status.out
     assert "hostrouting apply --config" not in status.out
@@ -748,9 +692,8 @@ def test_apply_where_nothing_holds_units_back() -> None:
     host = FakeHost(kernel=h200())
     assert host.manager is not None
     host.manager.running = False
-    check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
     for first in ("DONE", "NOTHING TO DO"):
-        page = apply(host, check)
+        page = apply(host, WARN)
         escape = "systemd-nspawn@.service can start unchecked and addresses escape"
         assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
         assert "GATE-OPEN: systemd does not run here" in page.out
@@ -761,19 +704,22 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     been there before.
     """
     host = FakeHost(kernel=plain_vm())
-    warn = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
-    strict = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}
-    host.faults.meanwhile("snapshot", lambda: apply(host, strict))
+    host.faults.meanwhile("snapshot", lambda: apply(host, STRICT))
 
-    refused = apply(host, warn, "--json")
+    refused = apply(host, WARN, "--json")
 
     assert refused.code == 2
     [failure] = refused.json["failures"]
     [fault] = failure["faults"]
     assert fault["path"] == "routeOverlap.mode"
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
-    stdin = json.dumps(warn).encode()
-    allowed = say("plan", "--config", "-", "--allow-removal", host=host, stdin=stdin)
+
+
+def test_a_plan_that_may_take_away() -> None:
+    """The command that carries it out has the same consent."""
+    host = FakeHost(kernel=plain_vm())
+    apply(host, STRICT)
+    allowed = say_with(WARN, "plan", "--allow-removal", host=host)
     assert allowed.lines[0] == "TO DO: as root: the same command with apply instead of plan"
 
 
@@ -782,9 +728,8 @@ def test_a_refused_file_gates_nothing() -> None:
     the file.
     """
     host = FakeHost(kernel=h200())
-    gated = {"routeOverlap": {"expectedCidrs": [CIDR]}, "gate": {"units": ["kubelet.service"]}}
-    assert apply(host, gated).code == 0
-    said = apply(host, {"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}, "--json")
+    assert apply(host, {**WARN, "gate": {"units": ["kubelet.service"]}}).code == 0
+    said = apply(host, OTHER_CIDR, "--json")
     assert said.code == 2
     [failure] = said.json["failures"]
     assert failure["error"] == "ConfigError"
@@ -795,8 +740,7 @@ def test_a_stopped_run() -> None:
     """After Ctrl-C the page says what was changed until then, and how the host is now."""
     host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
     host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
-    waiting = {"staticRoutes": {"enabled": True, "routes": [{"destination": "9.0.0.0/8"}]}}
-    said = apply(host, waiting)
+    said = apply(host, routes_to("9.0.0.0/8"))
     assert said.code == 130
     first, second, third, *others = said.lines
     assert first == "STOPPED: SIGINT; not everything was done"
@@ -809,7 +753,7 @@ def test_a_stopped_run() -> None:
 def test_the_mode_without_systemd() -> None:
     """The mode is in config.json, so `status` shows it where nothing is known about the guard."""
     host = FakeHost(manager=None)
-    apply(host, {"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"], "mode": "STRICT"}})
+    apply(host, OTHER_CIDR)
     assert "  mode STRICT" in say("status", host=host).lines
 
 

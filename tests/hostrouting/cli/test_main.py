@@ -584,20 +584,27 @@ def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written.getvalue() == b"\\u2026 and 1 more\n"
 
 
-def test_names_do_not_steer_the_terminal() -> None:
+# The second and the third separate lines for Python.
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\x1e", "\u2028"])
+def test_names_do_not_steer_the_terminal(odd: str) -> None:
     """Control characters in a device's name are shown as text."""
-    text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
+    escaped = ascii(odd)[1:-1]
+    text = say("snapshot", kernel=h200()).out.replace('"ib0"', json.dumps(f"ib{odd}"))
     for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
-        assert "\x1b" not in say(*words, "--snapshot", "-", stdin=text.encode()).out
+        assert odd not in say(*words, "--snapshot", "-", stdin=text.encode()).out
     refused = say("check", CIDR, "--dev", "eth9", "--snapshot", "-", stdin=text.encode())
-    assert "ib\\x1b[31m" in refused.err
+    assert f"ib{escaped}" in refused.err
 
     kernel = plain_vm()
-    kernel.add_link(Link(name="br\x1b[31m", index=0, kind="bridge"))
-    kernel.add_link(Link(name="eth9", index=0, master="br\x1b[31m"))
+    kernel.add_link(Link(name=f"br{odd}", index=0, kind="bridge"))
+    kernel.add_link(Link(name="eth9", index=0, master=f"br{odd}"))
     probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
     logged = say("apply", "--config", "-", kernel=kernel, stdin=probes).err
-    assert logged.startswith("eth9 is a port of br\\x1b[31m, where its packets arrive, so no rule")
+    assert logged.startswith(f"eth9 is a port of br{escaped}, where its packets arrive, so no rule")
+
+    raises = host_that_raises(BackendError(f"ib{odd} is down"))
+    failed = say("apply", "--config", "-", host=raises, stdin=probes).out
+    assert failed.startswith(f"FAILED: ib{escaped} is down")
 
 
 @pytest.mark.parametrize("odd", ["\x7f", "\xad", "\u2028", "\U000e0001"])

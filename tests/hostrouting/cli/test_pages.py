@@ -563,3 +563,20 @@ def test_many_escapes() -> None:
     said = say("check", CIDR, kernel=kernel)
     assert "  … and 80 more; --json shows all" in said.lines
     assert say("check", CIDR, "--json", kernel=kernel).out.count('"name": "overlap"') == 100
+
+
+def test_many_conflicts(tmp_path: Path) -> None:
+    """Twenty are shown, each with all that can be done about it, and the rest is counted."""
+    kernel = plain_vm()
+    destinations = [f"172.16.{number}.0/24" for number in range(22)]
+    for destination in destinations:
+        kernel.ip_route("add", Route.to(destination, dev="eth0", gateway="10.0.0.9", protocol=4))
+    file = tmp_path / "config.json"
+    routes = [{"destination": destination} for destination in destinations]
+    file.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
+
+    said = say("plan", "--config", str(file), kernel=kernel)
+
+    assert said.out.count("\n  ! ") == 20
+    assert said.out.count("\n      write ") == said.out.count("\n      if nothing needs ") == 20
+    assert "  … and 2 more; --json shows all" in said.lines

@@ -1,6 +1,7 @@
 """Laws of the configuration, each under the sentence of the specification that it checks."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -43,7 +44,9 @@ def places_in(
     document: Any, path: tuple[object, ...] = ()
 ) -> Iterator[tuple[tuple[object, ...], Any]]:
     """The path of each value that has no parts, with the object or list that has it."""
-    for key, part in document.items() if isinstance(document, dict) else enumerate(document):
+    keys = document if isinstance(document, dict) else range(len(document))
+    for key in keys:
+        part = document[key]
         if part and isinstance(part, dict | list):
             yield from places_in(part, (*path, key))
         else:
@@ -56,9 +59,9 @@ def near_configs(draw: st.DrawFn) -> Any:
     by any other.
     """
     document = draw(configs()).to_mapping()
-    for path, holder in draw(
-        st.lists(st.sampled_from([*places_in(document), ((0,), [0])]), max_size=3)
-    ):
+    places = [*places_in(document)]
+    for _ in range(draw(st.integers(0, 3 if places else 0))):
+        path, holder = draw(st.sampled_from(places))
         holder[path[-1]] = draw(ANYTHING)
     return draw(st.sampled_from([document, {"hostRouting": document, "agent": {"name": "node-1"}}]))
 
@@ -85,10 +88,9 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
     """A configuration survives its own JSON, alone and inside an agent's larger file."""
     text = json.dumps(config.to_mapping())
     assert HostRoutingConfig.from_json(text) == HostRoutingConfig.from_json(text.encode()) == config
-    assert (
-        HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
-    )
-    assert config._replace() == config
+    of_an_agent = {"hostRouting": config.to_mapping(), "other": 1}
+    assert HostRoutingConfig.from_mapping(of_an_agent) == config
+    assert config._replace() == config  # it reads each value again
     assert hash(HostRoutingConfig.from_json(text)) == hash(config)
 
 
@@ -100,25 +102,31 @@ def test_every_field_is_drawn() -> None:
     for kind in vars(sections).values():
         if isinstance(kind, type) and kind.__module__ == sections.__name__:
             fields |= {(kind, name) for name in kind.__annotations__}
-    seen: dict[tuple[type, str], set[str]] = {}
+    seen: defaultdict[tuple[type, str], set[str]] = defaultdict(set)
 
     def has_shown_the_last(config: HostRoutingConfig) -> bool:
-        left: list[Any] = [config]
-        while left:
-            value = left.pop()
-            left += value if isinstance(value, tuple) else []
-            for name in getattr(value, "_fields", ()):
-                seen.setdefault((type(value), name), set()).add(str(getattr(value, name)))
-        return _drawn(seen) == fields
+        for kind, name, text in fields_in(config):
+            seen[kind, name].add(text)
+        return drawn(seen) == fields
 
     # Few are enough, but how many depends on chance.
     enough = settings(max_examples=5_000, phases=[Phase.generate], database=None)
     with suppress(NoSuchExample):
         find(configs(), has_shown_the_last, settings=enough)
-    assert _drawn(seen) == fields
+    assert drawn(seen) == fields
 
 
-def _drawn(seen: dict[tuple[type, str], set[str]]) -> set[tuple[type, str]]:
+def fields_in(value: Any) -> Iterator[tuple[type, str, str]]:
+    """The class, the name and the text of each field, in this value and its parts."""
+    for name in getattr(value, "_fields", ()):
+        yield type(value), name, str(getattr(value, name))
+    if isinstance(value, tuple):
+        for part in value:
+            yield from fields_in(part)
+
+
+def drawn(seen: dict[tuple[type, str], set[str]]) -> set[tuple[type, str]]:
+    """The fields of which several values were seen."""
     return {field for field, values in seen.items() if len(values) > 1}
 
 
@@ -149,10 +157,9 @@ def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataOb
         for key in reversed(("hostRouting", *path)):
             text = path_of(key, text)
         expected.add(text)
-    assert expected <= {
-        path
-        for path, *_ in faults_of(lambda: HostRoutingConfig.from_mapping({"hostRouting": document}))
-    }
+    faults = faults_of(lambda: HostRoutingConfig.from_mapping({"hostRouting": document}))
+    # There may be more: without a valid dev, a link-local gateway has a fault, too.
+    assert expected <= {path for path, *_ in faults}
 
 
 @given(

@@ -387,6 +387,25 @@ def test_load(tmp_path: Path) -> None:
     assert HostRoutingConfig.load(str(path)) == expected
 
 
+def test_load_without_a_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read all the same; only `-` needs it."""
+    path = tmp_path / "right.json"
+    path.write_text(json.dumps(ROUTES))
+    monkeypatch.setattr("sys.stdin", None)
+    assert HostRoutingConfig.load(path) == HostRoutingConfig.from_mapping(ROUTES)
+    with pytest.raises(ConfigError, match="standard input is closed"):
+        HostRoutingConfig.load("-")
+
+
+def test_load_where_ours_is_required(tmp_path: Path) -> None:
+    """A file is refused like its text."""
+    path = tmp_path / "agent.json"
+    path.write_text('{"kubelet": {}}')
+    assert HostRoutingConfig.load(path) == HostRoutingConfig()
+    with pytest.raises(ConfigError, match=r"agent\.json has none of the keys"):
+        HostRoutingConfig.load(path, required=True)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

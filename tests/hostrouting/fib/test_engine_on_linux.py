@@ -314,7 +314,7 @@ def test_what_a_host_sends_and_forwards(family: int, rule: str) -> None:
         for kind, (words, packet) in packets_of_each_kind(family).items():
             dev = "eth1" if kind in SELECTED[rule] else "eth0"
             [answer] = namespace.get(family, [f"{target} {words}"])
-            assert isinstance(answer, Route), f"{kind}: {answer}"
+            assert isinstance(answer, Route), answer
             assert answer.devs == (dev,), kind
             assert fib.lookup(target, packet).devs == (dev,), kind
 

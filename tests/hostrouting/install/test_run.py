@@ -1,5 +1,7 @@
 """What a run says when it fails, what it needs, what it leaves out, and what undo takes back."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,6 +56,18 @@ CONFLICTING = config("172.16.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
 LOCK = f"lock {LAYOUT.turn_path}"
 """The effect of a run that waits for its turn."""
+CHECKED = config(cidrs=("10.9.0.0/16",))
+FORMER = config("10.8.0.0/16")
+
+
+def report_of(task: InstallTask[Any]) -> phases.Step:
+    """The report of a run of this task, whether it fails or not."""
+    return phases.run(task, observers=[], clock=FakeClock())
+
+
+def failing_steps(task: InstallTask[Any]) -> list[str]:
+    """The names of the steps that fail in a run of this task."""
+    return [failure.name for failure in report_of(task).failures]
 
 
 class TestHeldUnits:
@@ -66,19 +80,15 @@ class TestHeldUnits:
             error = failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
             assert str(error).endswith(HELD)
 
-    def test_what_another_run_has_removed(self) -> None:
-        """Nothing holds them back any more."""
+    @pytest.mark.parametrize(
+        "other", [Remove, partial(Configure, config("10.77.0.0/16"))], ids=["removed", "replaced"]
+    )
+    def test_what_another_run_has_changed_meanwhile(
+        self, other: Callable[..., InstallTask[Any]]
+    ) -> None:
+        """Nothing holds them back any more, or the other run goes on."""
         host = FakeHost(kernel=h200())
-        before_it_sets_routes(host, lambda: run(Remove(host=host)))
-        error = failure_of(run, Configure(WANTED, host=host), of=NotReady)
-        assert "another run has installed a different configuration" in str(error)
-        assert HELD not in str(error)
-
-    def test_what_another_run_has_replaced(self) -> None:
-        """The other run goes on, so nothing is said of units."""
-        host = FakeHost(kernel=h200())
-        other = Configure(config("10.77.0.0/16"), host=host)
-        before_it_sets_routes(host, lambda: run(other))
+        before_it_sets_routes(host, lambda: run(other(host=host)))
         error = failure_of(run, Configure(WANTED, host=host), of=NotReady)
         assert "another run has installed a different configuration" in str(error)
         assert HELD not in str(error)
@@ -133,6 +143,8 @@ class TestLastingConflict:
 class TestGuard:
     """The routes do not need the guard."""
 
+    CONFLICTING = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+
     @pytest.fixture
     def host(self) -> FakeHost:
         """A host on which its start fails."""
@@ -141,7 +153,7 @@ class TestGuard:
 
     def test_it_does_not_start(self, host: FakeHost) -> None:
         """All else is done; then the run fails, and says why the guard does not run."""
-        report = phases.run(Configure(GUARDED, host=host), observers=[], clock=FakeClock())
+        report = report_of(Configure(GUARDED, host=host))
 
         [failure] = report.failures
         assert failure.name == "start-guard"
@@ -152,22 +164,22 @@ class TestGuard:
         assert LAYOUT.config_path in done.files
         assert len(done.changes) == len(REPAIR)
 
-        alone = phases.run(CheckRouteOverlap(WANTED, host=host), observers=[], clock=FakeClock())
-
-        assert [failure.name for failure in alone.failures] == ["start-guard"]
+    def test_a_check_alone(self, host: FakeHost) -> None:
+        """It fails, too, while the guard that is installed does not start."""
+        report_of(Configure(GUARDED, host=host))
+        assert failing_steps(CheckRouteOverlap(WANTED, host=host)) == ["start-guard"]
 
     def test_a_task_about_one_section(self, host: FakeHost) -> None:
         """If the guard and the task fail, both failures are told."""
-        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
-        phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
-        task = ConfigureStaticRoutes(conflicting, host=host)
-        report = phases.run(task, observers=[], clock=FakeClock())
-        assert [failure.name for failure in report.failures] == [task.name, "start-guard"]
+        report_of(Configure(self.CONFLICTING, host=host))
+        report = report_of(ConfigureStaticRoutes(self.CONFLICTING, host=host))
+        names = [failure.name for failure in report.failures]
+        assert names == ["configure-static-routes", "start-guard"]
         assert isinstance(report.error, RouteConflict)
 
     def test_a_task_about_one_section_succeeds(self, host: FakeHost) -> None:
         """The error has what the task has changed all the same."""
-        phases.run(Configure(GUARDED, host=host), observers=[], clock=FakeClock())
+        report_of(Configure(GUARDED, host=host))
         task = ConfigureStaticRoutes(config("10.7.0.0/16"), host=host)
 
         with pytest.raises(phases.TaskFailed) as caught:
@@ -185,16 +197,13 @@ class TestGuard:
 
     def test_a_conflict_without_a_report(self, host: FakeHost) -> None:
         """The conflict is raised as itself, not together with the failure of the guard."""
-        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
-        phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
+        report_of(Configure(self.CONFLICTING, host=host))
         with pytest.raises(RouteConflict):
-            ConfigureStaticRoutes(conflicting, host=host).do(context())
+            ConfigureStaticRoutes(self.CONFLICTING, host=host).do(context())
 
     def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
         """Both failures are told."""
-        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
-        report = phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
-        names = [failure.name for failure in report.failures]
+        names = failing_steps(Configure(self.CONFLICTING, host=host))
         assert names == ["start-guard", "configure-static-routes"]
 
 
@@ -203,7 +212,7 @@ class TestLeftOut:
 
     def test_a_conflict(self) -> None:
         """The dry run and the run agree."""
-        host = configured(config(cidrs=("10.9.0.0/16",)))
+        host = configured(CHECKED)
         wanted = config("172.16.0.0/16", cidrs=("10.9.0.0/16",))
         task = Configure(wanted, host=host)
 
@@ -228,9 +237,9 @@ class TestLeftOut:
         dry = phases.plan(both, skip=routes.name)
         report = phases.run(both, skip=routes.name, observers=[])
 
-        [planned] = [step for step in dry.walk() if step.name == probes.name]
-        assert isinstance(planned.result, Plan)
-        assert planned.result.routes.steps == ()
+        plan = dry.find(probes.name).result
+        assert isinstance(plan, Plan)
+        assert plan.routes.steps == ()
         assert report.ok
         assert ours(host) == before
         assert list(host.nftables.tables) == ["hostrouting_slb"]
@@ -247,6 +256,15 @@ def undone_without_a_device(host: FakeHost) -> Configure:
     run(task)
     assert our_destinations(host) == ["10.9.0.0/16"]
     host.kernel.delete_link("eth9")
+    return task
+
+
+def deleting_a_typed_route(host: FakeHost) -> Configure:
+    """A task that has run on this host, and deleted 10.7.0.0/16, which was typed."""
+    run(Configure(CHECKED, host=host))
+    type_routes(host, "10.7.0.0/16")
+    task = Configure(FORMER, host=host)
+    run(task)
     return task
 
 
@@ -276,7 +294,7 @@ class TestUndo:
 
     def test_what_another_run_has_installed_since(self) -> None:
         """Undo fails and says so; nothing of it is lost."""
-        host = configured(config("10.8.0.0/16"))
+        host = configured(FORMER)
         task = Configure(WANTED, host=host)
         run(task)
         other = config("10.7.0.0/16")
@@ -310,10 +328,10 @@ class TestUndo:
         host = FakeHost(kernel=h200())
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
         run(task)
-        run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
+        run(CheckRouteOverlap(CHECKED, host=host))
         undo(task)
         assert ours(host) == []
-        assert read_installed(host) == config(cidrs=("10.9.0.0/16",))
+        assert read_installed(host) == CHECKED
 
     def test_a_guard_with_nothing_left_to_guard(self) -> None:
         """The task turns the guard off with the only section; undo starts it again."""
@@ -382,7 +400,7 @@ class TestUndo:
         """The route that reaches the gateway is in the plan, the one through it is not; and both
         are back.
         """
-        host = configured(config(cidrs=("10.9.0.0/16",)))
+        host = configured(CHECKED)
         to_gateway = Route.to("10.7.0.0/24", dev="eth0", protocol=OURS)
         through_it = Route.to("192.0.2.0/24", dev="eth0", gateway="10.7.0.1", protocol=OURS)
         host.kernel.ip_route("add", to_gateway)
@@ -424,7 +442,7 @@ class TestUndo:
 
     def test_a_route_that_is_typed_meanwhile(self) -> None:
         """A route that the plan did not have, and the run has deleted, is back, too."""
-        host = configured(config(cidrs=("10.9.0.0/16",)))
+        host = configured(CHECKED)
         task = Configure(config("10.8.0.0/16"), host=host)
         before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
         run(task)
@@ -434,7 +452,7 @@ class TestUndo:
 
     def test_a_route_that_is_typed_meanwhile_and_a_run_that_fails(self) -> None:
         """The run adds the route again, its undo deletes it, and adds it once more."""
-        host = configured(config(cidrs=("10.9.0.0/16",)))
+        host = configured(CHECKED)
         task = Configure(config("10.8.0.0/16"), host=host)
         ctx = phases.Context(observers=[])
         before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
@@ -451,8 +469,7 @@ class TestUndo:
 
     def test_a_typed_route_with_the_key_of_a_former_one(self) -> None:
         """The former configuration brings its own route back."""
-        former = config("10.8.0.0/16")
-        host = configured(former)
+        host = configured(FORMER)
         before = ours(host)
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
@@ -464,7 +481,7 @@ class TestUndo:
 
     def test_routes_that_another_run_had_installed(self) -> None:
         """They were configured, so they are not added again as if they had been typed."""
-        host = configured(config("10.8.0.0/16"))
+        host = configured(FORMER)
         before = ours(host)
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
@@ -475,13 +492,12 @@ class TestUndo:
 
     def test_a_configuration_that_cannot_be_read_any_more(self) -> None:
         """Undo brings the former one back."""
-        former = config("10.8.0.0/16")
-        host = configured(former)
+        host = configured(FORMER)
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
         host.files.texts[LAYOUT.config_path] = "{"
         undo(task)
-        assert read_installed(host) == former
+        assert read_installed(host) == FORMER
 
     def test_a_guard_that_another_run_has_turned_off(self) -> None:
         """While there is something to guard, whoever has turned the guard off meant it."""
@@ -496,26 +512,22 @@ class TestUndo:
 
     def test_a_run_that_failed_in_the_middle_of_its_files(self) -> None:
         """What it has written is taken back."""
-        former = config("10.8.0.0/16")
-        host = configured(former)
+        host = configured(FORMER)
         task = Configure(config("10.7.0.0/16"), host=host)
         script = LAYOUT.step_path(LAYOUT.routes_step)
         host.files.broken[script] = "No space left on device"
         failure_of(run, task, of=HostError)
-        assert read_installed(host) != former
+        assert read_installed(host) != FORMER
         host.files.broken.clear()
 
         undo(task)
 
-        assert left_to_do(Configure(former, host=host)) == ""
+        assert left_to_do(Configure(FORMER, host=host)) == ""
 
     def test_the_lock(self) -> None:
         """An undo has it whenever it changes anything: files, routes, and those that were typed."""
         host, mishaps = mishap_host()
-        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
-        type_routes(host, "10.7.0.0/16")
-        task = Configure(config("10.8.0.0/16"), host=host)
-        run(task)
+        task = deleting_a_typed_route(host)
         unlocked: list[str] = []
 
         def look(event: str) -> None:
@@ -533,8 +545,7 @@ class TestUndo:
 
     def test_a_typed_route_that_the_kernel_refuses(self) -> None:
         """The undo fails at its end: all else is as before, and the error has what was added."""
-        former = config("10.8.0.0/16")
-        host = configured(former)
+        host = configured(FORMER)
         task = undone_without_a_device(host)
 
         report = phases.undo(task, phases.Context(observers=[]))
@@ -545,11 +556,11 @@ class TestUndo:
         [change] = effects_of(failure.error).changes
         assert str(change.route.prefix) == "10.7.0.0/16"
         assert our_destinations(host) == ["10.7.0.0/16", "10.8.0.0/16"]
-        assert read_installed(host) == former
+        assert read_installed(host) == FORMER
 
     def test_a_typed_route_that_the_kernel_refuses_and_an_undo_that_fails(self) -> None:
         """Both failures are told."""
-        host = configured(config("10.8.0.0/16"))
+        host = configured(FORMER)
         task = undone_without_a_device(host)
         host.files.broken[LAYOUT.config_path] = "No space left on device"
         report = phases.undo(task, phases.Context(observers=[]))
@@ -593,10 +604,7 @@ class TestUndo:
     def test_another_run_before_the_typed_routes(self) -> None:
         """What is installed counts as of the moment when the step has the lock."""
         host, mishaps = mishap_host()
-        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
-        type_routes(host, "10.7.0.0/16")
-        task = Configure(config("10.8.0.0/16"), host=host)
-        run(task)
+        task = deleting_a_typed_route(host)
         other = Configure(config("10.6.0.0/16"), host=host)
 
         def is_checked() -> bool:
@@ -610,33 +618,25 @@ class TestUndo:
 
     def test_an_undo_that_is_cancelled(self) -> None:
         """The typed routes are back, also if another process holds the lock at first."""
-        host, mishaps = mishap_host()
-        run(Configure(config(cidrs=("10.9.0.0/16",)), host=host))
-        type_routes(host, "10.7.0.0/16")
-        [typed] = ours(host)
-        task = Configure(config("10.8.0.0/16"), host=host)
-        run(task)
+        host = FakeHost(kernel=h200())
+        task = deleting_a_typed_route(host)
         ctx = context()
 
         def release() -> None:
             phases.Context(clock=ctx.clock, observers=[]).sleep(1)
             host.files.locked.discard(LAYOUT.turn_path)
 
-        def cancel(event: str) -> None:
-            """Cancel at the first change of a route; another process has the lock for a second."""
-            if event.startswith("route"):
-                mishaps.watch = lambda _event: None
-                ctx.cancel("Ctrl-C")
-                host.files.locked.add(LAYOUT.turn_path)
-                ctx.clock.start(release, name="release")
+        def cancel() -> None:
+            ctx.cancel("Ctrl-C")
+            host.files.locked.add(LAYOUT.turn_path)
+            ctx.clock.start(release, name="release")
 
-        mishaps.watch = cancel
-        undoing = phases.task("undo")(task.undo)
+        host.faults.meanwhile("change", cancel)
 
         with pytest.raises(phases.Cancelled):
-            phases.execute(undoing, ctx)
+            phases.execute(phases.task("undo")(task.undo), ctx)
 
-        assert typed in ours(host)
+        assert "10.7.0.0/16" in our_destinations(host)
 
 
 @pytest.mark.parametrize(

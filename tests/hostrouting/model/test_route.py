@@ -94,3 +94,19 @@ def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
     """`ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that."""
     route = Route.to("fd16::/48", dev="lo", type=kind)
     assert route.usable_devs == ()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "gateways", "is_sorted"),
+    [
+        pytest.param("10.9.0.0/16", ("10.0.0.2", "10.0.0.1"), False, id="IPv4"),
+        pytest.param("fd09::/16", ("fe80::2", "fe80::1"), True, id="IPv6"),
+    ],
+)
+def test_the_order_of_next_hops(prefix: str, gateways: tuple[str, ...], *, is_sorted: bool) -> None:
+    """It matters in IPv4, where a request to delete a route compares them one by one; in IPv6, each
+    is an entry of its own.
+    """
+    hops = tuple(NextHop("eth0", gateway=as_ip(gateway)) for gateway in gateways)
+    expected = hops[::-1] if is_sorted else hops
+    assert bare(Route(Prefix.parse(prefix), hops)).next_hops == expected

@@ -30,6 +30,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
 from tests.support.notes import notes_of
 from tests.support.own_routes import (
+    EVERY,
     FOREIGN,
     HOPS,
     PREFIXES,
@@ -45,8 +46,7 @@ PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, ROUTER_3, BY_ETH1 = HOPS[IPV4]
 NOT_KNOWN = "whether every change could be rolled back is not known: "
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
-EVERY = (*PREFIXES[IPV4], *PREFIXES[IPV6])
-laws = settings(max_examples=scaled(150), deadline=None, suppress_health_check=list(HealthCheck))
+laws = settings(max_examples=scaled(150), suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +94,8 @@ def says_what_is_true(error: BaseException, now: Snapshot, before: Snapshot) -> 
 
 
 def table(host: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
-    """By key the routes to the prefixes: protocol and next hops; the order of IPv6 next hops means
-    nothing.
+    """The protocol and the next hops of each route to the prefixes, by its key; the order of next
+    hops means nothing in IPv6.
     """
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
     for route in host.routes:
@@ -119,8 +119,8 @@ class Owned(NamedTuple):
 
 
 def put_and_own(backend: RouteBackend, there: list[Route]) -> Owned:
-    """Have these routes, and know whose each next hop is. To ask takes away those of IPv6, so the
-    routes are put there twice.
+    """Have these routes, and return whose each next hop is. Asking deletes those of IPv6, so the
+    routes are put there again.
     """
     put(backend, there)
     owned = take_owned(backend)
@@ -131,7 +131,7 @@ def put_and_own(backend: RouteBackend, there: list[Route]) -> Owned:
 def take_owned(backend: RouteBackend) -> Owned:
     """Whose the next hops are. In IPv6, whoever can delete one owns it: these are gone."""
     ours = take_those_of(backend, OURS)
-    # Behind ours, Linux may not list them.
+    # Linux may list those of another program only when ours are gone.
     return Owned(ours, theirs=take_those_of(backend, FOREIGN))
 
 
@@ -219,14 +219,14 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
         assert take_owned(linux).theirs == owned.theirs
 
     law()
-    # Of 31 examples; a third is missed once in 50 runs.
+    # A third would be too much: of 31 examples, fewer are applied once in 50 runs.
     assert reached["applied"] >= reached.total() / 5, reached
     assert reached["conflict"], reached
 
 
 def may_be_misread(host: Snapshot) -> bool:
-    """Whether Linux may list next hops in IPv6 otherwise than they are: one of another program as
-    ours, or none that is on-link between those that are joined.
+    """Whether an IPv6 route has several next hops, which Linux may not list as they are: one of
+    another program is listed as ours, and one without a gateway is left out between others.
     """
     routes = [route for route in host.routes if route.prefix in PREFIXES[IPV6]]
     return any(len(route.next_hops) > 1 for route in routes)
@@ -695,9 +695,94 @@ def test_a_table_that_cannot_be_read_back() -> None:
     assert kernel.snapshot() == before
 
 
+@pytest.mark.parametrize("fault", ["hangs", "hangs, but does it"])
+def test_a_route_whose_metric_is_taken_away(fault: str) -> None:
+    """Without an answer, the table says whether the new route is there. If it is not, a request
+    to delete it would take the old one.
+    """
+    kernel = faulty()
+    old = entry(PLACE, ROUTER_1)._replace(metric=5)
+    put(kernel, [old])
+    plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
+    moment, error, is_done = FAULTS[fault]
+    kernel.fail(moment, error, done=is_done)
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert caught.value.after == AS_BEFORE
+    assert kernel.inner.snapshot() == before
+
+
+def test_two_of_different_metrics_that_are_deleted_without_an_answer() -> None:
+    """Both come back, because no request to delete is made."""
+    kernel = faulty()
+    put(kernel, [entry(PLACE, ROUTER_1), entry(PLACE, ROUTER_1)._replace(metric=5)])
+    plan, before = planned(kernel, [])
+    kernel.fail("change", LATE, nth=2, done=True)
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert caught.value.after == AS_BEFORE
+    assert kernel.inner.snapshot() == before
+
+
+def test_a_rollback_without_an_answer_that_begins_again() -> None:
+    """After Ctrl-C, what was done without an answer is taken back all the same."""
+    kernel = faulty()
+    plan, before = planned(kernel, [by(place, ROUTER_1) for place in PREFIXES[IPV4]])
+    kernel.fail("change", LATE, nth=3, done=True)
+    kernel.meanwhile("change", ctrl_c, nth=4)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert kernel.inner.snapshot() == before
+
+
+@pytest.mark.parametrize(("moment", "nth"), [("change", 6), ("snapshot", 2)])
+def test_a_rollback_that_begins_again(moment: Moment, nth: int) -> None:
+    """After Ctrl-C, the new route may be gone already: a second request to delete it would take
+    the old one. What was deleted comes back all the same.
+    """
+    kernel = faulty()
+    with_mtu = entry(OTHER_PLACE, ROUTER_1)._replace(mtu=1400)
+    put(kernel, [entry(PLACE, ROUTER_1)._replace(metric=5), with_mtu])
+    plan, before = planned(kernel, [by(OTHER_PLACE, ROUTER_1), by(PLACE, ROUTER_1)])
+    kernel.fail("change", errno.EPERM, nth=4)
+    kernel.meanwhile(moment, ctrl_c, nth=nth)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert kernel.waiting == 0
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert kernel.inner.snapshot() == before
+
+
+def test_many_that_cannot_be_taken_back() -> None:
+    """The first ten are named, and the others counted: a device can have thousands."""
+    inner = fake()
+    kernel = FaultyBackend(inner)
+    prefixes = [Prefix.parse(f"20.9.{number}.0/24") for number in range(12)]
+    put(kernel, [entry(prefix, BY_ETH1) for prefix in prefixes])
+    kept = [by(prefix, BY_ETH1) for prefix in prefixes]
+    plan, before = planned(kernel, [*kept, by(PLACE, ROUTER_1)])
+    kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
+    kernel.fail("change", errno.EINVAL, nth=1)
+
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+
+    assert caught.value.after.count(" instead of ") == 10
+    assert caught.value.after.endswith("; and 2 more")
+
+
 class TestReasons:
     """The error names all routes that are refused, or that do not stay; and what could not be taken
-    back. Each test adds three routes.
+    back. Three routes are added.
     """
 
     PLACES = (PLACE, OTHER_PLACE, THIRD_PLACE)
@@ -730,7 +815,9 @@ class TestReasons:
         kernel = faulty()
         kernel.fail("change", errno.EINVAL, nth=1)
         kernel.fail("change", errno.ENETDOWN, nth=3)
-        assert not self.failed(kernel).can_retry
+        error = self.failed(kernel)
+        assert not error.can_retry
+        assert "its device is down" in error.reasons[1]
 
     def test_one_that_somebody_deletes(self) -> None:
         """It is not there when the table is read back; the others are deleted again."""
@@ -742,69 +829,6 @@ class TestReasons:
         assert "but there is no route: another program" in str(error)
         assert error.after == AS_BEFORE
         assert len(effects_of(error).changes) == 5
-
-    @pytest.mark.parametrize("fault", ["hangs", "hangs, but does it"])
-    def test_a_route_whose_metric_is_taken_away(self, fault: str) -> None:
-        """Without an answer, the table says whether the new route is there. If it is not, a request
-        to delete it would take the old one.
-        """
-        kernel = faulty()
-        old = entry(PLACE, ROUTER_1)._replace(metric=5)
-        put(kernel, [old])
-        plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
-        moment, error, is_done = FAULTS[fault]
-        kernel.fail(moment, error, done=is_done)
-
-        with pytest.raises(ApplyError) as caught:
-            apply_plan(plan, kernel, before=before)
-
-        assert caught.value.after == AS_BEFORE
-        assert kernel.inner.snapshot() == before
-
-    def test_two_of_different_metrics_that_are_deleted_without_an_answer(self) -> None:
-        """Both come back, because no request to delete is made."""
-        kernel = faulty()
-        put(kernel, [entry(PLACE, ROUTER_1), entry(PLACE, ROUTER_1)._replace(metric=5)])
-        plan, before = planned(kernel, [])
-        kernel.fail("change", LATE, nth=2, done=True)
-
-        with pytest.raises(ApplyError) as caught:
-            apply_plan(plan, kernel, before=before)
-
-        assert caught.value.after == AS_BEFORE
-        assert kernel.inner.snapshot() == before
-
-    def test_a_rollback_without_an_answer_that_begins_again(self) -> None:
-        """After Ctrl-C, what was done without an answer is taken back all the same."""
-        kernel = faulty()
-        plan, before = planned(kernel, [*self.WANTED])
-        kernel.fail("change", LATE, nth=3, done=True)
-        kernel.meanwhile("change", ctrl_c, nth=4)
-
-        with pytest.raises(KeyboardInterrupt) as caught:
-            apply_plan(plan, kernel, before=before)
-
-        assert notes_of(caught.value) == [AS_BEFORE]
-        assert kernel.inner.snapshot() == before
-
-    @pytest.mark.parametrize(("moment", "nth"), [("change", 6), ("snapshot", 2)])
-    def test_a_rollback_that_begins_again(self, moment: Moment, nth: int) -> None:
-        """After Ctrl-C, the new route may be gone already: a second request to delete it would take
-        the old one. What was deleted comes back all the same.
-        """
-        kernel = faulty()
-        with_mtu = entry(OTHER_PLACE, ROUTER_1)._replace(mtu=1400)
-        put(kernel, [entry(PLACE, ROUTER_1)._replace(metric=5), with_mtu])
-        plan, before = planned(kernel, [by(OTHER_PLACE, ROUTER_1), by(PLACE, ROUTER_1)])
-        kernel.fail("change", errno.EPERM, nth=4)
-        kernel.meanwhile(moment, ctrl_c, nth=nth)
-
-        with pytest.raises(KeyboardInterrupt) as caught:
-            apply_plan(plan, kernel, before=before)
-
-        assert kernel.waiting == 0
-        assert notes_of(caught.value) == [AS_BEFORE]
-        assert kernel.inner.snapshot() == before
 
     @pytest.mark.parametrize(
         ("fault", "changes"),
@@ -832,20 +856,3 @@ class TestReasons:
         assert error.after.startswith(
             "not every change could be rolled back (the capability is gone): there is now [20"
         )
-
-    def test_many_that_cannot_be_taken_back(self) -> None:
-        """The first ten are named, and the others counted: a device can have thousands."""
-        inner = fake()
-        kernel = FaultyBackend(inner)
-        prefixes = [Prefix.parse(f"20.9.{number}.0/24") for number in range(12)]
-        put(kernel, [entry(prefix, BY_ETH1) for prefix in prefixes])
-        kept = [by(prefix, BY_ETH1) for prefix in prefixes]
-        plan, before = planned(kernel, [*kept, by(PLACE, ROUTER_1)])
-        kernel.meanwhile("change", lambda: inner.delete_link("eth1"))
-        kernel.fail("change", errno.EINVAL, nth=1)
-
-        with pytest.raises(ApplyError) as caught:
-            apply_plan(plan, kernel, before=before)
-
-        assert caught.value.after.count(" instead of ") == 10
-        assert caught.value.after.endswith("; and 2 more")

@@ -651,6 +651,13 @@ class TestWhatStays:
         assert plan.steps == ()
         assert len(plan.waiting) == 1
 
+    def test_with_another_device_than_the_one_that_is_named(self) -> None:
+        """A device in the configured route comes before the one that settles the doubt."""
+        config = configured(static(PLACE, dev="eth1"), expected=["eth0"])
+        plan = plan_static_routes(config, host_with(BY_TUNNEL, by_dev("eth0")))
+        assert plan.steps == ()
+        assert len(plan.waiting) == 1
+
     def test_with_a_tunnel_that_is_named(self) -> None:
         """It is not a VPN's guess."""
         config = configured(static(PLACE), expected=["tun0"])
@@ -798,6 +805,7 @@ class TestReplyRoute:
         assert finding.name == name
         assert finding.severity == "warning"
         assert 'write another "metric"' not in str(finding)  # the reply route has none
+        assert str(plan) == f"? {finding.sentence}"
 
     def test_the_remedy_of_a_conflict(self) -> None:
         """Either the other route serves the replies, or it can be deleted."""

@@ -221,6 +221,7 @@ TUN0 = Link(name="tun0", index=0, type=65534, kind="tun")
 PPP0 = Link(name="ppp0", index=0, type=512, kind="ppp")
 WWAN0 = Link(name="wwan0", index=0, type=65534, kind="wwan")
 TAP0 = Link(name="tap0", index=0, kind="tun")
+ETH2 = Link(name="eth2", index=0)
 TUNNELS = (TUN0, PPP0, WWAN0, TAP0)
 BY_TUN0 = default_by("tun0", next_hops=(NextHop("tun0", gateway=as_ip("10.8.0.1")),))
 EQUAL = default_by("eth1", metric=100)
@@ -233,11 +234,19 @@ IN_DOUBT = {
     "a line's before a card's": ([default_by("ppp0"), DEFAULT], "ppp0 or eth0"),
     "equal ones": ([DEFAULT, EQUAL], "eth0 or eth1"),
     "equal ones, the other first": ([EQUAL, DEFAULT], "eth1 or eth0"),
+    "equal ones before a third card's": (
+        [DEFAULT, EQUAL, default_by("eth2", metric=300)],
+        "eth0 or eth1",
+    ),
     "a tunnel's and two cards'": (
         [BY_TUN0, default_by("eth0"), default_by("eth1")],
         "tun0, eth0 or eth1",
     ),
     "of a card and a tunnel": ([default_by(next_hops=(ETH0, NextHop("tun0")))], "eth0 or tun0"),
+    "of a line and a tunnel": (
+        [default_by(next_hops=(NextHop("ppp0"), NextHop("tun0")))],
+        "ppp0 or tun0",
+    ),
 }
 CLEAR = {
     "only a line's": ([default_by("ppp0")], ["ppp0"]),
@@ -270,7 +279,7 @@ class TestDoubt:
         """The need names the devices, and the gateway of the wanted route does not say which. A
         named device is never in doubt.
         """
-        there = host(INTERFACES, routes, links=[*LINKS, *TUNNELS])
+        there = host(INTERFACES, routes, links=[*LINKS, *TUNNELS, ETH2])
         quoted = re.sub(r"(\w*[0-9])", r'"\1"', devs)
         need = Uplink(there, IPV4).route_to(NETWORK)
         assert isinstance(need, Need)
@@ -358,6 +367,12 @@ class TestDoubt:
         """A tap is the only way out only if no other tunnel has the default route, too."""
         both = default_by(next_hops=(NextHop("tap0"), NextHop("tun0")))
         there = host([("tap0", "10.0.2.15/24")], [both], links=[TAP0, TUN0])
+        assert planned(there).startswith(A_NAME)
+
+    def test_another_tunnel_with_ethernet_is_not_a_tap(self) -> None:
+        """It is in doubt even where no card has an address."""
+        gretap = Link(name="gretap1", index=0, kind="gretap")
+        there = host([("gretap1", "10.0.2.15/24")], [default_by("gretap1")], links=[gretap])
         assert planned(there).startswith(A_NAME)
 
     @pytest.mark.parametrize(("protocol", "is_in_doubt"), [(9, True), (3, False)])
@@ -542,6 +557,13 @@ class TestWhatIsMissing:
         """Linux needs no route to such a gateway."""
         there = node([Route.to("::/0", dev="eth0", metric=2048)])
         way = planned(there, "fe80::1", "eth0", to=Prefix.parse("fc00::/6"))
+        assert way == "via fe80::1 dev eth0 proto hostrouting metric 1024"
+
+    def test_a_route_around_the_gateway_of_a_default_route_that_nothing_reaches(self) -> None:
+        """Table main has no route to that gateway that the new one could come before."""
+        default = Route.to("::/0", dev="eth0", gateway="fd09::1", table=100, metric=1024)
+        there = node([default])
+        way = planned(there, "fe80::1", "eth0", to=NETWORK_6)
         assert way == "via fe80::1 dev eth0 proto hostrouting metric 1024"
 
     def test_a_device_without_ipv6(self) -> None:

@@ -494,6 +494,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "no other selector": (rules(others=()), RULES),
     "no not": (rules(invert=False), RULES),
     "no suppress_prefixlength": (rules(suppress_prefixlength=None), RULES),
+    "no suppress_ifgroup": (rules(suppress_ifgroup=None), RULES),
     "no target of a goto": (rules(target=None), RULES),
     "every rule looks up a table": (rules(action="to_table"), RULES),
     "every rule looks up main": (rules(table=254), RULES),

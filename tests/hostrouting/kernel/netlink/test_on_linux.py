@@ -392,7 +392,7 @@ def test_a_device_whose_mtu_is_too_small_for_ipv6(
 def test_what_else_a_rule_selects_by(
     namespace: Namespace, backend: NetlinkBackend, family: int
 ) -> None:
-    """Such a rule is never read as one for all packets."""
+    """Such a rule is never read as one for all packets, nor for all devices."""
     families = {4: socket.AF_INET, 6: socket.AF_INET6}
     to = "fd00::/8" if family == 6 else "9.0.0.0/8"
     invert = "not from all to" if family == 6 else "not to"
@@ -403,7 +403,7 @@ def test_what_else_a_rule_selects_by(
         [
             "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
             "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 table 100",
-            f"rule add pref 202 {invert} {to} table 100",
+            f"rule add pref 202 {invert} {to} table 100 suppress_ifgroup 7",
         ],
         family=family,
     )
@@ -427,7 +427,14 @@ def test_what_else_a_rule_selects_by(
             fwmask=0xFF,
             others=marked,
         ),
-        Rule(family=family, table=100, priority=202, invert=True, dst=Prefix.parse(to)),
+        Rule(
+            family=family,
+            table=100,
+            priority=202,
+            invert=True,
+            dst=Prefix.parse(to),
+            suppress_ifgroup=7,
+        ),
     ]
 
 
