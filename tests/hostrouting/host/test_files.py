@@ -621,6 +621,15 @@ def test_the_remedy_of_an_error(tmp_path: Path, number: int, remedy: str) -> Non
     assert caught.value.errno == number
 
 
+def test_the_text_is_on_the_disk_before_the_name(tmp_path: Path) -> None:
+    """A power loss leaves the old text or the new one, and not an empty file."""
+    sizes: list[int] = []
+    path = tmp_path / "file"
+    with mock.patch("os.fsync", side_effect=lambda file: sizes.append(os.fstat(file).st_size)):
+        HERE.write(str(path), "text")
+    assert sizes[0] == len("text")
+
+
 def test_an_error_of_the_temporary_file(tmp_path: Path) -> None:
     """The error names that one, too."""
     path = str(tmp_path / "file")
