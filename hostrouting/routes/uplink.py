@@ -513,12 +513,14 @@ class Uplink:
         """The addresses of this host and the broadcast addresses of its networks, with the devices
         of the routes to them.
 
-        A local route in another table than local and main can be that of a proxy, which takes
-        marked packets in.
+        A local route that has a gateway, or is in another table than local and main, can be that of
+        a proxy, which takes marked packets in.
         """
         own_addresses: dict[Prefix, set[str]] = {}
         for route in self._not_ours:
-            if route.type in {"local", "broadcast"} and route.table in {TABLE_LOCAL, TABLE_MAIN}:
+            if route.has_gateway or route.table not in {TABLE_LOCAL, TABLE_MAIN}:
+                continue
+            if route.type in {"local", "broadcast"}:
                 own_addresses.setdefault(route.prefix, set()).update(route.devs)
         return own_addresses
 
