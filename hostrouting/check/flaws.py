@@ -131,11 +131,12 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
         command = line_naming("NAME")  # of several, the operator writes the right one
-        facts: dict[str, object] = {}
+        candidates: list[str] = []
         if len(cards) == 1:
             command = line_naming(cards[0], of_family(judge.config.cidrs, judge.fib.family))
-            facts["candidates"] = cards
+            candidates = cards
         remedy = Remedy(f"if {spoken(cards, last='or')} is intended", command)
+        facts = {"candidates": candidates}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 

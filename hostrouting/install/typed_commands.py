@@ -46,7 +46,7 @@ def with_typed_options(
     typed: list[Finding] = []
     for finding in findings:
         devs = finding.facts.get("candidates")
-        if options and devs and finding.remedy is not None:
+        if options and devs is not None and finding.remedy is not None:
             remedy = _naming(devs, finding.remedy, options, managed)
             typed.append(finding._replace(remedy=remedy))
         else:

@@ -125,6 +125,16 @@ def test_a_file_that_is_given_is_in_the_line_of_the_other_card(tmp_path: Path) -
     assert f"repair --config {file} --dev eth0 |" in page.out
 
 
+def test_a_file_that_is_given_is_in_the_line_of_several_cards(tmp_path: Path) -> None:
+    """Which of them is meant has to be typed; the file stands in the line."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config()))
+    host = node_with_another_router()
+    add_router(host, "eth2", 11)
+    page = say("check", "--config", str(file), host=host)
+    assert f"repair --config {file} --dev NAME |" in page.out
+
+
 def test_several_cards_that_another_one_precedes() -> None:
     """Which of them is meant has to be typed."""
     host = node_with_another_router()
