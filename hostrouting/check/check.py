@@ -37,7 +37,7 @@ from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, Prefix, extent, ip_at
+from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -289,10 +289,12 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
 
 def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
     """Whether the tables have this answer for the plain packet, or for one that differs from it by
-    a rule for UDP: the kernel is asked about a UDP packet.
+    a rule for UDP: IPv4 takes the question to be about a UDP packet.
     """
     if _leads_alike(judge, part.decision, answer):
         return True
+    if judge.fib.family != IPV4:
+        return False
     _, outcomes = judge.fib.outcomes(part.first)
     for outcome in outcomes:
         is_for_udp = ("ipproto", "udp") in outcome.rule.others

@@ -176,8 +176,11 @@ class Table(ByPrefix[Route]):
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
         """The routes are in the kernel's order, which counts for those of one rank."""
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
-        usable.sort(key=_rank)
         super().__init__(family, [(route.prefix, route) for route in usable])
+        for _, by_first in self._by_netmask:
+            for several in by_first.values():
+                if len(several) > 1:
+                    several.sort(key=_rank)
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
@@ -683,6 +686,10 @@ def _is_found_by_to(rule: Rule) -> bool:
     return rule.dst is not None and rule.src is None and not rule.invert
 
 
+_LOOPBACK = Prefix.parse("127.0.0.0/8")
+"""What every host has in table local, and no network inside."""
+
+
 def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     """The routes of table main that are longer than a route of table local around them.
 
@@ -691,7 +698,9 @@ def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
     snapshot does not show whether a rule was ever added, so these routes are not judged.
     """
     taken = {route.prefix for route in local}
-    wide = [prefix for prefix in taken if not prefix.is_single]
+    wide = [prefix for prefix in taken if not prefix.is_single and prefix != _LOOPBACK]
+    if not wide:  # as on most hosts, where table main may be long
+        return
     for route in main:
         if route.prefix not in taken and any(route.prefix in prefix for prefix in wide):
             yield route

@@ -252,7 +252,10 @@ class Route(NamedTuple):
         """
         if self.expired:
             return True
-        return bool(self.next_hops) and all(hop.dead for hop in self.next_hops)
+        for hop in self.next_hops:
+            if not hop.dead:
+                return False
+        return bool(self.next_hops)
 
     @property
     def rank(self) -> tuple[int, int]:

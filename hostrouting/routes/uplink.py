@@ -227,7 +227,7 @@ class Uplink:
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
         that are wanted.
         """
-        if not route.next_hops:
+        if route.type != "unicast" or not route.next_hops:
             return False
         if dev is None and self._doubt is not None:
             dev = self._only_expected_dev

@@ -562,6 +562,7 @@ NOT_USABLE = {
     "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
     "this host is its link-local gateway": ([BY_ITSELF, OWN_LINK_LOCAL], static(SIX)),
     "a blackhole": ([BLACKHOLE], static(PLACE)),
+    "made this host's own": ([by_dev("eth0")._replace(type="local")], static(PLACE)),
     "by what is not listed": ([BY_A._replace(next_hops=(), nexthop_id=7)], static(PLACE)),
     "another program's": ([OF_ANOTHER], static(PLACE)),
     "behind another program's": ([OF_ANOTHER, BY_B], static(PLACE)),
