@@ -351,6 +351,7 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
     "empty state file": ({"state": ""}, "azure-vnet error /var/run/azure-vnet.json"),
     "a thousand": ({"rules": [ARP] * 1000}, ""),
     "too many": ({"rules": [ARP] * 1001}, "azure-vnet error azureVnetCleanup.managed"),
+    "many that are kept": ({"rules": [ETH7] * 1001}, ""),
     "no ebtables": ({"rules": None}, "requirement error ebtables"),
     "no ebtables and no bridge of azure-vnet": ({"rules": None, "links": OF_CNI0}, ""),
     "dry run": ({"dry_run": True}, "azure-vnet note azureVnetCleanup.dryRun"),

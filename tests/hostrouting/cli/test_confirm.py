@@ -197,6 +197,7 @@ def test_no_enter(
     assert terminal.seconds_passed <= 1
     assert said.json["takenBack"]
     assert not said.json["changed"]
+    assert "check" not in said.json  # how the host is now: as it was before
     [failure] = said.json["failures"]
     assert failure["kind"] == "not-confirmed"
     assert failure["message"] == reason
