@@ -57,8 +57,8 @@ class Step(NamedTuple):
     route: Route
     reason: str
     rivals: tuple[Route, ...] = ()
-    """For a conflict (`conflict_with`), the routes of other programs with the key; Linux uses the
-    first.
+    """For a conflict with routes of other programs (`conflict_with`), those with the key; Linux
+    uses the first. A conflict of any other kind has none, and then no remedy but its reason.
     """
     free_halves: tuple[Prefix, ...] = ()
     """For a conflict, both halves of the prefix if there is a route to neither."""
@@ -109,7 +109,10 @@ class Step(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        facts = {"held": str(self.rivals[0]), "metric": self.route.metric}
+        facts: dict[str, object] = {}
+        if self.rivals:
+            facts["held"] = str(self.rivals[0])
+        facts["metric"] = self.route.metric
         sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
