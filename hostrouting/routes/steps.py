@@ -205,7 +205,7 @@ class RoutePlan(NamedTuple):
 
     @property
     def conflicts(self) -> tuple[Step, ...]:
-        """The steps for routes that cannot be installed because Linux uses a rival."""
+        """The steps for routes that cannot be installed, such as those with a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
     @property
@@ -225,7 +225,7 @@ class RoutePlan(NamedTuple):
         return self._replace(steps=tuple(steps))
 
     def require_possible(self) -> None:
-        """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
+        """Raise RouteConflict if a wanted route cannot be installed; it also says what others wait
         for.
         """
         if self.conflicts:
