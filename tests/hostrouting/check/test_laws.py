@@ -17,6 +17,7 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import FROM_HOST, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.part import part_of
+from hostrouting.model.link_kinds import is_tunnel
 from hostrouting.model.prefix import IPV4, Prefix, as_ip, ip_at, prefixes_between, width_of
 from hostrouting.model.route import OURS, PROTOCOL_KERNEL, NextHop, Route
 from hostrouting.model.rule import Rule
@@ -376,7 +377,8 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
 @given(nodes())
 def test_a_repair_costs_each_device_what_it_takes_from_it(node: tuple[int, Snapshot]) -> None:
     """By a scan before and after: each address that escapes by the device, and is then taken by a
-    route of the repair. Own addresses of the host may lie between these.
+    route of the repair. A default route counts only if it is a VPN's. Own addresses of the host may
+    lie between these.
     """
     family, snapshot = node
     block = block_of(family)
@@ -392,11 +394,12 @@ def test_a_repair_costs_each_device_what_it_takes_from_it(node: tuple[int, Snaps
         if opinion.name == "own":
             own.add(address)
         is_by_default = route is not None and route.prefix.length == 0
-        if opinion.grade is not Grade.ESCAPE or is_by_default:
-            continue
         _, route_after = scanned(after, family, address)
-        if route_after in report.repair.resolved:
-            taken.update((dev, address) for dev in opinion.devs)
+        if opinion.grade is not Grade.ESCAPE or route_after not in report.repair.resolved:
+            continue
+        for dev in opinion.devs:
+            if not is_by_default or is_tunnel(snapshot.links_by_name.get(dev)):
+                taken.add((dev, address))
     costs: set[tuple[str, int]] = set()
     for cost in report.repair.costs:
         costs.update((cost.dev, address) for address in range(cost.first, cost.last + 1))
