@@ -360,8 +360,8 @@ def _fate_of_address(
     """The fate of an entry for a pod's address. If the pod lives, it has one of these MAC
     addresses, and is behind one of these ports. No MAC addresses mean that its own is not known.
 
-    There is no conflict about an address that no other CNI may have. Where there is one, that is
-    the fate, also if the pod may be alive: a conflict says more.
+    Only an address that another CNI may have can be in conflict. The fate is conflict then, even if
+    the pod may be alive, because that says more.
     """
     reason = _why_protected(node, ip)
     if reason:

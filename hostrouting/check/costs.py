@@ -26,7 +26,7 @@ def find_costs(judge: Judge, taken: Sequence[Part]) -> Iterator[Cost]:
     for part in taken:
         devs |= dict.fromkeys(part.opinion.devs)
     for dev in devs:
-        lost = ranges_of((part, _loses(judge, dev, part) or None) for part in taken)
+        lost = ranges_of((part, _loses(judge, dev, part)) for part in taken)
         for _, first, last in lost:
             yield Cost(dev, first, last)
 

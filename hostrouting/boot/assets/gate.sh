@@ -323,7 +323,7 @@ run_step() { # PATH
   local name is_ours='' step_began status
   name=${1##*/}
   name=${name%.sh}
-  # A service of ours runs the gate with one step, which is also one of ours.
+  # With only_step, one of the oneshot services runs the gate, with its own step.
   if [[ $only_step ]] || is_among "$name" "${required[@]}" "${wanted[@]}"; then
     is_ours=1
   fi
