@@ -32,6 +32,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
+from hostrouting.install.requirements import is_missing_program
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
@@ -213,12 +214,20 @@ class Status:
     @property
     def to_start(self) -> tuple[str, ...]:
         """The units that were refused, although nothing is known any more that holds them back."""
-        if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
+        if self.state != "installed" or self.shutting:
             return ()
         # In WARN, the gate lets them start even then.
         if self.check is not None and self.check.is_wrong and self.mode == "STRICT":
             return ()
         return refused_units(self.units)
+
+    @property
+    def shutting(self) -> tuple[Finding, ...]:
+        """Why the gate refuses each start, whatever the routes are: a fault of its files, or a
+        program that is missing.
+        """
+        faults = [fault for fault in self.faults if fault.name == "gate-shut"]
+        return (*faults, *filter(is_missing_program, self.plan.errors))
 
     @property
     def code(self) -> int:

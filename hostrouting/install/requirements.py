@@ -146,6 +146,11 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
             yield Finding("requirement", severity, sentence, program, remedy)
 
 
+def is_missing_program(finding: Finding) -> bool:
+    """Whether a program of the boot scripts is missing, without which no gated unit starts."""
+    return finding.name == "requirement" and finding.target in BOOT_PROGRAMS
+
+
 def _old_systemd(manager: Manager) -> Iterator[Finding]:
     [properties] = manager.show(("Version",))
     number = "".join(itertools.takewhile(str.isdigit, properties["Version"]))

@@ -5,6 +5,7 @@ has no state here.
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from hostrouting.boot.unit_names import with_type
@@ -81,6 +82,31 @@ def test_two_refused_units() -> None:
     )
     assert say("status", host=host).lines[0].startswith(f"ATTENTION: {both}")
     assert apply_installed(host).lines[0].endswith(f", but {both}")
+
+
+def test_a_refused_unit_is_not_to_be_started_without_a_program_of_the_gate() -> None:
+    """The gate would refuse it again, after a package clean-up for example: the first line says
+    which program is missing, and no command starts the unit.
+    """
+    host = node(config(*REPAIR))
+    refuse(host)
+    host = attrs.evolve(host, missing=["awk"])
+    status = say("status", host=host)
+    missing = "the program awk is not installed; the boot scripts need it"
+    assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: {missing}"
+    assert f"REQUIREMENT: {missing}; install the package mawk or gawk" in status.lines
+    assert "systemctl start" not in status.out
+    assert say("status", KUBELET, host=host).lines[1] == (
+        f"{KUBELET} was refused; when the cause is gone, as root: systemctl start {KUBELET}"
+    )
+
+
+def test_a_program_of_the_gate_that_is_missing_before_a_start() -> None:
+    """No unit has been refused yet, and the next start will be: the first line says why."""
+    host = attrs.evolve(node(config(*REPAIR)), missing=["flock"])
+    assert say("status", host=host).lines[0] == (
+        "ATTENTION: the program flock is not installed; the boot scripts need it"
+    )
 
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
