@@ -217,6 +217,20 @@ def test_a_refused_unit_whose_gate_is_shut() -> None:
     assert finding.startswith("GATE-SHUT: ")
 
 
+def test_a_unit_that_failed_by_itself() -> None:
+    """The page says that the gate did not refuse it, and where its reason is: a machine whose image
+    is broken, for example, is not hostrouting's to explain.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).states[KUBELET] = "failed"
+    status = say("status", KUBELET, host=host)
+    assert status.code == 0
+    assert status.lines[1:3] == [
+        f"  {KUBELET} failed",
+        f"    the gate did not refuse it; see: journalctl -u {KUBELET}",
+    ]
+
+
 @pytest.mark.parametrize(("active", "state"), [("inactive", "does not run"), ("failed", "failed")])
 def test_a_masked_unit(active: str, state: str) -> None:
     """The page has the command that unmasks it. The host matches, although systemd says of a masked
