@@ -132,8 +132,13 @@ def optional_step_paths(files: Files) -> tuple[str, ...]:
     """The steps of ours that need not succeed for the installed gate.sh, by their paths. Empty if
     gate.sh does not say which: then each may have to succeed.
     """
-    line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
-    if line is None:
+    required = required_steps(files)
+    if required is None:
         return ()
-    required = line[1].split()
     return tuple(HostLayout.step_path(step) for step in UNIT_OF_STEP if step not in required)
+
+
+def required_steps(files: Files) -> tuple[str, ...] | None:
+    """The steps that have to succeed for the installed gate.sh; None if it does not say which."""
+    line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
+    return None if line is None else tuple(line[1].split())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import asks_for_nothing
-from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.on_disk import owned_paths, required_steps
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
@@ -82,6 +82,14 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     what the scripts and the drop-ins say, which is most of it.
     """
     known = read_enforced(host.files)
+    kept = "the installed scripts say, and gives up podCidrs, azureVnetCleanup and manageForeign"
+    if _is_check_lost(host, known):
+        known = _with_device_of_routes(known)
+        kept = (
+            "the other installed scripts say, and gives up podCidrs, azureVnetCleanup and "
+            "manageForeign, and of the check, whose script is lost, too, its mode (WARN then), "
+            "its devices and intendedRules"
+        )
     text = shlex.quote(json.dumps(known.to_mapping()))
     apply = f"{APPLY_PIPED} --allow-removal"
     removal = Remedy(
@@ -89,8 +97,7 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
         "hostrouting remove",
     )
     new_file = Remedy(
-        "without one (this keeps what the installed scripts say, and gives up podCidrs, "
-        "azureVnetCleanup and manageForeign)",
+        f"without one (this keeps what {kept})",
         f"echo {text} | hostrouting repair{options} --config - | {apply}",
         otherwise=removal,
     )
@@ -104,3 +111,20 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
         return backup
     words = f"correct {HostLayout.config_path}, then"
     return Remedy(words, "hostrouting status", needs_root=False, otherwise=backup)
+
+
+def _is_check_lost(host: Host, known: HostRoutingConfig) -> bool:
+    """Whether the gate runs a check whose script does not say any more what it checks."""
+    if known.route_overlap.cidrs:
+        return False
+    return HostLayout.check_step in (required_steps(host.files) or ())
+
+
+def _with_device_of_routes(known: HostRoutingConfig) -> HostRoutingConfig:
+    """With the device that the routes name as the expected one. Otherwise, a repair would lead the
+    addresses to the device of the default route. Of several, nobody knows which ones were expected.
+    """
+    devs = {route.dev for route in known.static_routes.routes if route.dev is not None}
+    if len(devs) != 1:
+        return known
+    return known._replace(route_overlap=known.route_overlap._replace(expected_devs=tuple(devs)))

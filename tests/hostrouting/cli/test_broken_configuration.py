@@ -12,6 +12,7 @@ import pytest
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
+from hostrouting.model.route import Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -26,7 +27,7 @@ from tests.support.incidents import (
     plan,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
-from tests.support.topologies import BY_IPV6
+from tests.support.topologies import BY_IPV6, ETH1
 
 
 def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
@@ -206,6 +207,39 @@ def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
     assert applied.code == 0
     assert json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"] == before
     assert say("status", host=host).code == 0
+
+
+def test_the_line_without_a_copy_where_the_check_is_lost_too() -> None:
+    """A full disk can take both. The routes name the device that was meant, so they stay on it, even
+    if Linux prefers the default route of another card; and the line says what nobody knows.
+    """
+    settings = config(mode="STRICT")
+    settings["staticRoutes"] = {
+        "enabled": True,
+        "routes": [{"destination": destination, "dev": "eth0"} for destination in REPAIR],
+    }
+    settings["routeOverlap"]["expectedDevs"] = ["eth0"]
+    host = node(settings)
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]["staticRoutes"]
+    host.kernel.add_link(ETH1)
+    host.kernel.add_address("eth1", "10.9.0.4/24")
+    second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=BY_HAND, metric=50)
+    host.kernel.ip_route("add", second)
+    host.files.texts[LAYOUT.config_path] = ""
+    del host.files.texts[LAYOUT.step_path(LAYOUT.check_step)]
+
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "its mode (WARN then)" in line
+    typed = re.fullmatch("echo '(.+)' [|] hostrouting (.+) [|] hostrouting (.+)", _command(line))
+    assert typed
+    text, repair, application = typed.groups()
+    repair = repair.replace("CIDR", CIDR)
+    repaired = say(*repair.split(), host=host, stdin=text.encode())
+    applied = say(*application.split(), host=host, stdin=repaired.out.encode())
+
+    assert applied.code == 0
+    after = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]["staticRoutes"]
+    assert after == before
 
 
 def _command(line: str) -> str:
