@@ -201,15 +201,17 @@ class Status:
         return APPLY.command if self.state == "different" else ""
 
     def _command_before_apply(self) -> str:
-        """What to type first where one command ends what apply would fail of, and then apply."""
-        first, *others = self.plan.errors
-        remedy = first.remedy
-        if others or remedy is None or remedy.words or remedy.otherwise is not None:
-            return ""
+        """What to type first where commands end all that apply would fail of, and then apply."""
+        commands: dict[str, None] = {}  # in order, each once
+        for error in self.plan.errors:
+            remedy = error.remedy
+            if remedy is None or remedy.words or remedy.otherwise is not None:
+                return ""
+            commands[remedy.command] = None
         last = APPLY.command
         if self.plan.report is not None and self.plan.report.routes:
             last = repair_pipeline()
-        return f"{remedy.command} && {last}"
+        return " && ".join([*commands, last])
 
     @property
     def to_start(self) -> tuple[str, ...]:

@@ -210,8 +210,8 @@ def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
 
 
 def test_the_line_without_a_copy_where_the_check_is_lost_too() -> None:
-    """A full disk can take both. The routes name the device that was meant, so they stay on it, even
-    if Linux prefers the default route of another card; and the line says what nobody knows.
+    """A full disk can take both. The routes name the device that was meant, so they stay on it,
+    even if Linux prefers the default route of another card; and the line says what nobody knows.
     """
     settings = config(mode="STRICT")
     settings["staticRoutes"] = {

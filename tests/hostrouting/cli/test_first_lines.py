@@ -66,6 +66,24 @@ def test_what_differs(reason: str) -> None:
     assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
 
 
+def test_two_paths_that_others_can_change() -> None:
+    """As after a chown of the whole folder. One command repairs both, and then applies: nobody has
+    to ask again to learn of the second.
+    """
+    host = node(config(*REPAIR), plain_vm)
+    lose_routes(host)
+    scripts = [f"{LAYOUT.gate_directory}/{name}.sh" for name in ("30-a", "40-b")]
+    for script in scripts:
+        host.files.texts[script] = "exit 0\n"
+        host.files.modes[script] = 0o777
+    repairs = [f"chown root {script} && chmod 644 {script}" for script in scripts]
+    apply_again = f"hostrouting apply --config {LAYOUT.config_path}"
+    assert say("status", host=host).lines[1:3] == [
+        "To make it match, as root:",
+        f"  {' && '.join([*repairs, apply_again])}",
+    ]
+
+
 def test_addresses_escape_and_a_route_is_to_be_deleted() -> None:
     """Apply would delete a route of ours that nobody needs, and does not end the escape."""
     host = node(config(), plain_vm)
