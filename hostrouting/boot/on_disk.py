@@ -17,9 +17,9 @@ from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_masked, is_ours
 from hostrouting.host.layout import HostLayout
 
-_REQUIRED = re.compile(r"(?m)^required=\((.*?)\)")
-"""The line of gate.sh with the steps that have to succeed, as `scripts.render_gate_script` writes
-it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
+_STEPS = re.compile(r"(?m)^required=\((.*?)\)(?: wanted=\((.*?)\))?")
+"""The line of gate.sh with the steps that have to succeed, and those that only should, as
+`scripts.render_gate_script` writes it: `required=(10-static-routes) wanted=(30-probe-rewrite)`.
 """
 
 
@@ -132,13 +132,19 @@ def optional_step_paths(files: Files) -> tuple[str, ...]:
     """The steps of ours that need not succeed for the installed gate.sh, by their paths. Empty if
     gate.sh does not say which: then each may have to succeed.
     """
-    required = required_steps(files)
-    if required is None:
+    steps = steps_of_gate(files)
+    if steps is None:
         return ()
+    required, _ = steps
     return tuple(HostLayout.step_path(step) for step in UNIT_OF_STEP if step not in required)
 
 
-def required_steps(files: Files) -> tuple[str, ...] | None:
-    """The steps that have to succeed for the installed gate.sh; None if it does not say which."""
-    line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
-    return None if line is None else tuple(line[1].split())
+def steps_of_gate(files: Files) -> tuple[list[str], list[str]] | None:
+    """The steps that have to succeed for the installed gate.sh, and those whose failure is only
+    logged; None if it does not say which.
+    """
+    line = _STEPS.search(text_at(files, HostLayout.gate_path))
+    if line is None:
+        return None
+    required, wanted = line.groups(default="")
+    return required.split(), wanted.split()

@@ -209,18 +209,19 @@ def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
     assert say("status", host=host).code == 0
 
 
-def test_the_line_without_a_copy_where_the_check_is_lost_too() -> None:
-    """A full disk can take both. The routes name the device that was meant, so they stay on it,
-    even if Linux prefers the default route of another card; and the line says what nobody knows.
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+def test_the_line_without_a_copy_where_the_check_is_lost_too(mode: str) -> None:
+    """A full disk can take both. gate.sh still has the mode. The routes name the device that was
+    meant, so they stay on it, even if Linux prefers the default route of another card.
     """
-    settings = config(mode="STRICT")
+    settings = config(mode=mode)
     settings["staticRoutes"] = {
         "enabled": True,
         "routes": [{"destination": destination, "dev": "eth0"} for destination in REPAIR],
     }
     settings["routeOverlap"]["expectedDevs"] = ["eth0"]
     host = node(settings)
-    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]["staticRoutes"]
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
     host.kernel.add_link(ETH1)
     host.kernel.add_address("eth1", "10.9.0.4/24")
     second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=BY_HAND, metric=50)
@@ -229,7 +230,7 @@ def test_the_line_without_a_copy_where_the_check_is_lost_too() -> None:
     del host.files.texts[LAYOUT.step_path(LAYOUT.check_step)]
 
     [line] = [line for line in say("status", host=host).lines if ": echo " in line]
-    assert "its mode (WARN then)" in line
+    assert "of the check, whose script is lost, too, all but the mode)" in line
     typed = re.fullmatch("echo '(.+)' [|] hostrouting (.+) [|] hostrouting (.+)", _command(line))
     assert typed
     text, repair, application = typed.groups()
@@ -238,8 +239,21 @@ def test_the_line_without_a_copy_where_the_check_is_lost_too() -> None:
     applied = say(*application.split(), host=host, stdin=repaired.out.encode())
 
     assert applied.code == 0
-    after = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]["staticRoutes"]
+    after = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
     assert after == before
+
+
+def test_the_line_without_a_copy_does_not_guess_between_two_devices() -> None:
+    """An expected device is one by which every pod may be reached."""
+    settings = config(*REPAIR)
+    routes = settings["staticRoutes"]["routes"]
+    routes[0]["dev"] = "eth0"
+    routes.append({"destination": "9.0.0.0/8", "dev": "ib0", "gateway": "172.16.1.1"})
+    host = node(settings)
+    host.files.texts[LAYOUT.config_path] = ""
+    del host.files.texts[LAYOUT.step_path(LAYOUT.check_step)]
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "expectedDevs" not in line
 
 
 def _command(line: str) -> str:
