@@ -43,6 +43,7 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
 
 
 SCRIPT = LAYOUT.step_path("50-licence")
+CHECK_STEP = LAYOUT.step_path(LAYOUT.check_step)
 
 
 def open_to_others(host: FakeHost) -> None:
@@ -56,8 +57,14 @@ def open_to_others(host: FakeHost) -> None:
     [
         (open_to_others, f"users other than root can write to {SCRIPT}, so the gate does not run"),
         (lambda host: host.files.texts.pop(LAYOUT.gate_path), f"{LAYOUT.gate_path} is missing"),
+        (lambda host: host.files.texts.pop(CHECK_STEP), f"{CHECK_STEP} is missing"),
+        (lambda host: host.files.texts.update({CHECK_STEP: ""}), f"{CHECK_STEP} is empty"),
+        (
+            lambda host: host.files.modes.update({CHECK_STEP: 0o777}),
+            f"users other than root can write to {CHECK_STEP}, so the gate does not run",
+        ),
     ],
-    ids=["a script", "gate.sh"],
+    ids=["a script", "gate.sh", "no check", "an empty check", "a check that others can change"],
 )
 def test_a_broken_file_does_not_hide_that_the_gate_is_shut(
     change: Callable[[FakeHost], object], words: str
