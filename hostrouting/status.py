@@ -19,7 +19,7 @@ from hostrouting.boot.health import (
     foreign_steps,
     note_of_writer,
 )
-from hostrouting.boot.on_disk import gated_on_disk, writer_of
+from hostrouting.boot.on_disk import gated_on_disk, masked_instances, writer_of
 from hostrouting.boot.unit_gates import APPLY
 from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
@@ -435,8 +435,11 @@ def _with_units(host: Host, status: Status) -> Status:
     if manager is None:
         return status
     only = status.unit
-    states = unit_states(manager, _units_in_gate(host, status))
-    units = [each for each in states if only in {None, each.unit, template_of(each.unit)}]
+    in_gate = _units_in_gate(host, status)
+    states = {state.unit: state for state in unit_states(manager, in_gate)}
+    for state in unit_states(manager, masked_instances(host.files, in_gate)):
+        states.setdefault(state.unit, state)
+    units = [each for each in states.values() if only in {None, each.unit, template_of(each.unit)}]
     if any(unit.state == "is in the gate" for unit in units):
         holders = host.files.lock_holders(HostLayout.lock_path)
         units = [unit.waiting_for(holders) for unit in units]

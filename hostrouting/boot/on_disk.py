@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from hostrouting.boot import units
 from hostrouting.boot.files import UNIT_OF_STEP
+from hostrouting.boot.unit_names import template_of
 from hostrouting.errors import HostError
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_masked, is_ours
@@ -116,6 +117,20 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
                 if is_ours(files, HostLayout.drop_in_path(unit)):
                     gated.append(unit)
     return tuple(gated)
+
+
+def masked_instances(files: Files, units: Collection[str]) -> tuple[str, ...]:
+    """The instances of these templates that the administrator has masked: systemd loads none of
+    them, so it does not list them. Without the folder of units, none is counted.
+    """
+    masked: list[str] = []
+    with suppress(HostError):
+        for name in files.names(HostLayout.unit_directory):
+            template = template_of(name)
+            is_gated = template != name and template in units
+            if is_gated and is_masked(files, HostLayout.unit_path(name)):
+                masked.append(name)
+    return tuple(masked)
 
 
 def text_at(files: Files, path: str) -> str:

@@ -192,6 +192,24 @@ def test_the_instances_of_a_template_that_were_refused() -> None:
     )
 
 
+def test_a_masked_instance_of_a_template() -> None:
+    """Systemd loads no masked instance, so it lists none: the page has the machine all the same,
+    once, and why it does not start.
+    """
+    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service", KUBELET]}))
+    unit = "systemd-nspawn@kube1.service"
+    host.files.link(LAYOUT.unit_path(unit), "/dev/null")
+    host.files.link(LAYOUT.unit_path("another@kube1.service"), "/dev/null")
+    unmask = f"to undo that, as root: systemctl unmask {unit}"
+    lines = [f"  {unit} does not run", f"    it is masked, so systemd does not start it; {unmask}"]
+    asked = say("status", unit, host=host)
+    assert asked.code == 0
+    assert asked.lines[1:3] == lines
+    assert say("status", host=host).lines[2:4] == lines
+    manager_of(host).properties[unit] = {}  # as while it still runs
+    assert say("status", host=host).out.count(f"  {unit} does not run") == 1
+
+
 def test_the_instance_by_which_a_template_is_judged() -> None:
     """Only `status` loads it, so it is none of the units of the page."""
     host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
