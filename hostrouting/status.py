@@ -224,6 +224,20 @@ class Status:
         return refused_units(self.units)
 
     @property
+    def waits_after_apply(self) -> bool:
+        """Whether routes wait only in an edited config.json: the installed script sets others, so
+        units start until `apply`.
+        """
+        in_force = self.enforced.static_routes.routes
+        waiting = [route.route for route in self.plan.routes.waiting]
+        return self.state == "waiting" and bool(in_force) and not set(waiting) & set(in_force)
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether it is possible, and does no harm, to apply the installed configuration."""
+        return MEANINGS[self.state].may_apply and not self.waits_after_apply
+
+    @property
     def shutting(self) -> tuple[Finding, ...]:
         """Why the gate refuses each start, whatever the routes are: a fault of its files, or a
         program that is missing.
@@ -258,15 +272,14 @@ class Status:
             findings += error.findings
         # What shuts the gate makes apply fail, too: the plan has it again, as a fault of a file.
         known = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
-        may_apply = MEANINGS[self.state].may_apply
         for finding in (*self.faults, *self.plan.findings):
             if finding in known:
                 continue
-            if finding.remedy == APPLY and not may_apply:
+            if finding.remedy == APPLY and not self.may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
                 findings.append(finding)
-        gating = APPLY.command if may_apply else self.command
+        gating = APPLY.command if self.may_apply else self.command
         return worst_first(with_gate_command(findings, gating))
 
 
