@@ -182,7 +182,10 @@ def _unit_lines(status: Status) -> Iterator[str]:
     that failed by itself, where that is logged.
     """
     for state in status.units:
-        yield f"  {state.line}"
+        line = f"  {state.line}"
+        if state.unit in status.to_start and state.reasons:  # they may be past
+            line += "; what its start logged then:"
+        yield line
         if state.unchecked:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"

@@ -45,6 +45,22 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
     ]
 
 
+def test_the_reasons_of_a_refusal_whose_cause_is_gone() -> None:
+    """They stay on the page, because nobody is sure of the cause, and are called past: what they
+    say to type was for then.
+    """
+    host = node(config(*REPAIR))
+    refuse(host)
+    manager_of(host).errors[KUBELET] = ("ROUTE-CONFLICT: …", "option B: ip route del …")
+    assert apply_installed(host).lines[3:6] == [
+        f"  {KUBELET} has been refused since Thu 03:02 UTC; what its start logged then:",
+        "    ROUTE-CONFLICT: …",
+        "    option B: ip route del …",
+    ]
+    lose_routes(host)
+    assert f"  {KUBELET} has been refused since Thu 03:02 UTC" in say("status", host=host).lines
+
+
 def test_a_reason_that_was_logged_at_each_try() -> None:
     """Newer systemds show the lines of all tries: each is said once, in its order."""
     host = node(config(*REPAIR))
