@@ -26,9 +26,12 @@ it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
 def writer_of(files: Files) -> str:
     """The release that wrote config.json; empty if it does not say, or cannot be read."""
     try:
-        return str(json.loads(files.read(HostLayout.config_path) or "")["writtenBy"])
-    except (HostError, ValueError, KeyError, TypeError):
+        writer = json.loads(files.read(HostLayout.config_path) or "")["writtenBy"]
+    except (HostError, KeyError, RecursionError, TypeError, ValueError):
         return ""
+    if not isinstance(writer, str):
+        return ""
+    return writer
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
