@@ -41,7 +41,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     1. the drop-ins, and the links and files of our units,
     2. the steps that gate.sh does not require, and the settings of networkd,
     3. each script after what runs it: the guard's, gate.sh, the steps that it requires,
-    4. the file that opens the gate, which would open the next one,
+    4. the file that opens the gate: a gate that is installed later would be open,
     5. config.json, which says that the others are ours.
     """
     optional = optional_step_paths(files)
@@ -109,8 +109,8 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. One that cannot be read is not counted, and without
-    the folder of units, none is: who asks wants to say what is known although something is broken.
+    """The units that have a drop-in of ours, as far as drop-ins can be read: who asks wants to say
+    what is known although something is broken.
     """
     gated: list[str] = []
     with suppress(HostError):
@@ -132,8 +132,8 @@ def text_at(files: Files, path: str) -> str:
 
 
 def optional_step_paths(files: Files) -> tuple[str, ...]:
-    """The steps of ours that need not succeed for the installed gate.sh, by their paths. Empty if
-    gate.sh does not say which: then each may have to succeed.
+    """The steps of ours that need not succeed for the installed gate.sh, by their paths. None, if
+    gate.sh does not say which ones have to: each might.
     """
     line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
     if line is None:
