@@ -7,7 +7,8 @@ it says something else than its tables, the verdict is undecided. A check waits 
 because it may come after the boot.
 
 OK is never wrong for packets of the host itself (`FROM_HOST`). Plain packets are those of them that
-have no mark, and nothing else by which a rule could tell some from the others.
+have no mark, and nothing else by which a rule could tell some from the others. The opinion of a
+part for `FROM_HOST` is about plain packets, and its other opinions are about the rest.
 """
 
 from __future__ import annotations
@@ -170,7 +171,9 @@ def _judge_blocks(
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
-    """The ranges in which these packets escape in the same way."""
+    """The ranges in which these packets escape in the same way. A part that does not escape has no
+    label, and `ranges_of` leaves it out.
+    """
     for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
@@ -193,7 +196,9 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Range
 
 
 def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
-    """The prefixes of the routes that lead to pods of this node in a range, each once."""
+    """The prefixes of the routes that lead to pods of this node in a range, each once; a single
+    address without its length.
+    """
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
         prefix = route.prefix
@@ -235,7 +240,9 @@ def _repair(
 def _check_settled(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
-    """Check a host; again if the kernel differs from its tables, because these may have changed."""
+    """Check a host; again if the kernel differs from its tables, because these may have changed, or
+    if they kept changing.
+    """
     report = _check_once(backend, config, name_servers)
     for _ in range(_MORE_READINGS):
         if all(doubt.name != "kernel-differs" for doubt in report.doubts):
@@ -248,8 +255,9 @@ def _check_once(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
+    # Of a host with many routes, only those are read that may be about these networks.
     near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
-    # Another program's route may have the key of a configured one, and a repair asks for it.
+    # Another program's route may have the key of a configured one, and a repair looks for it.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
     only_family = None
