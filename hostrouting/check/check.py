@@ -279,7 +279,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     """
     family = judge.fib.family
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
-    asked = [part for part in judged if part.first != 0]  # Linux has no answer for 0.0.0.0
+    # Linux has no answer for 0.0.0.0. That address is a part of its own, so no other is left out.
+    asked = [part for part in judged if (family, part.first) != (IPV4, 0)]
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):

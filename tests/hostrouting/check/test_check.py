@@ -395,6 +395,14 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     assert all(map(int, addresses))
 
 
+def test_ipv6_is_asked_about_the_lowest_address() -> None:
+    """Linux answers for ::, where the lowest range begins: without ::1, nearly all of ::/0."""
+    kernel = mock.Mock(wraps=h200(dual_stack=True))
+    [family] = check_kernel(kernel, config(cidrs=("::/0",))).families
+    [call] = kernel.lookup.mock_calls
+    assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
+
+
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
     kernel = h200()
