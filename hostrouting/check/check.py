@@ -314,12 +314,15 @@ def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
 
 
 def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:
-    """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses
-    any.
+    """Whether both lead to the same devices, or both to this host. Of equal default routes, and of
+    next hops, Linux uses any.
     """
     if answer.route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may
         # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
+    # Other kinds may differ: that of a lookup is multicast where the route is unicast.
+    if (decision.kind == "local") != (answer.kind == "local"):
+        return False
     return set(answer.route.usable_devs).issubset(judge.fib.possible_devs(decision))

@@ -207,6 +207,7 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
 REFUSING_RULE = Rule(family=4, priority=9, action="unreachable")
+STAYS_HERE = Route.to(CIDR, dev="eth0", type="local", table=255)
 BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
 
 
@@ -215,6 +216,7 @@ BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
     [
         pytest.param(Answer("unicast", BY_IB7), f"[{BY_IB7}]", id="another device"),
         pytest.param(Answer("unicast", BY_BOTH), f"[{BY_BOTH}]", id="one of two"),
+        pytest.param(Answer("local", STAYS_HERE), f"[{STAYS_HERE}]", id="none: it stays here"),
         pytest.param(Answer("no-route", None), "no-route", id="none"),
     ],
 )
