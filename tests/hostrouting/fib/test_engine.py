@@ -294,6 +294,7 @@ ETH0 = NextHop("eth0")
 ETH1 = NextHop("eth1")
 ETH0_DEAD = NextHop("eth0", dead=True)
 ETH1_DEAD = NextHop("eth1", dead=True)
+ETH0_LINKDOWN = NextHop("eth0", linkdown=True)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +305,7 @@ ETH1_DEAD = NextHop("eth1", dead=True)
         pytest.param((ETH0, ETH1_DEAD), ("eth0",), id="the-second"),
         pytest.param((ETH0_DEAD, ETH1_DEAD), ("wider",), id="both"),
         pytest.param((ETH0_DEAD,), ("wider",), id="the-only-one"),
+        pytest.param((ETH0_LINKDOWN,), ("eth0",), id="one-without-a-carrier-is-not"),
     ],
 )
 def test_next_hops_that_are_dead(next_hops: tuple[NextHop, ...], devs: tuple[str, ...]) -> None:
