@@ -706,6 +706,15 @@ class TestNothingToDo:
         manager_of(host).properties["kubelet.service"] = properties
         assert left_to_do(Configure(gated, host=host)) == ""
 
+    def test_a_unit_whose_mask_is_gone(self) -> None:
+        """Until systemd has read that, it does not start the unit. Kills: no masked unit is asked
+        whether it has to reload.
+        """
+        host = configured(WANTED)
+        properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
+        manager_of(host).properties["static-routes.service"] = properties
+        assert "reload systemd" in left_to_do(Configure(WANTED, host=host))
+
     def test_a_reload_and_the_guard(self) -> None:
         """The guard starts when systemd has read its files, and stops before they go."""
         host = configured(GUARDED)
