@@ -122,15 +122,18 @@ def test_the_hosts_own_address_inside_what_escapes() -> None:
     assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 88%", "ib0 12%"]
 
 
-def test_a_share_has_each_address_once() -> None:
+@pytest.mark.parametrize(
+    ("prefix", "fine"), [("10.9.0.0/17", "eth0 50%"), ("10.9.64.0/18", "eth0 75%")]
+)
+def test_a_share_has_each_address_once(prefix: str, fine: str) -> None:
     """The host's own packets and those of pods escape by one device, each in a range of its own."""
     pods = expect("10.9.0.0/16", pod_cidrs=["10.244.0.0/16"])
-    of_host = Route.to("10.9.0.0/17", dev="ib0")
+    of_host = Route.to(prefix, dev="ib0")
     of_pods = Route.to("10.9.0.0/16", dev="ib0", table=100)
     host = vm_with(of_host, of_pods, rules=(rule("10.244.0.0/16", table=100),), links=(IB0,))
     report = check_snapshot(host, HostRoutingConfig(route_overlap=pods))
     shown = shown_by_a_terminal([], report)
-    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%", "eth0 50%"]
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%", fine]
 
 
 def test_a_strip_inside_another_where_other_packets_escape() -> None:
