@@ -44,7 +44,7 @@ def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> i
     It is longer than any prefix (33, or 129) beside a route that is as specific as a route can be.
     """
     shortest = _shortest_by_rules(fib, address, packet)
-    if shortest is None:  # perhaps because no rule looks up table main at all
+    if shortest is None:  # perhaps because no rule looks up table main: `tables` has none then
         return None
     present = fib.tables[TABLE_MAIN].best(address)
     if present is None:
@@ -81,7 +81,7 @@ def _shortest_beside(present: Route) -> int:
     """The shortest prefix length with which Linux uses a new route instead of this one.
 
     Of two routes to one prefix, ours is used only if the other one has a higher metric, or if it is
-    replaced, because it is ours, too. A throw is used before a wider route, as any other.
+    replaced, because it is ours, too. A throw counts as any other route does.
     """
     metric = DEFAULT_METRIC[present.prefix.family]
     is_replaced = present.protocol == OURS and present.metric == metric
@@ -119,13 +119,13 @@ class Walk:
     """The walk from the widest prefix down, for routes with the same next hops."""
 
     def __init__(
-        self, fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts
+        self, fib: Fib, parts: Iterable[Part], default_route: Route, hidden: HiddenParts
     ) -> None:
         """Note what is to be taken, what is not to be diverted, and which keys others have. The
-        routes have the next hops of this default route.
+        parts are in order. The new routes have the next hops of this default route.
         """
         self._width = fib.width
-        self._spans = list(_spans(fib, parts, default, hidden))
+        self._spans = list(_spans(fib, parts, default_route, hidden))
         self._held = holders_of_keys(fib).keys()
 
     def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -164,25 +164,30 @@ class Walk:
         return all(span.is_wanted or span.shortest > prefix.length for span in spans)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts) -> Iterator[Span]:
-    """The parts that a new route would change; those that are hidden, once nothing hides them."""
+def _spans(
+    fib: Fib, parts: Iterable[Part], default_route: Route, hidden: HiddenParts
+) -> Iterator[Span]:
+    """The parts that a new route would change. A hidden part is left alone: no new route may take
+    it, not even once the routes that hide it are gone.
+    """
     for part in parts:
-        if part.is_own or _leaves_like(part, default):
+        if part.is_own or _leaves_like(part, default_route):
             continue
         is_hidden = part.first in hidden.reasons
-        tables = hidden.fib_without if is_hidden else fib
-        shortest = shortest_length(tables, part.first)
+        fib_for_part = hidden.fib_without if is_hidden else fib
+        # No prefix of a route or rule begins or ends inside a part: one address stands for all.
+        shortest = shortest_length(fib_for_part, part.first)
         # A part that no route takes needs no care.
         if shortest is not None and shortest <= fib.width:
             is_wanted = part.plain_grade is Grade.ESCAPE and not is_hidden
             yield Span(part.first, part.last, shortest, is_wanted)
 
 
-def _leaves_like(part: Part, default: Route) -> bool:
+def _leaves_like(part: Part, default_route: Route) -> bool:
     """Whether a new route would change nothing: all packets of a part are fine, and plain ones
-    leave by the same next hops already, as those to a network that a rule before a VPN's excludes.
+    leave by the same next hops already. For example, a rule excludes a network from a VPN.
     """
     route = part.decision.route
     if part.worst_grade is not Grade.FINE or route is None:
         return False
-    return set(route.next_hops) == set(default.next_hops)
+    return set(route.next_hops) == set(default_route.next_hops)

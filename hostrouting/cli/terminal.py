@@ -15,7 +15,7 @@ from rich.text import Text
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.fib.engine import FROM_HOST
 from hostrouting.model.prefix import Prefix
-from hostrouting.text import counted, spoken
+from hostrouting.text import counted, printable, spoken
 
 # The first pattern that matches a line decides its colour.
 _STYLES = (
@@ -27,7 +27,7 @@ _STYLES = (
     (r"^\S.*:$", "bold"),
 )
 _COLOURS = ("green", "yellow", "red")
-"""The colours of a strip, by the grade of what happens there."""
+"""The colours of a strip, by the `Grade` of what happens there."""
 _SHADES = "░▒█"
 """The cells of a strip, by the same grades, so that the strip can be read without colours."""
 _LETTERS = ".?#"
@@ -78,6 +78,7 @@ def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
     strip = _Strip(cidr)
     for part in family.parts:
         if part.first <= cidr.last and cidr.first <= part.last:
+            # By which devices the part escapes, if it does; else those of the route.
             devs = part.opinion.devs or part.decision.devs
             way = spoken(devs) or part.decision.kind
             strip.add(part.first, part.last, part.worst_grade, way)
@@ -91,7 +92,9 @@ def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
 
 
 class _Strip:
-    """How bad it is in each cell of a CIDR, and how many addresses leave by each way."""
+    """How bad it is in each cell of a CIDR, and how many addresses go each way: out by devices, or
+    to an end such as `prohibit`.
+    """
 
     def __init__(self, cidr: Prefix) -> None:
         self._cidr = cidr
@@ -115,10 +118,11 @@ class _Strip:
         text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
         for (grade, way), count in sorted(self._shares.items(), key=_worst_first):
             is_tiny = count * 100 < self._size
-            if is_tiny and grade == Grade.FINE:  # such as own addresses
+            # Own addresses, for example, are not shown. So the others are rounded to 100 %.
+            if is_tiny and grade == Grade.FINE:
                 continue
             percent = "<1%" if is_tiny else f"{count / self._size:.0%}"
-            text.append(f"  {way} {percent}", _COLOURS[grade])
+            text.append(f"  {printable(way)} {percent}", _COLOURS[grade])
         return text
 
 

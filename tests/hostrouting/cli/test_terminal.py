@@ -190,6 +190,13 @@ def test_one_address_that_escapes_is_seen() -> None:
     assert f"█{'░' * 38}  ib0 <1%  eth0 100%" in shown
 
 
+def test_a_device_whose_name_could_control_a_terminal() -> None:
+    """It is escaped, as in the lines of the page."""
+    escapes = Route.to("10.244.0.0/16", dev="a\x1b[2J")
+    shown = page_of(vm_with(escapes), "10.244.0.0/16")
+    assert "  a\\x1b[2J 100%" in shown
+
+
 def test_a_page_of_one_block_ends_with_the_strips() -> None:
     """The verdict stays the first line."""
     shown = page_of(h200().snapshot(), "10.0.0.0/24", lines=("OK: a sentence", "  a rest"))
