@@ -57,6 +57,7 @@ from hostrouting.routes.plan import plan_static_routes
 from tests.support.check_script import Checked, EnginesCheck, dressed, showing
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.opinions import explained
 from tests.support.sections import expect
 
 if sys.version_info >= (3, 11):
@@ -125,6 +126,7 @@ class Said:
 class Field:
     """One file."""
 
+    name: str
     state: str
     source: list[str]
     right: str
@@ -143,7 +145,7 @@ class Field:
         dev = document.get("uplink", "eth0 nic").split()[0]
         for family in document.keys() & _ADDRESSES:
             document[family] = Said(**{"devs": [dev], **document[family]})
-        return cls(**document)
+        return cls(name, **document)
 
     @property
     def families(self) -> dict[str, Said]:
@@ -295,22 +297,32 @@ def the_proposed_deletions_work(
 def agrees(field: Field, report: CheckReport) -> None:
     """The report says what the file says: of both families, and of each."""
     findings = check_findings(report, mode="STRICT")
-    page = "".join(map(str, findings))
+    page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
     for family, said in zip(report.families, field.families.values(), strict=True):
-        assert [words for words in said.says if words not in page] == [], page
-        assert names >= set(said.names), page
-        assert names.isdisjoint(said.absent), page
-
-        assert family.verdict == said.right, page
-        assert list(family.expected_devs) == said.devs
-        assert {doubt.name for doubt in family.doubts} == set(said.undecided), page
+        assert family.verdict == said.right, told(field, report)
+        assert list(family.expected_devs) == said.devs, told(field, report)
+        assert {doubt.name for doubt in family.doubts} == set(said.undecided), told(field, report)
         seen = escapes_of(family)
         if said.escapes or not said.verdict:
-            assert seen == said.escapes, f"seen: escapes = {json.dumps(seen)}"
+            assert seen == said.escapes, told(field, report, escapes=seen)
         seen = repair_of(family)
         if said.repair or not said.verdict:
-            assert seen == said.repair, f"seen: repair = {json.dumps(seen)}"
+            assert seen == said.repair, told(field, report, repair=seen)
+
+        assert [words for words in said.says if words not in page] == [], told(field, report)
+        assert names >= set(said.names), told(field, report)
+        assert names.isdisjoint(said.absent), told(field, report)
+
+
+def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
+    """For a failure: what is right on this node, and what the check says instead; and what was
+    seen, in the form that the file needs.
+    """
+    lines = [f"tests/hosts/{field.name}.toml: {field.right}"]
+    lines += explained(report, field.configuration)
+    lines += [f"seen: {key} = {json.dumps(value)}" for key, value in seen.items()]
+    return "\n".join(lines)
 
 
 def escapes_of(family: FamilyReport) -> list[str]:
