@@ -449,6 +449,17 @@ class TestLosses:
         host = node(Route(Prefix.parse(CIDR), hops, protocol=3), links=(WG1,))
         assert checked(host, allowed_devs=["wg1"]).verdict == "ok"
 
+    @pytest.mark.parametrize(
+        ("destination", "verdict"), [("0.0.0.0/0", "ok"), ("172.0.0.0/8", "undecided")]
+    )
+    def test_a_default_route_without_a_gateway(self, destination: str, verdict: str) -> None:
+        """It is not for neighbours: whoever sets it means that the link has everything. Any other
+        route may be a mistake.
+        """
+        on_link = Route.to(destination, dev="eth0", protocol=3)
+        by_router = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
+        assert checked(node(on_link, by_router)).verdict == verdict
+
     @pytest.mark.parametrize(("owner", "verdict"), [("ib0", "undecided"), ("eth0", "ok")])
     def test_without_a_gateway_in_a_network(self, owner: str, verdict: str) -> None:
         """Neighbours are those in a network of the device itself, and not in one of another."""
