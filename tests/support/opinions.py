@@ -2,7 +2,7 @@
 of the judge that have an opinion there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -14,33 +14,15 @@ from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.snapshot import Snapshot
 
-_last: list[tuple[CheckReport, HostRoutingConfig]] = []
-"""The last check of the test that runs, if it made one."""
 
-
-def remember(report: CheckReport, config: HostRoutingConfig) -> None:
-    """Keep this check for a failure of the test that runs."""
-    _last[:] = [(report, config)]
-
-
-def forget() -> None:
-    """Another test begins."""
-    _last.clear()
-
-
-def explain_last() -> str:
-    """The last check of the test that runs; empty if it made none."""
-    return "\n".join(line for check in _last for line in explained(*check))
-
-
-def explained(report: CheckReport, config: HostRoutingConfig) -> list[str]:
-    """What this check says, in lines, and by which rules."""
-    findings = check_findings(report, mode="STRICT")
-    lines = [f"The check says: {report.verdict}"]
-    lines += [f"  {finding.name}: {finding}" for finding in findings]
-    lines.append("Rules that have an opinion here:")
-    lines += [f"  {rule}" for rule in rules_with_an_opinion(report.snapshot, config)]
-    return lines
+def explained(report: CheckReport, config: HostRoutingConfig) -> Iterator[str]:
+    """What this check says, and by which rules."""
+    yield f"The verdict is {report.verdict}. Rules that have an opinion on this host:"
+    for rule in rules_with_an_opinion(report.snapshot, config):
+        yield f"  {rule}"
+    yield "Findings:"
+    for finding in check_findings(report, mode="STRICT"):
+        yield f"  {finding.name}: {finding}"
 
 
 def rules_with_an_opinion(snapshot: Snapshot, config: HostRoutingConfig) -> list[str]:

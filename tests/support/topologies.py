@@ -11,7 +11,8 @@ from hostrouting.model.route import SCOPE_LINK, SCOPE_UNIVERSE, TABLE_MAIN, Rout
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, topologies
-from tests.support.opinions import remember
+from tests.support.explaining import on_failure
+from tests.support.opinions import explained
 from tests.support.sections import expect
 
 IB0 = Link(name="ib0", index=9, type=32)
@@ -109,7 +110,7 @@ def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     expected = expect(*(cidrs or ["172.16.0.0/16"]), **section)
     config = HostRoutingConfig(route_overlap=expected)
     report = check_snapshot(snapshot, config)
-    remember(report, config)
+    on_failure("the last check", lambda: explained(report, config))
     return report
 
 
