@@ -5,9 +5,12 @@ Each node is made on Linux. The check, its repair and the plan see it there, whe
 asked, and so does the script at boot. A file has:
 
     state            what runs there, and in which mode or moment
-    source           where it is described: a repository with the number of a thread, or with a path
-    right            what is right there
-    uplink           the name and kind of the device with the default route, if that is not eth0
+    source           where it is described: a repository with the number of a thread, or with a
+                     path; or the names of other files here that it is made of
+    right            what is right there, and why
+    uplink           the name and kind of the device with the default route, if that is not eth0.
+                     It has the addresses 10.0.0.4/24 and 2001:db8::4/64, and the routers 10.0.0.1
+                     and fe80::1
     devices          the name and kind of each further device
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     script           what the script at boot says, if that is not the worst verdict of the families:
@@ -15,9 +18,10 @@ asked, and so does the script at boot. A file has:
                      what is rare
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
                      `pod_cidrs`, `intended_rules`
-    ipv4, ipv6       what is said in each family:
-        cidrs        those that are expected by `devs` (the uplink)
-        escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range
+    ipv4, ipv6       what is said in each family, without which it has no address there:
+        cidrs        those that are expected by `devs` (the uplink); `service_cidrs` are, too
+        escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range; an
+                     address of the node itself does not split a range
         repair       with the reasons for what no route can close
         says         words in the report
         names        findings, and those that are `absent`
