@@ -520,6 +520,14 @@ class TestBridges:
         assert checked(node(other_bridge, own, to_pods, links=links)).verdict == "undecided"
         assert checked(node(network, own, links=links)).verdict == "ok"
 
+    def test_a_bridge_in_doubt_and_a_device_that_is_allowed(self) -> None:
+        """Of two next hops, the doubt is about one: the other is not a device that is left over."""
+        pod_of_calico = Route.to("172.20.2.7/32", dev="cali1")
+        way = Route(Prefix.parse("172.16.1.0/24"), (NextHop("wg1"), NextHop("cni0")))
+        host = node(way, pod_of_calico, links=(CNI0, CALI1, WG1))
+        [doubt] = checked(host, allowed_devs=["wg1"]).doubts
+        assert doubt.sentence.endswith(": cni0 beside pods of Calico (cali1)")
+
     def test_a_bridge_with_two_cards(self) -> None:
         """The doubt names the same one, whatever the order of the devices."""
         second = Link(name="eth9", index=20, master="cni0")

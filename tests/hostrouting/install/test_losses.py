@@ -86,6 +86,19 @@ def test_each_loss(new: HostRoutingConfig, sentence: str) -> None:
     assert losses(OLD, new) == [sentence]
 
 
+def test_both_families() -> None:
+    """A route or a CIDR of one family takes the place of none of the other."""
+    ipv4 = config("172.16.0.0/16", cidrs=("172.16.0.0/16",))
+    ipv6 = config("fd00:16::/32", cidrs=("fd00:16::/32",))
+    both = config("172.16.0.0/16", "fd00:16::/32", cidrs=("172.16.0.0/16", "fd00:16::/32"))
+    assert losses(ipv4, both) == []
+    assert losses(both, both) == []
+    assert losses(both, ipv6) == [
+        "staticRoutes.routes: 172.16.0.0/16 would lose the route that is installed",
+        "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
+    ]
+
+
 def test_a_lower_metric() -> None:
     """A route that takes precedence wherever the old one does is no loss, and neither are its
     halves, whatever their metric.
