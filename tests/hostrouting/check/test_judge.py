@@ -451,6 +451,17 @@ class TestLosses:
         host = node(Route(Prefix.parse(CIDR), hops, protocol=3), links=(WG1,))
         assert checked(host, allowed_devs=["wg1"]).verdict == "ok"
 
+    @pytest.mark.parametrize(
+        ("destination", "verdict"), [("0.0.0.0/0", "ok"), ("172.0.0.0/8", "undecided")]
+    )
+    def test_a_default_route_without_a_gateway(self, destination: str, verdict: str) -> None:
+        """It is not for neighbours: whoever sets it means that the link has everything. Any other
+        route may be a mistake.
+        """
+        on_link = Route.to(destination, dev="eth0", protocol=3)
+        by_router = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
+        assert checked(node(on_link, by_router)).verdict == verdict
+
     @pytest.mark.parametrize(("owner", "verdict"), [("ib0", "undecided"), ("eth0", "ok")])
     def test_without_a_gateway_in_a_network(self, owner: str, verdict: str) -> None:
         """Neighbours are those in a network of the device itself, and not in one of another."""
@@ -510,6 +521,14 @@ class TestBridges:
         assert checked(node(other_bridge, own, links=links)).verdict == "ok"
         assert checked(node(other_bridge, own, to_pods, links=links)).verdict == "undecided"
         assert checked(node(network, own, links=links)).verdict == "ok"
+
+    def test_a_bridge_in_doubt_and_a_device_that_is_allowed(self) -> None:
+        """Of two next hops, the doubt is about one: the other is not a device that is left over."""
+        pod_of_calico = Route.to("172.20.2.7/32", dev="cali1")
+        way = Route(Prefix.parse("172.16.1.0/24"), (NextHop("wg1"), NextHop("cni0")))
+        host = node(way, pod_of_calico, links=(CNI0, CALI1, WG1))
+        [doubt] = checked(host, allowed_devs=["wg1"]).doubts
+        assert doubt.sentence.endswith(": cni0 beside pods of Calico (cali1)")
 
     def test_a_bridge_with_two_cards(self) -> None:
         """The doubt names the same one, whatever the order of the devices."""
