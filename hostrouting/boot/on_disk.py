@@ -26,9 +26,12 @@ it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
 def writer_of(files: Files) -> str:
     """The release that wrote config.json; empty if it does not say, or cannot be read."""
     try:
-        return str(json.loads(files.read(HostLayout.config_path) or "")["writtenBy"])
-    except (HostError, ValueError, KeyError, TypeError):
+        writer = json.loads(files.read(HostLayout.config_path) or "")["writtenBy"]
+    except (HostError, KeyError, RecursionError, TypeError, ValueError):
         return ""
+    if not isinstance(writer, str):
+        return ""
+    return writer
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
@@ -38,7 +41,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     1. the drop-ins, and the links and files of our units,
     2. the steps that gate.sh does not require, and the settings of networkd,
     3. each script after what runs it: the guard's, gate.sh, the steps that it requires,
-    4. the file that opens the gate, which would open the next one,
+    4. the file that opens the gate: a gate that is installed later would be open,
     5. config.json, which says that the others are ours.
     """
     optional = optional_step_paths(files)
@@ -106,8 +109,8 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. One that cannot be read is not counted, and without
-    the folder of units, none is: who asks wants to say what is known although something is broken.
+    """The units that have a drop-in of ours, as far as drop-ins can be read: who asks wants to say
+    what is known although something is broken.
     """
     gated: list[str] = []
     with suppress(HostError):
@@ -129,8 +132,8 @@ def text_at(files: Files, path: str) -> str:
 
 
 def optional_step_paths(files: Files) -> tuple[str, ...]:
-    """The steps of ours that need not succeed for the installed gate.sh, by their paths. Empty if
-    gate.sh does not say which: then each may have to succeed.
+    """The steps of ours that need not succeed for the installed gate.sh, by their paths. None, if
+    gate.sh does not say which ones have to: each might.
     """
     line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
     if line is None:

@@ -6,7 +6,8 @@ repair is computed and proven. On a live host the kernel itself is asked once in
 it says something else than its tables, the verdict is undecided. A check waits for a default route,
 because it may come after the boot.
 
-OK is never wrong for packets of the host itself.
+OK is never wrong for packets of the host itself (`FROM_HOST`). Plain packets are those of them that
+have no mark, and nothing else by which a rule could tell some from the others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at
+from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at, outermost
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def check_kernel(
 ) -> CheckReport:
     """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
 
-    The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs
-    are expected.
+    The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
+    if no CIDRs are expected.
     """
     require_cidrs(config)
     check = partial(_check_settled, backend, config, name_servers)
@@ -72,8 +73,8 @@ def check_kernel(
     def attempt() -> tuple[CheckReport | None, str]:
         report = check()
         for family in report.families:
-            can_come = not family.snapshot.lacks(family.family)
-            if family.verdict == "no-default-route" and can_come:
+            is_off = family.snapshot.lacks(family.family)  # no route will come
+            if family.verdict == "no-default-route" and not is_off:
                 return None, spoken(report.missing_defaults)
         return report, ""
 
@@ -119,7 +120,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     cidrs = of_family(judge.config.cidrs, family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
-        blocks = _disjoint(cidrs if within is None else within)
+        blocks = outermost(cidrs if within is None else within)
     parts, escapes, in_doubt = _judge_blocks(judge, blocks)
     doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
     doubts += _unjudged(judge, blocks)
@@ -138,15 +139,6 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     return report._replace(doubts=described)
 
 
-def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs without those inside others."""
-    blocks: list[Prefix] = []
-    for cidr in sorted(cidrs):
-        if not blocks or cidr not in blocks[-1]:
-            blocks.append(cidr)
-    return blocks
-
-
 def _judge_blocks(
     judge: Judge, blocks: Iterable[Prefix]
 ) -> tuple[list[Part], Iterable[Escape], Iterable[RangeInDoubt]]:
@@ -157,7 +149,7 @@ def _judge_blocks(
     escapes: dict[Escape, None] = {}
     in_doubt: dict[RangeInDoubt, None] = {}
     for block in blocks:
-        for packet, parts in find_all_parts(judge, block):
+        for packet, parts in find_all_parts(judge, block):  # plain packets come first
             if packet == FROM_HOST:
                 plain += parts
             for escape in _escapes_in(parts, block, packet):
@@ -170,8 +162,7 @@ def _judge_blocks(
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
     """The ranges in which these packets escape in the same way."""
-    for how, first, last in ranges_of((part, part.escape) for part in parts):
-        opinion, decision = how
+    for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
 
@@ -207,8 +198,7 @@ def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     """What the engine does not look at, as far as it is about these blocks.
 
-    A default route always counts: without another one, it matters whether there is one that is not
-    judged.
+    A default route that is not judged always counts: the host may have no other.
     """
     for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -219,7 +209,9 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
 def _repair(
     judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
 ) -> Repair:
-    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
+    """The repair for plain packets. It names, as unrepairable, the escapes of other packets that
+    its routes do not end.
+    """
     repair = propose_repair(judge, blocks, plain)
     unrepairable = list(repair.unrepairable)
     for escape in escapes:
@@ -248,7 +240,7 @@ def _check_once(
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
     near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
-    # A repair of the configuration asks what holds the keys of its routes.
+    # Another program's route may have the key of a configured one, and a repair asks for it.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
     only_family = None
@@ -288,8 +280,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
 
 
 def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
-    """Whether the tables have this answer for the plain packet, or for one that differs from it by
-    a rule for UDP: IPv4 takes the question to be about a UDP packet.
+    """Whether the tables have this answer, for the plain packet or for one that a rule for UDP
+    selects: IPv4 takes the question to be about a UDP packet.
     """
     if _leads_alike(judge, part.decision, answer):
         return True

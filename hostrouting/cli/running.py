@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document, indented, printable_lines, say, way_lines
+from hostrouting.cli.output import error_document, indented, say, way_lines
 from hostrouting.codes import exit_code
 from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.text import spoken
+from hostrouting.text import printable_lines, spoken
 from phases.observers import FIELDS, LOGGER, live_tree
 
 _ON_THE_PAGE = {"verdict", "finding"}
