@@ -154,6 +154,18 @@ def test_ipv4_without_the_rule_for_table_main() -> None:
     assert not fib.lacks_main
 
 
+@pytest.mark.parametrize("rules", [default_rules(6)[:1], ()], ids=["only local", "none"])
+def test_ipv6_without_the_rule_for_table_main(rules: tuple[Rule, ...]) -> None:
+    """Until a rule is added, Linux uses both tables all the same, unless it is without IPv6."""
+    host = plain_vm().snapshot()
+    of_ipv4 = tuple(rule for rule in host.rules if rule.family == 4)
+    default = Route.to("::/0", dev="eth0", gateway="fe80::1")
+    fib = Fib(host._replace(rules=(*of_ipv4, *rules), routes=(default,)), 6)
+    assert fib.lookup("2001:db9::1").route == default
+    assert fib.lacks_main
+    assert not Fib(host._replace(rules=of_ipv4, routes=()), 6).lacks_main
+
+
 def test_a_rule_that_does_nothing() -> None:
     """A lookup goes on to the next rule."""
     host = plain_vm().snapshot()
