@@ -39,7 +39,7 @@ from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at
+from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at, outermost
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     cidrs = of_family(judge.config.cidrs, family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
-        blocks = _disjoint(cidrs if within is None else within)
+        blocks = outermost(cidrs if within is None else within)
     parts, escapes, in_doubt = _judge_blocks(judge, blocks)
     doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
     doubts += _unjudged(judge, blocks)
@@ -138,15 +138,6 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     )
     described = (*find_undelivered(judge), *describe_doubts(report, doubts))
     return report._replace(doubts=described)
-
-
-def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs without those inside others."""
-    blocks: list[Prefix] = []
-    for cidr in sorted(cidrs):
-        if not blocks or cidr not in blocks[-1]:
-            blocks.append(cidr)
-    return blocks
 
 
 def _judge_blocks(

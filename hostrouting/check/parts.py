@@ -1,8 +1,9 @@
 """The ranges of a block of addresses, each with the opinions on where its packets end.
 
-Theory of operation. The engine cuts the block into cells, each with one decision. Cells with the
-same sight (`Cell.sight`) have the same outcomes. So one of them is judged, and the opinions on it
-hold for all, because an opinion is about outcomes and not about the address. A cell with its
+Theory of operation. The engine cuts the block into cells. All plain packets to a cell have one
+decision, and packets that rules treat differently, such as marked ones, have other outcomes. Cells
+with the same sight (`Cell.sight`) have the same decision and outcomes. So one of them is judged,
+and the opinions on it hold for all, because an opinion is not about the address. A cell with its
 opinions is a part. The addresses of every host or link are parts of their own, because they are
 fine by any device (`EVERYWHERE`).
 
@@ -21,7 +22,7 @@ from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, Sight, conditions_of, pieces
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, prefixes_between
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, outermost, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -82,7 +83,7 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
-    if opinion.grade is Grade.ESCAPE and not decision.devs:  # no route, or a refusal
+    if opinion.grade is Grade.ESCAPE and not decision.devs:  # lost: no route, or a refusal
         opinion = _doubt_by_source(judge, outcomes) or opinion
     others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
     return Part(address, address, decision, opinion, tuple(others))
@@ -99,12 +100,14 @@ def _doubt_by_source(judge: Judge, outcomes: Iterable[Outcome]) -> Opinion | Non
     own = judge.devices.global_addresses
     for outcome in outcomes:
         block = outcome.rule.src
-        is_by_source_alone = dict(outcome.met).keys() == {"from"}
+        is_by_source_alone = [name for name, _ in outcome.met] == ["from"]
         if block is None or not is_by_source_alone:
             continue
         is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
         if is_right and any(address.ip in block for address in own):
             reason = f"only [rule {outcome.rule}] has a route for them, by their source"
+            if outcome.rule.invert:
+                reason = f"they pass [rule {outcome.rule}] only with that source"
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
 
@@ -134,7 +137,7 @@ def find_connections(
     """The parts that are worse for connected sockets, by the kind of packets, in order. Own
     addresses are among them, because they belong to the ranges around them (`ranges_of`).
 
-    Without a rule by source, the second lookup is the first one again.
+    Without a rule by source, the second lookup (`_second_lookup`) is the first one again.
     """
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
         return
@@ -156,9 +159,10 @@ def _second_lookup(judge: Judge, part: Part, packet: PacketKind) -> Part | None:
     """The part as connections from the source that Linux has chosen have it, if that is worse.
 
     IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
-    time with the source that the first route gave. Where that may be one of several addresses, and
-    in IPv6, `other_packets` doubts a rule for one of these. Where the rule of either lookup is
-    intended, so are the packets.
+    time with the source that the first route gave. Where Linux may choose among several sources,
+    and in IPv6, a rule for one of them is in doubt instead
+    (`other_packets.captures_a_plain_source`). Where the rule of either lookup is intended, so are
+    the packets.
 
     Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
     """
@@ -209,7 +213,7 @@ def _may_differ(part: Part) -> bool:
     Otherwise an entry of intendedRules changes nothing either: where packets of pods escape, plain
     ones do, too.
     """
-    if part.other_opinions:
+    if part.other_opinions:  # also if all are fine: those of pods may not be
         return True
     rule = part.decision.rule
     return rule is not None and bool(conditions_of(rule))
@@ -246,7 +250,7 @@ def _devs_of_pods(judge: Judge) -> Iterator[str]:
 
 def _sources_of_pods(judge: Judge) -> Iterator[Prefix]:
     borders = borders_of(rule.src for rule in judge.fib.rules if rule.src is not None)
-    for cidr in judge.pods:
+    for cidr in outermost(judge.pods):
         for first, last in pieces(cidr.first, cidr.last, borders):
             yield from prefixes_between(judge.fib.family, first, last)
 
@@ -268,9 +272,9 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
             ranges.append((part, label))
             continue
         before, label_before = ranges[-1]
-        if _is_only_own(part, label):  # it goes with the range before it
+        if _is_unlabelled_own(part, label):  # it goes with the range before it
             ranges[-1] = before._replace(last=part.last), label_before
-        elif label == label_before or _is_only_own(before, label_before):
+        elif label == label_before or _is_unlabelled_own(before, label_before):
             ranges[-1] = part._replace(first=before.first), label
         else:
             ranges.append((part, label))
@@ -279,5 +283,5 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
             yield label, joined.first, joined.last
 
 
-def _is_only_own(part: Part, label: T | None) -> bool:
+def _is_unlabelled_own(part: Part, label: T | None) -> bool:
     return part.is_own and not label

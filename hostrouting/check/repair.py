@@ -1,5 +1,5 @@
-"""The smallest repair: the fewest routes in table main that send everything that escapes out as
-expected.
+"""The smallest repair: the fewest routes in table main that send all plain packets that escape out
+as expected.
 
 How it is made. `way_out` says by which device and gateway the routes lead, and `walk` finds their
 prefixes. Then the proof: the routes are put into the tables, and everything is judged again. What
@@ -56,7 +56,9 @@ class Case(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for everything that escapes in these blocks, which have these parts."""
+    """The repair for the plain packets that escape in these blocks, which have these parts. What it
+    leaves of the escapes of other packets, `unrepairable.find_untaken` says.
+    """
     escapes = [part for part in parts if part.plain_grade is Grade.ESCAPE]
     if not escapes:
         return Repair()
@@ -65,7 +67,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if isinstance(way_out, Need):
         repair = _without_routes(case, _no_gateway(way_out))
         devs = [dev for dev in way_out.devs if is_configurable_dev(dev)]
-        alternatives = [(dev, _repair_through(dev, case)) for dev in devs]
+        alternatives = [(dev, _repair_through(case, dev)) for dev in devs]
         return repair._replace(alternatives=tuple(alternatives))
     walk = Walk(judge.fib, parts, way_out.route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
@@ -75,14 +77,14 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     unmade: dict[Prefix, Why] = {}
     for prefix in prefixes:
         route = way_out.route_to(prefix)
-        if isinstance(route, Need):
+        if isinstance(route, Need):  # it would hide its own gateway
             unmade[prefix] = _no_gateway(route)
         else:
             routes.append(route)
     return prove(case, Repair(resolved=tuple(routes), dev=way_out.dev), unmade)
 
 
-def _repair_through(dev: str, case: Case) -> Repair:
+def _repair_through(case: Case, dev: str) -> Repair:
     """The repair if the configuration names this device.
 
     This ends, because a device that is named is not in doubt: no further name can be needed.
@@ -143,7 +145,11 @@ def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
 
 
 def _is_worse(change: Change) -> bool:
-    """Whether plain packets, or the worst off of all packets, are worse off than before."""
+    """Whether plain packets, or the worst off of all packets, are worse off than before.
+
+    For example, a present route says with which source packets leave, and a new one cannot: then a
+    rule for another source may capture them.
+    """
     if change.after.plain_grade > change.before.plain_grade:
         return True
     return change.after.worst_grade > change.before.worst_grade

@@ -437,9 +437,12 @@ class TestPods:
         section = expect(CIDR, pod_cidrs=pods)
         return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
 
-    def test_only_theirs_escape(self) -> None:
-        """The escape says whose packets it is about, and which rule."""
-        report = self.reported(pods=["10.244.0.0/16"])
+    @pytest.mark.parametrize("pods", [["10.244.0.0/16"], ["10.244.1.0/25", "10.244.0.0/16"]])
+    def test_only_theirs_escape(self, pods: list[str]) -> None:
+        """The escape says whose packets it is about, and which rule; once, although a node's block
+        lies in that of the cluster.
+        """
+        report = self.reported(pods=pods)
 
         route = "[default dev eth1 table 7 proto unspec scope link]"
         rule = "[rule 100: from 10.244.1.0/24 lookup 7]"

@@ -64,6 +64,28 @@ def test_a_route_that_is_found_with_a_source(failing: str) -> None:
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
+def test_a_route_that_is_found_with_a_source_that_passes_a_rule() -> None:
+    """The rule with `not` refuses packets without a source, and it is not the one with the route
+    for the others.
+    """
+    lines = (
+        "rule add not from fd00::4 prohibit pref 100",
+        "route add default via fd00::1 dev eth0",
+    )
+    with private_namespace() as namespace, namespace.inside():
+        namespace.batch(HOST[:-1])  # the only source that it can choose
+        namespace.batch(lines, family=6)
+        assert source_of_a_connection() == "fd00::4"
+        snapshot = namespace.snapshot()
+    [doubt] = checked(snapshot).doubts
+    assert doubt.sentence == (
+        "packets to fd44::/16 may be lost: they pass [rule 100: not from fd00::4 prohibit] only "
+        "with that source"
+    )
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     "rule",
     [
