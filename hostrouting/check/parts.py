@@ -21,12 +21,19 @@ from typing import TYPE_CHECKING, TypeVar
 from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, Sight, conditions_of, pieces
+from hostrouting.fib.engine import (
+    FROM_HOST,
+    Cell,
+    Decision,
+    PacketKind,
+    Sight,
+    conditions_of,
+    pieces,
+)
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, outermost, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.fib.engine import Outcome
 
 T = TypeVar("T")
 
@@ -83,33 +90,37 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
-    if opinion.grade is Grade.ESCAPE and not decision.devs:  # lost: no route, or a refusal
-        opinion = _doubt_by_source(judge, outcomes) or opinion
+    is_lost = opinion.grade is Grade.ESCAPE and not decision.devs  # no route, or a refusal
+    if is_lost and packet == FROM_HOST:
+        opinion = _doubt_by_source(judge, address, decision) or opinion
     others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
     return Part(address, address, decision, opinion, tuple(others))
 
 
-def _doubt_by_source(judge: Judge, outcomes: Iterable[Outcome]) -> Opinion | None:
-    """The doubt about packets without a route, if IPv6 may find the right one with a source of this
-    host: when a lookup fails, IPv6 chooses a source all the same, and looks up again.
+def _doubt_by_source(judge: Judge, address: int, lost: Decision) -> Opinion | None:
+    """The doubt about plain packets that are lost, if IPv6 may find the right route with a source
+    of this host: when a lookup fails, it chooses a source all the same, and looks up again.
 
     Which source that is, is not computed.
     """
-    if judge.fib.family != IPV6:
+    if judge.fib.family != IPV6 or not _has_rules_by_source(judge):
         return None
-    own = judge.devices.global_addresses
-    for outcome in outcomes:
-        block = outcome.rule.src
-        is_by_source_alone = [name for name, _ in outcome.met] == ["from"]
-        if block is None or not is_by_source_alone:
+    for source in judge.devices.global_addresses:
+        decision, _ = judge.fib.outcomes(address, PacketKind(Prefix.of(source.ip)))
+        if judge.opinion(decision).grade is Grade.ESCAPE:
             continue
-        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
-        if is_right and any(address.ip in block for address in own):
-            reason = f"only [rule {outcome.rule}] has a route for them, by their source"
-            if outcome.rule.invert:
-                reason = f"they pass [rule {outcome.rule}] only with that source"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+        rule = decision.rule
+        reason = f"only [rule {rule}] has a route for them, by their source"
+        if rule is None or rule.src is None or rule.invert:
+            # Any packets take this rule: a `not from` before it has lost those without a source.
+            reason = f"they pass [rule {lost.rule}] only with that source"
+        return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
+
+
+def _has_rules_by_source(judge: Judge) -> bool:
+    """Whether a lookup with a source can have another decision than one without."""
+    return any(rule.src is not None for rule in judge.fib.rules)
 
 
 def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) -> Iterator[Part]:
@@ -136,10 +147,8 @@ def find_connections(
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
     """The parts that are worse for connected sockets, by the kind of packets, in order. Own
     addresses are among them, because they belong to the ranges around them (`ranges_of`).
-
-    Without a rule by source, the second lookup (`_second_lookup`) is the first one again.
     """
-    if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
+    if judge.fib.family != IPV4 or not _has_rules_by_source(judge):
         return
     worse: dict[PacketKind, list[Part]] = {}
     for part in parts:
@@ -213,7 +222,7 @@ def _may_differ(part: Part) -> bool:
     Otherwise an entry of intendedRules changes nothing either: where packets of pods escape, plain
     ones do, too.
     """
-    if part.other_opinions:  # also if all are fine: those of pods may not be
+    if part.other_opinions:  # of such a rule; also if all are fine: those of pods may not be
         return True
     rule = part.decision.rule
     return rule is not None and bool(conditions_of(rule))
