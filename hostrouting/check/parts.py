@@ -5,7 +5,7 @@ decision, and packets that rules treat differently, such as marked ones, have ot
 with the same sight (`Cell.sight`) have the same decision and outcomes. So one of them is judged,
 and the opinions on it hold for all, because an opinion is not about the address. A cell with its
 opinions is a part. The addresses of every host or link are parts of their own, because they are
-fine by any device (`EVERYWHERE`).
+fine by any device (`OF_EVERY_HOST`).
 
 This is done for plain packets. It is done again for those that may fare worse: connections from the
 source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EVERYWHERE = {
+OF_EVERY_HOST = {
     4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
     6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
 """By family: multicast, broadcast, and the addresses of every host or link. The link-local ones of
 IPv4 are not among these, because clouds have services there behind a router (169.254.169.254).
 """
-_BORDERS_OF_EVERYWHERE = {family: borders_of(blocks) for family, blocks in EVERYWHERE.items()}
+_BORDERS_OF_EVERY_HOST = {family: borders_of(blocks) for family, blocks in OF_EVERY_HOST.items()}
 
 
 def find_parts(
@@ -128,15 +128,15 @@ def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) ->
     family = judge.fib.family
     for cell in cells:
         part = judged[cell.sight]
-        for first, last in pieces(cell.first, cell.last, _BORDERS_OF_EVERYWHERE[family]):
-            if part.decision.devs and _is_everywhere(family, first):
+        for first, last in pieces(cell.first, cell.last, _BORDERS_OF_EVERY_HOST[family]):
+            if part.decision.devs and _is_of_every_host(family, first):
                 yield Part(first, last, part.decision, OWN_ADDRESS)
             else:
                 yield part._replace(first=first, last=last)
 
 
-def _is_everywhere(family: int, address: int) -> bool:
-    return any(block.first <= address <= block.last for block in EVERYWHERE[family])
+def _is_of_every_host(family: int, address: int) -> bool:
+    return any(block.first <= address <= block.last for block in OF_EVERY_HOST[family])
 
 
 # Connections of this host.
