@@ -169,13 +169,13 @@ class Host:
             return True
 
     def has_program(self, name: str) -> bool:
-        """Whether this program is installed where the boot scripts look: in the image, or else on
+        """Whether this program can be run where the boot scripts look: in the image, or else on
         this machine, whatever `files` is: it would run here. A FakeHost says what is missing.
         """
         files: Files = _FILES
         if self.backend is None:
             files = self.files
-        return any(_leads_somewhere(files, f"{folder}/{name}") for folder in BOOT_PATH)
+        return any(_can_be_run(files, f"{folder}/{name}") for folder in BOOT_PATH)
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:
@@ -203,16 +203,16 @@ class Host:
             release()
 
 
-def _leads_somewhere(files: Files, path: str) -> bool:
-    """Whether something is at this path, or at the end of its links: /usr/bin/awk stays as a link
-    when the package of the awk is removed.
+def _can_be_run(files: Files, path: str) -> bool:
+    """Whether a file that can be executed is at this path, or at the end of its links: /usr/bin/awk
+    stays as a link when the package of the awk is removed.
     """
     for _ in range(_ALTERNATIVES):
         entry = files.look(path)
         if entry is None:
             return False
         if entry.kind != "link":
-            return True
+            return bool(entry.mode & 0o111)
         path = posixpath.join(posixpath.dirname(path), entry.target)
     return False
 

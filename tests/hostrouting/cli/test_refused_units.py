@@ -108,7 +108,7 @@ def test_a_refused_unit_is_not_to_be_started_without_a_program_of_the_gate() -> 
     refuse(host)
     host = attrs.evolve(host, missing=["awk"])
     status = say("status", host=host)
-    missing = "the program awk is not installed; the boot scripts need it"
+    missing = "the program awk is not installed, or not executable; the boot scripts need it"
     assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: {missing}"
     assert f"REQUIREMENT: {missing}; install the package mawk or gawk" in status.lines
     assert "systemctl start" not in status.out
@@ -121,7 +121,7 @@ def test_a_program_of_the_gate_that_is_missing_before_a_start() -> None:
     """No unit has been refused yet, and the next start will be: the first line says why."""
     host = attrs.evolve(node(config(*REPAIR)), missing=["flock"])
     assert say("status", host=host).lines[0] == (
-        "ATTENTION: the program flock is not installed; the boot scripts need it"
+        "ATTENTION: the program flock is not installed, or not executable; the boot scripts need it"
     )
 
 
