@@ -15,6 +15,7 @@ from contextlib import suppress
 import hypothesis
 import pytest
 
+from tests.support import explaining
 from tests.support.needs import PATH, advice, require
 from tests.support.systemd import HOST_FOLDERS
 
@@ -170,6 +171,7 @@ def _by_lot(item: pytest.Item) -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that needs what this machine lacks, before any of its fixtures is made."""
+    explaining.forget()
     names: list[str] = []
     for mark in item.iter_markers("needs"):
         names += mark.args
@@ -207,8 +209,12 @@ def no_thread_is_left() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """If skipping is forbidden, a skip is a failure that says what was missing."""
+    """If skipping is forbidden, a skip is a failure that says what was missing. Below a failure
+    stands what explains it.
+    """
     report: pytest.TestReport = yield  # type: ignore[assignment]  # what the hook returns
+    if report.failed:
+        report.sections += explaining.explanations()
     if (
         os.environ.get("HOSTROUTING_FORBID_SKIPS")
         and report.skipped

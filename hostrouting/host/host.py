@@ -156,8 +156,8 @@ class Host:
                 if files.names(folder):
                     return True
             for name in files.names(HostLayout.unit_directory):
-                unit = name.removesuffix(".d")
-                if unit != name and files.look(HostLayout.drop_in_path(unit)):
+                # UNIT.d is a folder of drop-ins.
+                if name.endswith(".d") and files.look(HostLayout.drop_in_path(name[:-2])):
                     return True
             return files.look(HostLayout.networkd_path) is not None
         except HostError:
@@ -165,7 +165,7 @@ class Host:
 
     def has_program(self, name: str) -> bool:
         """Whether this program is installed where the boot scripts look: in the image, or else on
-        this machine, whatever `files` is: it would run here.
+        this machine, whatever `files` is: it would run here. A FakeHost says what is missing.
         """
         files: Files = _FILES
         if self.backend is None:

@@ -77,7 +77,9 @@ class Undo:
         restored = self._restore_routes(ctx)
         if isinstance(restored, phases.TaskFailed):
             raise_failure(restored, result, ctx)
-        effects = effects_of(restored) + effects_of(result)
+        effects = effects_of(result)
+        changes = effects.changes + effects_of(restored).changes
+        effects = attrs.evolve(effects, changes=changes)
         if effects.changed:
             return effects
         return result

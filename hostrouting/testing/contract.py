@@ -11,7 +11,7 @@ the promise. Subclass the suite in a module that pytest collects, and override `
 
 Each test gets a new backend. It must describe the host of `contract_host`:
 
-- lo, up;
+- lo, up, with 127.0.0.1/8 and ::1/128;
 - eth0, up, an Ethernet device, with 10.0.0.4/24 and 2001:db8::4/64;
 - ib0, up, with 172.16.1.10/16;
 - idle0, down, without an address;
@@ -36,7 +36,7 @@ from hostrouting.kernel.base import Answer, RouteBackend, RouteRequest, Verb, Wa
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Link, Snapshot
+from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_LOOPBACK, Link, Snapshot
 from hostrouting.testing.kernel import FakeKernel
 from phases import Clock
 
@@ -87,11 +87,17 @@ packets: the goto is for a mark, and the tables of the others are empty.
 
 _LINKS: dict[str, dict[str, object]] = {
     "lo": {"up": True, "kind": "", "type": ARPHRD_LOOPBACK, "master": None},
-    "eth0": {"up": True, "type": 1, "master": None, "xdp": False, "ipv6_disabled": False},
+    "eth0": {
+        "up": True,
+        "type": ARPHRD_ETHERNET,
+        "master": None,
+        "xdp": False,
+        "ipv6_disabled": False,
+    },
     "ib0": {"up": True, "master": None},
     "idle0": {"up": False},
-    "br0": {"up": True, "kind": "bridge", "type": 1, "master": None},
-    "port0": {"up": True, "kind": "veth", "type": 1, "master": "br0"},
+    "br0": {"up": True, "kind": "bridge", "type": ARPHRD_ETHERNET, "master": None},
+    "port0": {"up": True, "kind": "veth", "type": ARPHRD_ETHERNET, "master": "br0"},
     "dark0": {"up": True},
 }
 """Fields of each device of that host."""
@@ -110,8 +116,8 @@ _KERNELS_ROUTES = {
 }
 """Routes that the kernel adds for the addresses of eth0."""
 _ATTEMPTS = 99
-"""How often a test asks before the host has to be quiet: a new host may still change, and a watch
-may report one change in several parts.
+"""A test asks this often whether the host is quiet, and then fails: a new host may still change,
+and a watch may report one change in several parts.
 """
 _TWO_HOPS = (
     NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
@@ -201,7 +207,7 @@ def _add(backend: RouteBackend, *routes: Route) -> None:
         )
 
 
-def _on_link(route: Route) -> Route:
+def _with_onlink(route: Route) -> Route:
     return route._replace(next_hops=tuple(hop._replace(onlink=True) for hop in route.next_hops))
 
 
@@ -213,7 +219,7 @@ def _await_silence(watch: Watch) -> None:
     raise AssertionError("`wait` is False while nothing changes")
 
 
-def _routes_to(prefix: Prefix, backend: RouteBackend) -> list[Route]:
+def _routes_to(backend: RouteBackend, prefix: Prefix) -> list[Route]:
     return [route for route in backend.snapshot().routes if route.prefix == prefix]
 
 
@@ -330,8 +336,9 @@ class BackendContract:
         _equal_snapshots(with_all_routes, whole, "`reached` leaves out nothing but routes")
 
     def test_snapshot_near_a_prefix(self) -> None:
-        """`near` leaves out another program's routes by a gateway that are far away and longer than
-        /1. Of those that differ only in their first address, it keeps the first.
+        """`near` leaves out another program's routes by a gateway that overlap none of the prefixes
+        (are far away) and are longer than /1. Of routes that differ only in the first address of
+        their prefix, it keeps the first, too.
         """
         theirs = (
             "100.64.2.128/25",  # inside the prefix
@@ -369,8 +376,8 @@ class BackendContract:
             Route.to("198.51.100.0/24", type="blackhole", protocol=OURS),
             _ours("203.0.113.0/24", gateway=None, dev="ib0"),
             _ipv6_route(),
-            _on_link(_ours("192.0.4.0/24", gateway="203.0.113.1")),
-            _on_link(_ipv6_route(gateway="2001:db8:9::1", metric=7)),
+            _with_onlink(_ours("192.0.4.0/24", gateway="203.0.113.1")),
+            _with_onlink(_ipv6_route(gateway="2001:db8:9::1", metric=7)),
         ]
         with self.make() as backend:
             _add(backend, *routes)
@@ -391,8 +398,8 @@ class BackendContract:
             _equal(_installed(backend), [joined], promise)
 
     def test_the_state_of_a_next_hop_is_the_kernels(self) -> None:
-        """A snapshot has it, so that a repair can be judged; a request is about the route, in
-        whatever state it is.
+        """A snapshot has the state of a next hop, so that a repair can be judged; in a request, it
+        is ignored.
         """
         route = _ours("192.0.2.0/24", gateway="10.9.0.2", dev="dark0")
         (hop,) = route.next_hops
@@ -426,26 +433,26 @@ class BackendContract:
             _equal(metrics, [0, 9, 9, 1024], promise)
 
     def test_append_stands_behind_the_holder(self) -> None:
-        """`append` adds a route after those with its destination and metric; it is refused (exists)
-        if it is there.
+        """`append` adds a route after those with its destination and metric, and is refused
+        (exists) if the same route is there.
         """
         with self.make() as backend:
             route = _ours("172.16.0.0/16")
-            before = _routes_to(route.prefix, backend)
+            before = _routes_to(backend, route.prefix)
             _accepts(backend, "append", route, "`append` is refused only if the route is there")
             promise = "`append` puts the route behind the present one, which stays"
-            _equal(_routes_to(route.prefix, backend), [*before, route], promise)
+            _equal(_routes_to(backend, route.prefix), [*before, route], promise)
             _refuses(
                 backend, "append", route, "exists", "`append` is refused if the route is there"
             )
 
     def test_append_adds_a_next_hop(self) -> None:
-        """In IPv6, `append` adds next hops to any program's; it is refused (exists) if one of them
-        is there.
+        """In IPv6, `append` adds next hops to the route with the same key, whoever added that, and
+        is refused (exists) if one of them is there.
         """
-        theirs, ours, on_link = _three_routes()
+        theirs, ours, gatewayless = _three_routes()
         with self.make() as backend:
-            for route in (theirs, ours, on_link):
+            for route in (theirs, ours, gatewayless):
                 promise = "`append` is not refused, whoever has the next hops"
                 _accepts(backend, "append", route, promise)
                 promise = "`append` is refused if the next hop is there"
@@ -456,23 +463,24 @@ class BackendContract:
             _refuses(backend, "append", half_there, "exists", promise)
             joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
             promise = "next hops with a gateway are listed as one route"
-            _equal(_installed(backend), [joined, on_link], promise)
+            _equal(_installed(backend), [joined, gatewayless], promise)
 
     def test_delete_takes_single_next_hops(self) -> None:
-        """In IPv6, `delete` deletes the next hops of the request that have its protocol; it is
-        refused (no-such-route) if one of them is not there.
+        """In IPv6, `delete` deletes each next hop of the request that is there with the protocol of
+        the request. If one is not, it is refused (no-such-route), and the others are gone.
         """
-        theirs, ours, on_link = _three_routes()
+        theirs, ours, gatewayless = _three_routes()
         joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
         with self.make() as backend:
-            for route in (theirs, ours, on_link):
+            for route in (theirs, ours, gatewayless):
                 _accepts(backend, "append", route, "`append` adds a next hop")
             other = theirs._replace(protocol=OURS)
             promise = "`delete` is refused if the protocol differs"
             _refuses(backend, "delete", other, "no-such-route", promise)
-            _accepts(backend, "delete", on_link, "`delete` deletes the route without a gateway")
+            _accepts(backend, "delete", gatewayless, "`delete` deletes the route without a gateway")
             promise = "`delete` leaves the next hops on the same device"
             _equal(_installed(backend), [joined], promise)
+            # The hop of ours is there, but not with the protocol of theirs.
             promise = "`delete` is refused if one of the hops is not there"
             _refuses(backend, "delete", joined, "no-such-route", promise)
             _equal(_installed(backend), [ours], "`delete` deletes those that are there")
@@ -506,8 +514,8 @@ class BackendContract:
             _equal(_installed(backend), [], promise)
 
     def test_delete_by_one_next_hop(self) -> None:
-        """`delete` of an IPv4 route with one next hop leaves a route that comes before it, and has
-        that next hop and another one.
+        """`delete` of an IPv4 route with one next hop leaves the route before it, which has a
+        second next hop, too.
         """
         single = _ours("192.0.2.0/24")
         several = single._replace(
@@ -619,13 +627,14 @@ class BackendContract:
             promise = "answers are in the order of the destinations, of any family"
             _equal([answer.kind for answer in answers], list(kinds.values()), promise)
             promise = "an answer has the route that decides"
-            for answer in (answers[0], answers[-1]):  # to 192.0.2.9 and 192.0.2.10
-                _equal(answer, Answer("unicast", route), promise)
-            for answer in answers[4:7]:  # from unreachable to prohibit
-                _equal(answer.route, None, "an error has no route")
+            answer_to = dict(zip(kinds, answers, strict=True))
+            for address in ("192.0.2.9", "192.0.2.10"):
+                _equal(answer_to[address], Answer("unicast", route), promise)
+            for address in ("198.51.100.1", "203.0.113.1", "203.0.113.65"):
+                _equal(answer_to[address].route, None, "an error has no route")
             _equal(backend.lookup([]), (), "no destinations have no answers")
 
-    # watch: a fake kernel waits only if it is given a clock
+    # watch: a fake kernel takes no time for a wait that is given no clock
 
     def test_watch_reports_a_change(self) -> None:
         """`wait` is True after a change since the watch began, even before the call; then False

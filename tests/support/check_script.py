@@ -15,6 +15,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IPV6, Prefix, ip_at
 from tests.support.awks import AWKS, put_before
+from tests.support.explaining import on_failure, output_of
 from tests.support.sections import expect
 from tests.support.systemd import THIS_HOST
 
@@ -134,6 +135,7 @@ class Checked:
         )
         done = namespace.run(*command(script, unit, str(wait), before=before))
         self.status, self.said = done.returncode, done.stderr
+        on_failure("the last run of check-route-overlap.sh", lambda: output_of(done))
         state = directory / "run" / _STATE
         self.left = {path.name: path.read_text() for path in sorted(state.glob("*"))}
         self.verdict = self.said.rpartition("check-route-overlap: ")[2].strip()

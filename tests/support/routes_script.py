@@ -20,6 +20,7 @@ from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
+from tests.support.explaining import on_failure, output_of
 from tests.support.namespace import Namespace
 from tests.support.own_routes import configured
 from tests.support.sections import static
@@ -91,6 +92,7 @@ class Ran:
                 self.stays.append(line.removeprefix(_STAYS))
             else:
                 self.lines.append(line)
+        on_failure("the last run of static-routes.sh", lambda: output_of(done))
         assert not done.stdout
 
 

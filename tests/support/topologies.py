@@ -11,6 +11,8 @@ from hostrouting.model.route import SCOPE_LINK, SCOPE_UNIVERSE, TABLE_MAIN, Rout
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, topologies
+from tests.support.explaining import on_failure
+from tests.support.opinions import explained
 from tests.support.sections import expect
 
 IB0 = Link(name="ib0", index=9, type=32)
@@ -102,10 +104,14 @@ def address(text: str, dev: str) -> Address:
 
 
 def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
-    """The check of these CIDRs, or of the usual one."""
-    return check_snapshot(
-        snapshot, HostRoutingConfig(route_overlap=expect(*(cidrs or ["172.16.0.0/16"]), **section))
-    )
+    """The check of these CIDRs, or of the usual one. If the test fails, its output says what this
+    check says, and by which rules.
+    """
+    expected = expect(*(cidrs or ["172.16.0.0/16"]), **section)
+    config = HostRoutingConfig(route_overlap=expected)
+    report = check_snapshot(snapshot, config)
+    on_failure("the last check", lambda: explained(report, config))
+    return report
 
 
 def destinations(report: CheckReport) -> list[str]:

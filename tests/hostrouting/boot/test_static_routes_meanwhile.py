@@ -479,6 +479,19 @@ class TestWhenTheDefaultRouteGoes:
         assert f'write "dev": {named} into' in line
 
     @pytest.mark.needs("/dev/net/tun")
+    def test_the_devices_of_two_vpns_can_be_named(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """Both tunnels, because their default routes are equal, and the card that they hide."""
+        second = ["tuntap add dev tun1 mode tun", "link set tun1 up"]
+        namespace.batch([*VPN, *second, *HIDDEN_BY_A_VPN, "route append default dev tun1"])
+        named = '"tun0", "tun1" or "eth0"'
+        [waiting] = planned(namespace, HALF).waiting
+        assert f'write "dev": {named} into' in str(waiting.missing.remedy)
+        [line] = Ran(namespace, [HALF], tmp_path).lines
+        assert f'write "dev": {named} into' in line
+
+    @pytest.mark.needs("/dev/net/tun")
     @pytest.mark.parametrize(("dev", "way"), [("eth0", ETH0), ("tun0", "via 10.8.0.1 dev tun0")])
     def test_a_device_that_is_named_is_taken(
         self, namespace: Namespace, tmp_path: Path, dev: str, way: str

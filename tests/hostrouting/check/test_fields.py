@@ -5,9 +5,12 @@ Each node is made on Linux. The check, its repair and the plan see it there, whe
 asked, and so does the script at boot. A file has:
 
     state            what runs there, and in which mode or moment
-    source           where it is described: a repository with the number of a thread, or with a path
-    right            what is right there
-    uplink           the name and kind of the device with the default route, if that is not eth0
+    source           where it is described: a repository with the number of a thread, or with a
+                     path; or the names of other files here that it is made of
+    right            what is right there, and why
+    uplink           the name and kind of the device with the default route, if that is not eth0.
+                     It has the addresses 10.0.0.4/24 and 2001:db8::4/64, and the routers 10.0.0.1
+                     and fe80::1
     devices          the name and kind of each further device
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     script           what the script at boot says, if that is not the worst verdict of the families:
@@ -15,9 +18,10 @@ asked, and so does the script at boot. A file has:
                      what is rare
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
                      `pod_cidrs`, `intended_rules`
-    ipv4, ipv6       what is said in each family:
-        cidrs        those that are expected by `devs` (the uplink)
-        escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range
+    ipv4, ipv6       what is said in each family, without which it has no address there:
+        cidrs        those that are expected by `devs` (the uplink); `service_cidrs` are, too
+        escapes      first-last, and the devices or blackhole, unreachable, prohibit, own-range; an
+                     address of the node itself does not split a range
         repair       with the reasons for what no route can close
         says         words in the report
         names        findings, and those that are `absent`
@@ -57,6 +61,7 @@ from hostrouting.routes.plan import plan_static_routes
 from tests.support.check_script import Checked, EnginesCheck, dressed, showing
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.opinions import explained
 from tests.support.sections import expect
 
 if sys.version_info >= (3, 11):
@@ -125,6 +130,7 @@ class Said:
 class Field:
     """One file."""
 
+    name: str
     state: str
     source: list[str]
     right: str
@@ -143,7 +149,7 @@ class Field:
         dev = document.get("uplink", "eth0 nic").split()[0]
         for family in document.keys() & _ADDRESSES:
             document[family] = Said(**{"devs": [dev], **document[family]})
-        return cls(**document)
+        return cls(name, **document)
 
     @property
     def families(self) -> dict[str, Said]:
@@ -295,22 +301,32 @@ def the_proposed_deletions_work(
 def agrees(field: Field, report: CheckReport) -> None:
     """The report says what the file says: of both families, and of each."""
     findings = check_findings(report, mode="STRICT")
-    page = "".join(map(str, findings))
+    page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
     for family, said in zip(report.families, field.families.values(), strict=True):
-        assert [words for words in said.says if words not in page] == [], page
-        assert names >= set(said.names), page
-        assert names.isdisjoint(said.absent), page
-
-        assert family.verdict == said.right, page
-        assert list(family.expected_devs) == said.devs
-        assert {doubt.name for doubt in family.doubts} == set(said.undecided), page
+        assert family.verdict == said.right, told(field, report)
+        assert list(family.expected_devs) == said.devs, told(field, report)
+        assert {doubt.name for doubt in family.doubts} == set(said.undecided), told(field, report)
         seen = escapes_of(family)
         if said.escapes or not said.verdict:
-            assert seen == said.escapes, f"seen: escapes = {json.dumps(seen)}"
+            assert seen == said.escapes, told(field, report, escapes=seen)
         seen = repair_of(family)
         if said.repair or not said.verdict:
-            assert seen == said.repair, f"seen: repair = {json.dumps(seen)}"
+            assert seen == said.repair, told(field, report, repair=seen)
+
+        assert [words for words in said.says if words not in page] == [], told(field, report)
+        assert names >= set(said.names), told(field, report)
+        assert names.isdisjoint(said.absent), told(field, report)
+
+
+def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
+    """For a failure: what is right on this node, and what the check says instead; and what was
+    seen, in the form that the file needs.
+    """
+    lines = [f"tests/hosts/{field.name}.toml: {field.right}"]
+    lines += explained(report, field.configuration)
+    lines += [f"seen: {key} = {json.dumps(value)}" for key, value in seen.items()]
+    return "\n".join(lines)
 
 
 def escapes_of(family: FamilyReport) -> list[str]:

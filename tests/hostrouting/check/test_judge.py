@@ -419,7 +419,9 @@ class TestLosses:
         pod = Route.to("172.16.5.1/32", dev="cali1")._replace(scope=SCOPE_HOST)
         if source is not None:
             pod = pod._replace(prefsrc=as_ip(source))
-        assert checked(node(pod, links=(CALI1,))).verdict == verdict
+        of_ipv6 = address("fe80::1/64", "cali1")  # every device has such a one
+        host = node(pod, links=(CALI1,), addresses=(of_ipv6,))
+        assert checked(host).verdict == verdict
 
     def test_a_device_that_vanished_while_it_was_read(self) -> None:
         """Routes may name a device that is no longer listed."""
@@ -448,6 +450,17 @@ class TestLosses:
         hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("wg1"))
         host = node(Route(Prefix.parse(CIDR), hops, protocol=3), links=(WG1,))
         assert checked(host, allowed_devs=["wg1"]).verdict == "ok"
+
+    @pytest.mark.parametrize(
+        ("destination", "verdict"), [("0.0.0.0/0", "ok"), ("172.0.0.0/8", "undecided")]
+    )
+    def test_a_default_route_without_a_gateway(self, destination: str, verdict: str) -> None:
+        """It is not for neighbours: whoever sets it means that the link has everything. Any other
+        route may be a mistake.
+        """
+        on_link = Route.to(destination, dev="eth0", protocol=3)
+        by_router = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
+        assert checked(node(on_link, by_router)).verdict == verdict
 
     @pytest.mark.parametrize(("owner", "verdict"), [("ib0", "undecided"), ("eth0", "ok")])
     def test_without_a_gateway_in_a_network(self, owner: str, verdict: str) -> None:
@@ -508,6 +521,14 @@ class TestBridges:
         assert checked(node(other_bridge, own, links=links)).verdict == "ok"
         assert checked(node(other_bridge, own, to_pods, links=links)).verdict == "undecided"
         assert checked(node(network, own, links=links)).verdict == "ok"
+
+    def test_a_bridge_in_doubt_and_a_device_that_is_allowed(self) -> None:
+        """Of two next hops, the doubt is about one: the other is not a device that is left over."""
+        pod_of_calico = Route.to("172.20.2.7/32", dev="cali1")
+        way = Route(Prefix.parse("172.16.1.0/24"), (NextHop("wg1"), NextHop("cni0")))
+        host = node(way, pod_of_calico, links=(CNI0, CALI1, WG1))
+        [doubt] = checked(host, allowed_devs=["wg1"]).doubts
+        assert doubt.sentence.endswith(": cni0 beside pods of Calico (cali1)")
 
     def test_a_bridge_with_two_cards(self) -> None:
         """The doubt names the same one, whatever the order of the devices."""

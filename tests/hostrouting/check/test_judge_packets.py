@@ -343,6 +343,21 @@ class TestSources:
         host = node(by_source, rules=(rule("10.9.0.0/16"),), addresses=own)
         assert checked(host).verdict == verdict
 
+    @pytest.mark.parametrize(
+        ("block", "doubts"),
+        [("172.20.1.0/24", []), ("172.20.1.1/32", ["other-packets"])],
+        ids=["of the pods", "of the bridge"],
+    )
+    def test_the_block_of_the_pods_behind_a_bridge(self, block: str, doubts: list[str]) -> None:
+        """It holds the address of the bridge, and yet a rule for it is about the pods: podCidrs has
+        their packets judged, and no others are in doubt. A rule for that address is about this
+        host's own packets.
+        """
+        own = address("172.20.1.1/24", "cni0")
+        host = node(ELSEWHERE, rules=(rule(block),), links=(IB0, CNI0), addresses=(own,))
+        report = checked(host, pod_cidrs=["172.20.1.0/24"])
+        assert [doubt.name for doubt in report.doubts] == doubts
+
     @pytest.mark.parametrize("kind", ["local", "broadcast", "multicast", "unicast"])
     @pytest.mark.parametrize(
         "selectors", [{"src": "10.9.0.4/32"}, {"others": BY_IB0}], ids=["source", "bound"]

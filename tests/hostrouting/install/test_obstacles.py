@@ -135,3 +135,9 @@ def test_forwarding_of_probes(targets: list[str], *, forwarding: bool | None) ->
     snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=forwarding)
     findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=probes), snapshot)
     assert [finding.target for finding in findings] == targets
+
+
+def test_probes_that_are_not_rewritten() -> None:
+    """Nothing is in the way of a rewrite that is not configured."""
+    snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=False)
+    assert list(find_probe_obstacles(HostRoutingConfig(), snapshot)) == []

@@ -1,133 +1,25 @@
-"""hostrouting.install.requirements: what a host lacks, and what a configuration would take away."""
+"""hostrouting.install.requirements: what a host lacks for a configuration."""
 
-from ipaddress import IPv4Network
-from itertools import chain
 from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import given, strategies as st
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.health import find_faults
 from hostrouting.boot.on_disk import gated_on_disk
-from hostrouting.config.settings import (
-    MACHINES,
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-    StaticRoute,
-    StaticRoutesConfig,
-)
+from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
-from hostrouting.install.losses import find_losses
 from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
-from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, failure_of, manager_of, run
 
-# Few enough that routes often cover each other, as a whole or by halves.
-BLOCK = IPv4Network("10.0.0.0/24")
-NETWORKS = st.integers(24, 27).flatmap(
-    lambda length: st.sampled_from([*BLOCK.subnets(new_prefix=length)])
-)
-ROUTES = st.lists(NETWORKS, max_size=6, unique=True)
-
-
-def routes(networks: list[IPv4Network]) -> HostRoutingConfig:
-    """A configuration with routes to these networks."""
-    return HostRoutingConfig(StaticRoutesConfig(bool(networks), tuple(map(StaticRoute, networks))))
-
-
-@given(before=ROUTES, after=ROUTES)
-def test_law_a_route_is_lost_where_no_other_that_is_as_long_takes_its_place(
-    before: list[IPv4Network], after: list[IPv4Network]
-) -> None:
-    """Address by address: halves take the place of a route, and a shorter route does not."""
-    is_lost = False
-    for route in before:
-        as_long = [other for other in after if other.prefixlen >= route.prefixlen]
-        kept = set(chain.from_iterable(as_long))
-        is_lost = is_lost or not kept.issuperset(route)
-    faults = {fault.path for fault in find_losses(routes(before), routes(after))}
-    assert ("staticRoutes.routes" in faults) is is_lost
-
-
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
-LOSSES = {
-    "routes": (
-        OLD._replace(static_routes=config("172.16.0.0/17").static_routes),
-        "staticRoutes.routes: 172.16.128.0/17 would lose the route that is installed",
-    ),
-    "a metric": (
-        OLD._replace(static_routes=config(*REPAIR, metric=4000).static_routes),
-        f"staticRoutes.routes: {' and '.join(REPAIR)} would lose the route that is installed",
-    ),
-    "CIDRs": (
-        OLD._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
-        "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
-    ),
-    "all CIDRs": (  # the mode means nothing then
-        OLD._replace(route_overlap=HostRoutingConfig().route_overlap),
-        "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
-    ),
-    "units": (
-        OLD._replace(gate=GateConfig(("kubelet.service",))),
-        "gate.units: systemd-nspawn@.service would no longer wait for the gate",
-    ),
-    "guard": (
-        OLD._replace(guard=GuardConfig()),
-        "guard.enabled: the guard that repairs routes would be removed",
-    ),
-}
-"""By what would be lost: the new configuration, and the loss."""
-
-
-def losses(old: HostRoutingConfig, new: HostRoutingConfig) -> list[str]:
-    """What the new configuration would take away."""
-    return [str(fault) for fault in find_losses(old, new)]
-
-
-@pytest.mark.parametrize(("new", "sentence"), LOSSES.values(), ids=LOSSES)
-def test_each_loss(new: HostRoutingConfig, sentence: str) -> None:
-    """What protects less than the installed configuration is named."""
-    assert losses(OLD, new) == [sentence]
-
-
-def test_a_lower_metric() -> None:
-    """A route that takes precedence wherever the old one does is no loss, and neither are its
-    halves, whatever their metric.
-    """
-    old = config("172.16.0.0/16", metric=100)
-    assert losses(old, config("172.16.0.0/16", metric=50)) == []
-    assert losses(old, config(*REPAIR, metric=4000)) == []
-
-
-def without_cidrs(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration, without the CIDRs that make it a check."""
-    return config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=()))
-
-
-def test_pods_that_are_no_longer_checked() -> None:
-    """A range of pods is a loss where anything is checked before and afterwards. Where nothing is
-    checked any more, that is the loss.
-    """
-    whole = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
-    half = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/17"]))
-    assert losses(whole, half) == [
-        "routeOverlap.podCidrs: packets from 10.244.0.0/16 would no longer be checked"
-    ]
-    assert losses(half, whole) == []
-    assert losses(without_cidrs(whole), half) == []
-    of_nothing = find_losses(whole, HostRoutingConfig())
-    assert [fault.path for fault in of_nothing] == ["routeOverlap.expectedCidrs", "gate.units"]
-
-
 KUBELET = "kubelet.service"
 UNITS = "/etc/systemd/system"
 RESET = "[Service]\nExecCondition=\n"
@@ -439,20 +331,3 @@ class TestForeignStepsThatTheGateDoesNotRun:
         """Nobody waits for it."""
         host.files.modes[self.PATH] = 0o775
         assert requirements(host, HostRoutingConfig(manage_foreign="keep")) == []
-
-
-def test_no_loss() -> None:
-    """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new
-    host.
-    """
-    more = config(*REPAIR, "10.9.0.0/16", cidrs=(*REPAIR, "10.0.0.0/8"))
-    units = GateConfig(("kubelet.service", MACHINES))
-    new = more._replace(gate=units, guard=GuardConfig(enabled=True))
-    assert losses(OLD, new) == []
-    assert losses(HostRoutingConfig(), OLD) == []
-
-
-def test_no_loss_of_an_instance() -> None:
-    """The template gates it, too."""
-    instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))
-    assert losses(instance, OLD._replace(gate=GateConfig((MACHINES,)))) == []

@@ -1,0 +1,44 @@
+"""What the output says under a failed test, beside the comparison that failed: what a script of
+ours has said last, for example, or what a check has.
+
+A comparison of two words, such as "ok" and "undecided", does not show where they come from.
+"""
+
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+
+_lines_of: dict[str, Callable[[], Iterable[str]]] = {}
+
+
+def on_failure(headline: str, lines: Callable[[], Iterable[str]]) -> None:
+    """If the test that runs fails, write these lines below the headline, instead of those that came
+    before under the same headline. They are made only then.
+    """
+    _lines_of[headline] = lines
+
+
+def output_of(done: subprocess.CompletedProcess[str]) -> Iterator[str]:
+    """The exit status of a program, and what it has said."""
+    yield f"exit status {done.returncode}"
+    yield from done.stdout.splitlines()
+    yield from done.stderr.splitlines()
+
+
+def forget() -> None:
+    """Another test begins."""
+    _lines_of.clear()
+
+
+def explanations() -> list[tuple[str, str]]:
+    """Each headline with its text."""
+    return [(headline, _text_of(lines)) for headline, lines in _lines_of.items()]
+
+
+def _text_of(lines: Callable[[], Iterable[str]]) -> str:
+    written: list[str] = []
+    try:
+        for line in lines():
+            written.append(line)  # noqa: PERF402  what is there before an error stays
+    except Exception as error:  # noqa: BLE001  the failure itself has to be shown all the same
+        written.append(f"the rest cannot be written: {error!r}")
+    return "\n".join(written)
