@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-from phases.arguments import must_be, must_be_number
+from phases.arguments import must_be
 from phases.context import Clock, Context
 from phases.step import Status, Step
 
@@ -69,7 +69,7 @@ class FakeClock(Clock):
     Time passes only in these jumps, so durations are exact and a test of an hour takes no time. If
     every thread waits without an end, nothing wakes them, and the test hangs. The clock counts the
     thread that created it and the threads that groups start; if your test starts a thread that runs
-    tasks, start it with `clock.start(…)`. What comes late is `clock.at(90, function)`.
+    tasks, start it with `clock.start(…)`.
     """
 
     def __init__(self) -> None:
@@ -78,18 +78,6 @@ class FakeClock(Clock):
         self._busy = 1
         """How many of the threads do not wait."""
         self._waits: list[_Wait] = []
-        self._happenings: list[tuple[float, Callable[[], object]]] = []
-
-    def at(self, moment: float, happening: Callable[[], object]) -> None:
-        """Call the function when time reaches this moment, in seconds since the beginning, such as
-        to add a route. Time does not go on for it once nothing waits any more.
-
-        What it raises is raised by the wait that would end first.
-        """
-        must_be_number(moment, "moment")
-        must_be(Callable, happening, "happening", "a function")
-        with self._changed:
-            self._happenings.append((moment, happening))
 
     def now(self) -> float:
         """The seconds since the beginning."""
@@ -103,10 +91,8 @@ class FakeClock(Clock):
                 return
             self._waits.append(wait)
             self._busy -= 1
-        self._pass_time()
+            self._jump()
         wait.is_over.wait()
-        if wait.error is not None:
-            raise wait.error
 
     def wake(self) -> None:
         """See Clock."""
@@ -133,49 +119,17 @@ class FakeClock(Clock):
         """Add a busy thread, or take one away."""
         with self._changed:
             self._busy += change
-        self._pass_time()
+            self._jump()
 
-    def _pass_time(self) -> None:
-        """If every thread waits, let time pass until the earliest end of a wait, and call what
-        happens before that, without the lock.
-        """
-        while (happening := self._jump()) is not None:
-            failure: BaseException | None = None
-            try:
-                happening()
-            except BaseException as error:  # noqa: BLE001  raised by the wait
-                failure = error
-            with self._changed:
-                self._busy -= 1
-                if failure is not None:
-                    self._fail_a_wait(failure)
-
-    def _fail_a_wait(self, failure: BaseException) -> None:
-        """Have the wait that would end first raise this: not that of `run`, which has no end."""
-        if not self._waits:
-            raise failure
-        wait = min(self._waits, key=lambda one: one.until)
-        wait.error = failure
-        self._end([wait])
-
-    def _jump(self) -> Callable[[], object] | None:
-        """If every thread waits, let time pass until the earliest end of a wait, or to the function
-        that has to be called before that. The thread that gets this function does not wait.
-        """
-        with self._changed:
-            if self._busy > 0 or not self._waits:
-                return None
-            end = min(wait.until for wait in self._waits)
-            happening = min(self._happenings, key=lambda one: one[0], default=None)
-            if happening is not None and happening[0] <= end:
-                self._happenings.remove(happening)
-                self._now = max(self._now, happening[0])
-                self._busy += 1
-                return happening[1]
-            if end < math.inf:
-                self._now = end
-                self._end([wait for wait in self._waits if wait.until <= end])
-            return None
+    def _jump(self) -> None:
+        """If every thread waits, let time pass until the earliest end of a wait."""
+        if self._busy > 0:
+            return
+        earliest = min((wait.until for wait in self._waits), default=math.inf)
+        if earliest == math.inf:
+            return
+        self._now = earliest
+        self._end([wait for wait in self._waits if wait.until <= earliest])
 
     def _end(self, waits: list[_Wait]) -> None:
         for wait in waits:
@@ -191,4 +145,3 @@ class _Wait:
         self.done = done
         self.until = until
         self.is_over = threading.Event()
-        self.error: BaseException | None = None

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -128,71 +127,3 @@ def test_many_waits_at_once() -> None:
     report = phases.run(phases.parallel(*tasks), clock=FakeClock(), observers=[])
     assert report.seconds == 500
     assert [step.seconds for step in report.children] == [task.seconds for task in tasks]
-
-
-def test_what_happens_at_a_moment() -> None:
-    """It happens when time reaches that moment, the earliest first, or at once if it has passed; a
-    wait that it ends lasts no longer.
-    """
-    clock = FakeClock()
-    seen: list[tuple[str, float]] = []
-
-    def note(name: str) -> None:
-        seen.append((name, clock.now()))
-        clock.wake()
-
-    clock.at(90, lambda: note("route"))
-    clock.at(40, lambda: note("driver"))
-    clock.wait(lambda: len(seen) == 2, 100)
-    assert seen == [("driver", 40), ("route", 90)]
-    assert clock.now() == 90
-    clock.at(50, lambda: note("late"))
-    clock.wait(lambda: len(seen) == 3, 100)
-    assert seen[2:] == [("late", 90)]
-
-
-def test_what_happens_at_the_end_of_a_wait() -> None:
-    """It happens before the wait ends, and may begin another thing."""
-    clock, seen = FakeClock(), list[float]()
-    clock.at(5, lambda: clock.at(10, lambda: seen.append(clock.now())))
-    clock.wait(lambda: False, 10)
-    assert seen == [10]
-
-
-def test_what_would_happen_after_the_end() -> None:
-    """Time does not go on for it."""
-    clock, seen = FakeClock(), list[str]()
-    clock.at(500, lambda: seen.append("too late"))
-    report = phases.run(StubTask("t", seconds=10), clock=clock, observers=[])
-    assert report.seconds == 10
-    assert seen == []
-
-
-@pytest.mark.parametrize("moment", [1, 4])
-def test_what_happens_may_fail(moment: float) -> None:
-    """The wait that would end first raises the error, also if time passes because a thread has
-    ended; and the clock goes on.
-    """
-    clock = FakeClock()
-
-    def fail() -> None:
-        raise OSError("typo")
-
-    clock.at(moment, fail)
-    tasks = [StubTask(name, seconds=seconds) for name, seconds in (("a", 3), ("b", 7), ("c", 9))]
-    report = phases.run(phases.parallel(*tasks), clock=clock, observers=[])
-    [failure] = report.failures
-    assert failure.name == ("a" if moment == 1 else "b")
-    assert str(failure.error) == "typo"
-    assert clock.now() == moment
-    clock.wait(lambda: False, 20)
-    assert clock.now() == 20
-
-
-@pytest.mark.parametrize(
-    ("moment", "happening"), [("soon", print), (-1, print), (float("nan"), print), (1, "print")]
-)
-def test_what_cannot_happen(moment: float, happening: Callable[[], object]) -> None:
-    """A wrong argument is an error at once."""
-    with pytest.raises((TypeError, ValueError), match=r"moment|happening"):
-        FakeClock().at(moment, happening)
