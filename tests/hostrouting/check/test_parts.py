@@ -5,8 +5,10 @@ import socket
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.results import CheckReport
+from hostrouting.check.judge import Judge
+from hostrouting.check.results import CheckReport, Opinion
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
@@ -157,6 +159,30 @@ def test_a_route_in_doubt_that_is_found_with_a_source() -> None:
     )
     report = checked(host)
     assert report.verdict == "undecided", report
+
+
+def test_sources_that_change_nothing_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host with many addresses, a lost range costs no opinion for each of them."""
+    by_source = Rule(family=6, priority=100, table=100, src=Prefix.parse("fd77::/64"))
+    host = Snapshot(
+        links=(Link("eth0", index=2),),
+        addresses=tuple(address(f"fd00::{number}/64", "eth0") for number in range(1, 65)),
+        rules=(*default_rules(6)[:1], by_source, *default_rules(6)[1:]),
+        routes=(
+            Route.to("::/0", dev="eth0", gateway="fd00::1"),
+            Route.to("fd44::/16", type="unreachable"),
+        ),
+    )
+    judged: list[Decision] = []
+    opinion = Judge.opinion
+
+    def noted(judge: Judge, decision: Decision) -> Opinion:
+        judged.append(decision)
+        return opinion(judge, decision)
+
+    monkeypatch.setattr(Judge, "opinion", noted)
+    assert checked(host).verdict == "overlap"
+    assert len(judged) < len(host.addresses)
 
 
 def test_packets_that_escape_by_a_device_are_found_without_a_source() -> None:
