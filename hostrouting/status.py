@@ -32,7 +32,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.requirements import is_missing_program
+from hostrouting.install.requirements import shuts_gate
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
@@ -243,7 +243,7 @@ class Status:
         program that is missing.
         """
         faults = [fault for fault in self.faults if fault.name == "gate-shut"]
-        return (*faults, *filter(is_missing_program, self.plan.errors))
+        return (*faults, *filter(shuts_gate, self.plan.errors))
 
     @property
     def code(self) -> int:

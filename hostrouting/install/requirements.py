@@ -149,9 +149,12 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
             yield Finding("requirement", severity, sentence, program, remedy)
 
 
-def is_missing_program(finding: Finding) -> bool:
-    """Whether a program of the boot scripts is missing, without which no gated unit starts."""
-    return finding.name == "requirement" and finding.target in BOOT_PROGRAMS
+def shuts_gate(finding: Finding) -> bool:
+    """Whether a program is missing without which no gated unit starts. Without nft, they start: the
+    gate only logs that the probe rewrite fails.
+    """
+    is_of_gate = finding.target in BOOT_PROGRAMS and finding.target != "nft"
+    return finding.name == "requirement" and is_of_gate
 
 
 def _old_systemd(manager: Manager) -> Iterator[Finding]:

@@ -125,6 +125,17 @@ def test_a_program_of_the_gate_that_is_missing_before_a_start() -> None:
     )
 
 
+def test_a_refused_unit_is_to_be_started_without_nft() -> None:
+    """The gate only logs that the probe rewrite fails: without nft, a unit starts all the same."""
+    host = node({**config(*REPAIR), "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}})
+    refuse(host)
+    status = say("status", host=attrs.evolve(host, missing=["nft"]))
+    missing = "the program nft is not installed, or not executable; the boot scripts need it"
+    assert f"REQUIREMENT: {missing}; install the package nftables" in status.lines
+    assert f"  systemctl start {KUBELET}" in status.lines
+    assert f"{KUBELET} was refused: {missing}" not in status.out
+
+
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     """The gate would refuse it again. The first line names the unit, and what holds it back."""
     host = escaping_node()
