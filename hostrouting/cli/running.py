@@ -170,7 +170,7 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     with _stopping_with_the_terminal() as hung_up:
         report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
     undone = _undo_in(report)
-    if undone is not None:
+    if undone is not None and undone.ok:
         _forget_consequences(report)
     effects = _effects_before_undo(report)
     wrote = tuple(path for path in effects.files if _is_there(path, host))
