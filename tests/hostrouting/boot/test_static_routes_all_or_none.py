@@ -147,6 +147,7 @@ class TestAllOrNothing:
 
     STANDING = (
         "10.3.0.0/16 via 10.0.0.1 proto 213",
+        "10.3.0.0/16 via 10.0.0.2 proto 213",
         "172.16.0.0/17 via 10.0.0.1 dev eth0 mtu 1400 proto 213",
         "172.16.128.0/17 dev ib0 proto 213",
         "fd00:16::/64 proto 213 nexthop via fe80::3 dev eth0 nexthop via fe80::4 dev eth0",
@@ -165,7 +166,7 @@ class TestAllOrNothing:
 
     @settings(max_examples=scaled(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
-        done=st.integers(0, 9),
+        done=st.integers(0, 10),
         fault=st.sampled_from([FAILS, IS_KILLED]),
         stop=st.sampled_from([":", IS_TOLD_TO_STOP]),
     )
@@ -177,7 +178,7 @@ class TestAllOrNothing:
         """
         folder = tmp_path_factory.mktemp("failing")
         with fabric_host() as namespace:
-            namespace.batch([ROUTER, *(f"route add {route}" for route in self.STANDING)])
+            namespace.batch([ROUTER, *(f"route append {route}" for route in self.STANDING)])
             before = listed(namespace)
             ip = f"""
                 if ! {IS_WRITING} || [[ -e {folder}/tried ]]; then
