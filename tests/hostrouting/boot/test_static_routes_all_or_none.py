@@ -164,6 +164,19 @@ class TestAllOrNothing:
     IS_KILLED = "kill -KILL $$"
     IS_TOLD_TO_STOP = "kill -TERM 0"
 
+    def failing_once(self, folder: Path, done: int, before: str = ":", fault: str = FAILS) -> str:
+        """An `ip` that does so many commands of its first batch, and then fails."""
+        return f"""
+            if ! {IS_WRITING} || [[ -e {folder}/tried ]]; then
+              exec ip "$@"
+            fi
+            : >{folder}/tried
+            done={done}
+            {before}
+            head -n $done | ip -batch - 2>&1
+            {fault}
+        """
+
     @settings(max_examples=scaled(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         done=st.integers(0, 10),
@@ -180,16 +193,7 @@ class TestAllOrNothing:
         with fabric_host() as namespace:
             namespace.batch([ROUTER, *(f"route append {route}" for route in self.STANDING)])
             before = listed(namespace)
-            ip = f"""
-                if ! {IS_WRITING} || [[ -e {folder}/tried ]]; then
-                  exec ip "$@"
-                fi
-                : >{folder}/tried
-                done={done}
-                {stop}
-                head -n $done | ip -batch - 2>&1
-                {fault}
-            """
+            ip = self.failing_once(folder, done, before=stop, fault=fault)
 
             ran = Ran(namespace, self.WANTED, folder, tools={"ip": ip})
 
@@ -292,15 +296,7 @@ class TestAllOrNothing:
         """
         ways = [f"via 10.0.0.{number} dev eth0" for number in (1, 2, 3)]
         namespace.batch([f"route append 10.7.0.0/16 proto 213 {way}" for way in ways])
-        ip = f"""
-            if ! {IS_WRITING} || [[ -e {tmp_path}/tried ]]; then
-              exec ip "$@"
-            fi
-            : >{tmp_path}/tried
-            done={1 + deleted}
-            head -n $done | ip -batch - 2>&1
-            {self.FAILS}
-        """
+        ip = self.failing_once(tmp_path, done=1 + deleted)
         ran = Ran(namespace, [HALF], tmp_path, tools={"ip": ip})
         assert ran.status == 1, ran.said
         assert [route.way for route in our_routes(namespace)] == ways, ran.said
@@ -423,6 +419,15 @@ class TestAllOrNothing:
         assert listed(namespace) == before
         assert Ran(namespace, HALVES, tmp_path).lines == []
         assert "rto_min" not in namespace.ip("route").stdout
+
+    def test_a_locked_attribute(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If a route has been deleted when a command fails, the lock of its MTU comes back, too."""
+        tuned = "route add 10.7.0.0/16 via 10.0.0.1 dev eth0 mtu lock 1400 proto 213"
+        namespace.batch([tuned, f"route add 10.8.0.0/16 {ETH0} proto 213"])
+        before = listed(namespace)
+        ip = self.failing_once(tmp_path, done=2)
+        assert Ran(namespace, [HALF], tmp_path, tools={"ip": ip}).status == 1
+        assert listed(namespace) == before
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """What another program undoes each time is not left half done, and is said."""

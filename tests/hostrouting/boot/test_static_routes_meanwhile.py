@@ -528,10 +528,20 @@ class TestWhenTheDefaultRouteGoes:
     def test_a_line_of_a_provider(self, namespace: Namespace, tmp_path: Path) -> None:
         """A modem's line may have the only default route, although a card has an address."""
         namespace.batch(["route del default", "route add default dev wg0"])
-        edit = r"s,(: wg0[@:].*\\ +)veth,\1ppp,"
-        assert Ran(namespace, [HALF], tmp_path, tools=listing_links(edit)).lines == []
+        tools = listing_links(r"s,(: wg0[@:].*\\ +)veth,\1ppp,")
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
         [route] = our_routes(namespace)
         assert route.devs == ("wg0",)
+
+    def test_a_line_beside_a_card(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where it hides the default route of a card, it can be a VPN, and is not followed."""
+        card = f"route append default {ETH0} metric 100"
+        namespace.batch(["route del default", "route add default dev wg0", card])
+        tools = listing_links(r"s,(: wg0[@:].*\\ +)veth,\1ppp,")
+        ran = Ran(namespace, [HALF], tmp_path, tools=tools)
+        [line] = ran.lines
+        assert 'write "dev": "wg0" or "eth0" into' in line
+        assert ours(namespace) == []
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:
