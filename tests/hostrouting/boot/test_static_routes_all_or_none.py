@@ -113,6 +113,15 @@ class TestWrites:
         deleted = [event.startswith("Deleted ") for event in seen if "fd00:16:" in event]
         assert deleted == [True, False, True]
 
+    def test_ours_that_refused_packets(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It goes when the new one is there: until then no wider route may have the packets."""
+        namespace.batch(["route add blackhole 172.16.0.0/17 proto 213"])
+        with events(namespace, tmp_path / "events") as seen:
+            assert Ran(namespace, [HALF], tmp_path).lines == []
+        added, deleted = [event for event in seen if "172.16.0.0/17" in event]
+        assert added.startswith("172.16.0.0/17 via 10.0.0.1 dev")
+        assert deleted.startswith("Deleted 6 172.16.0.0/17 ")  # 6: blackhole
+
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
         """Ours that are not configured go, of any kind; those of other programs stay, and those in
         other tables.
