@@ -49,6 +49,18 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
     return {label: list(texts) for label, texts in groups.items()}
 
 
+def printable(line: str) -> str:
+    """The line, in which bytes that are not text and control characters are escaped."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines. Only a newline separates them: `splitlines` would also
+    split at characters that the name of a device can have.
+    """
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def command_of(*words: str) -> str:
     """The command of these words for a shell. A device may be called `a;b`, and the unit of a
     machine has a backslash in its name.

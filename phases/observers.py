@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from phases.arguments import must_be
 from phases.step import Status, Step
@@ -29,7 +29,7 @@ LOGGER = "phases"
 _STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim"}
 
 
-def logger_of(logger: object) -> logging.Logger:
+def logger_of(logger: logging.Logger | str) -> logging.Logger:
     """The logger, or the one with this name; TypeError for what is neither."""
     if isinstance(logger, str):
         named = logging.getLogger(logger)
@@ -38,9 +38,8 @@ def logger_of(logger: object) -> logging.Logger:
             # failure would stand there, and in the report that the program prints.
             named.addHandler(logging.NullHandler())
         return named
-    kinds = (logging.Logger, logging.LoggerAdapter)
-    must_be(kinds, logger, "logger", "a logging.Logger, or the name of one")
-    return cast("logging.Logger", logger)
+    must_be(logging.Logger, logger, "logger", "a logging.Logger, or the name of one")
+    return logger
 
 
 class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
@@ -96,7 +95,7 @@ def _event(step: Step) -> tuple[int, str]:
         return logging.INFO, words
     if step.failed_with is not None:
         return logging.ERROR, words
-    return logging.WARNING, words
+    return logging.WARNING, words  # cancelled, or a group around the task that raised
 
 
 def live_tree(logger: logging.Logger | str) -> LiveTree | None:
@@ -124,12 +123,15 @@ class LiveTree:
     def __init__(self, console: Console, *, logger: logging.Logger | str = LOGGER) -> None:
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
-        self._console = console
         self._logger = logger_of(logger)
         self._root: Step | None = None
+        self._streams = [console.file]
+        """Those that write to the terminal of the tree."""
         # Where standard output is not a terminal, it is not replaced: what a task prints would
         # appear beside the tree, and not in the file or pipe.
         prints_on_terminal = sys.stdout is not None and sys.stdout.isatty()
+        if prints_on_terminal:
+            self._streams.append(sys.stdout)
         self._live = Live(
             console=console,
             get_renderable=self._render,
@@ -137,7 +139,8 @@ class LiveTree:
             transient=True,
             redirect_stdout=prints_on_terminal,
         )
-        self._moved: list[logging.StreamHandler[Any]] = []
+        self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
+        """Each handler that was moved, and its own stream."""
 
     def __call__(self, step: Step) -> None:
         """Show the tree when its root starts, draw it again with each step, and remove it when the
@@ -149,8 +152,8 @@ class LiveTree:
             self._move_handlers()
         self._live.refresh()
         if step is self._root and step.status is not Status.RUNNING:
-            for handler in self._moved:
-                handler.setStream(self._console.file)
+            for handler, stream in self._moved:
+                handler.setStream(stream)
             self._live.stop()
 
     def _move_handlers(self) -> None:
@@ -160,8 +163,8 @@ class LiveTree:
         for handler in (*self._logger.handlers, *logging.getLogger().handlers):
             if not isinstance(handler, logging.StreamHandler):
                 continue
-            if handler.stream is self._console.file:
-                self._moved.append(handler)
+            if handler.stream in self._streams:
+                self._moved.append((handler, handler.stream))
                 handler.setStream(sys.stderr)
 
     def _render(self) -> Text:

@@ -6,7 +6,9 @@ repair is computed and proven. On a live host the kernel itself is asked once in
 it says something else than its tables, the verdict is undecided. A check waits for a default route,
 because it may come after the boot.
 
-OK is never wrong for packets of the host itself.
+OK is never wrong for packets of the host itself (`FROM_HOST`). Plain packets are those of them that
+have no mark, and nothing else by which a rule could tell some from the others. The opinion of a
+part for `FROM_HOST` is about plain packets, and its other opinions are about the rest.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at
+from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at, outermost
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ def check_kernel(
 ) -> CheckReport:
     """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
 
-    The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs
-    are expected.
+    The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
+    if no CIDRs are expected.
     """
     require_cidrs(config)
     check = partial(_check_settled, backend, config, name_servers)
@@ -72,8 +74,8 @@ def check_kernel(
     def attempt() -> tuple[CheckReport | None, str]:
         report = check()
         for family in report.families:
-            can_come = not family.snapshot.lacks(family.family)
-            if family.verdict == "no-default-route" and can_come:
+            is_off = family.snapshot.lacks(family.family)  # no route will come
+            if family.verdict == "no-default-route" and not is_off:
                 return None, spoken(report.missing_defaults)
         return report, ""
 
@@ -119,7 +121,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     cidrs = of_family(judge.config.cidrs, family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
-        blocks = _disjoint(cidrs if within is None else within)
+        blocks = outermost(cidrs if within is None else within)
     parts, escapes, in_doubt = _judge_blocks(judge, blocks)
     doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
     doubts += _unjudged(judge, blocks)
@@ -138,15 +140,6 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     return report._replace(doubts=described)
 
 
-def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs without those inside others."""
-    blocks: list[Prefix] = []
-    for cidr in sorted(cidrs):
-        if not blocks or cidr not in blocks[-1]:
-            blocks.append(cidr)
-    return blocks
-
-
 def _judge_blocks(
     judge: Judge, blocks: Iterable[Prefix]
 ) -> tuple[list[Part], Iterable[Escape], Iterable[RangeInDoubt]]:
@@ -157,7 +150,7 @@ def _judge_blocks(
     escapes: dict[Escape, None] = {}
     in_doubt: dict[RangeInDoubt, None] = {}
     for block in blocks:
-        for packet, parts in find_all_parts(judge, block):
+        for packet, parts in find_all_parts(judge, block):  # plain packets come first
             if packet == FROM_HOST:
                 plain += parts
             for escape in _escapes_in(parts, block, packet):
@@ -169,9 +162,10 @@ def _judge_blocks(
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
-    """The ranges in which these packets escape in the same way."""
-    for how, first, last in ranges_of((part, part.escape) for part in parts):
-        opinion, decision = how
+    """The ranges in which these packets escape in the same way. A part that does not escape has no
+    label, and `ranges_of` leaves it out.
+    """
+    for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
 
@@ -193,7 +187,9 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Range
 
 
 def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
-    """The prefixes of the routes that lead to pods of this node in a range, each once."""
+    """The prefixes of the routes that lead to pods of this node in a range, each once; a single
+    address without its length.
+    """
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
         prefix = route.prefix
@@ -207,8 +203,7 @@ def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
     """What the engine does not look at, as far as it is about these blocks.
 
-    A default route always counts: without another one, it matters whether there is one that is not
-    judged.
+    A default route that is not judged always counts: the host may have no other.
     """
     for name, prefix in not_judged(judge.fib, [FROM_HOST, *packets_of_pods(judge)]):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -219,7 +214,9 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
 def _repair(
     judge: Judge, blocks: list[Prefix], plain: list[Part], escapes: Iterable[Escape]
 ) -> Repair:
-    """The repair for plain packets; what it leaves of the escapes of others is named, too."""
+    """The repair for plain packets. It names, as unrepairable, the escapes of other packets that
+    its routes do not end.
+    """
     repair = propose_repair(judge, blocks, plain)
     unrepairable = list(repair.unrepairable)
     for escape in escapes:
@@ -234,7 +231,9 @@ def _repair(
 def _check_settled(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
-    """Check a host; again if the kernel differs from its tables, because these may have changed."""
+    """Check a host; again if the kernel differs from its tables, because these may have changed, or
+    if they kept changing.
+    """
     report = _check_once(backend, config, name_servers)
     for _ in range(_MORE_READINGS):
         if all(doubt.name != "kernel-differs" for doubt in report.doubts):
@@ -247,8 +246,9 @@ def _check_once(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
+    # Of a host with many routes, only those are read that may be about these networks.
     near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
-    # A repair of the configuration asks what holds the keys of its routes.
+    # Another program's route may have the key of a configured one, and a repair looks for it.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
     only_family = None
@@ -270,7 +270,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     """
     family = judge.fib.family
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
-    asked = [part for part in judged if part.first != 0]  # Linux has no answer for 0.0.0.0
+    # Linux has no answer for 0.0.0.0. That address is a part of its own, so no other is left out.
+    asked = [part for part in judged if (family, part.first) != (IPV4, 0)]
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):
@@ -288,8 +289,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
 
 
 def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
-    """Whether the tables have this answer for the plain packet, or for one that differs from it by
-    a rule for UDP: IPv4 takes the question to be about a UDP packet.
+    """Whether the tables have this answer, for the plain packet or for one that a rule for UDP
+    selects: IPv4 takes the question to be about a UDP packet.
     """
     if _leads_alike(judge, part.decision, answer):
         return True
@@ -304,12 +305,15 @@ def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
 
 
 def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:
-    """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses
-    any.
+    """Whether both lead to the same devices, or both to this host. Of equal default routes, and of
+    next hops, Linux uses any.
     """
     if answer.route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may
         # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
+    # Other kinds may differ: that of a lookup is multicast where the route is unicast.
+    if (decision.kind == "local") != (answer.kind == "local"):
+        return False
     return set(answer.route.usable_devs).issubset(judge.fib.possible_devs(decision))

@@ -4,6 +4,9 @@ For example, Flannel leads to all pods by [10.244.0.0/16 dev flannel.1], and a s
 dev ib0] catches the packets to some of them. This hiding route makes 10.244.2.0/24 a hidden part: a
 route by the uplink would only lose its packets in another way. So the hiding routes are taken out
 of the tables, to see where the packets would go. A hidden part has to be repaired by a deletion.
+
+All hiding routes are taken out together. Not judged: a rule that suppresses one of them for other
+packets, and finds a refusal instead when it is gone.
 """
 
 from __future__ import annotations

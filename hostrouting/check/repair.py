@@ -1,5 +1,5 @@
-"""The smallest repair: the fewest routes in table main that send everything that escapes out as
-expected.
+"""The smallest repair: the fewest routes in table main that send all plain packets that escape out
+as expected.
 
 How it is made. `way_out` says by which device and gateway the routes lead, and `walk` finds their
 prefixes. Then the proof: the routes are put into the tables, and everything is judged again. What
@@ -56,7 +56,9 @@ class Case(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for everything that escapes in these blocks, which have these parts."""
+    """The repair for the plain packets that escape in these blocks, which have these parts. What it
+    leaves of the escapes of other packets, `unrepairable.find_untaken` says.
+    """
     escapes = [part for part in parts if part.plain_grade is Grade.ESCAPE]
     if not escapes:
         return Repair()
@@ -65,9 +67,9 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if isinstance(way_out, Need):
         repair = _without_routes(case, _no_gateway(way_out))
         devs = [dev for dev in way_out.devs if is_configurable_dev(dev)]
-        alternatives = [(dev, _repair_through(dev, case)) for dev in devs]
+        alternatives = [(dev, _repair_through(case, dev)) for dev in devs]
         return repair._replace(alternatives=tuple(alternatives))
-    walk = Walk(judge.fib, parts, way_out.route, case.hidden)
+    walk = Walk(judge.fib, parts, way_out.default_route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
         return _without_routes(case, _TOO_MANY)
@@ -75,17 +77,18 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     unmade: dict[Prefix, Why] = {}
     for prefix in prefixes:
         route = way_out.route_to(prefix)
-        if isinstance(route, Need):
+        if isinstance(route, Need):  # it would hide its own gateway
             unmade[prefix] = _no_gateway(route)
         else:
             routes.append(route)
     return prove(case, Repair(resolved=tuple(routes), dev=way_out.dev), unmade)
 
 
-def _repair_through(dev: str, case: Case) -> Repair:
+def _repair_through(case: Case, dev: str) -> Repair:
     """The repair if the configuration names this device.
 
-    This ends, because a device that is named is not in doubt: no further name can be needed.
+    This ends: a device that is named is not in doubt, so what its repair needs is not a name, and
+    has no `devs`.
     """
     judge = Judge(case.judge.fib, case.judge.config._replace(expected_devs=(dev,)))
     parts: list[Part] = []
@@ -119,14 +122,15 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     if any(_is_worse(change) for change in changes):
         # This is proven in turn, and ends: without routes, nothing is worse.
         return _without_routes(case, _WORSE)
-    taken = _taken_parts(changes, proposed)
+    parts = _parts_for_costs(changes, proposed)
     attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
-        lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
+        # All have the same next hops, and so lack the same attributes of the default route.
+        lacks = attributes_lost(case.judge, proposed[0])
     return repair._replace(
         unrepairable=tuple(attempt.find_unrepairable(changes)),
-        costs=tuple(find_costs(case.judge, taken)),
+        costs=tuple(find_costs(case.judge, parts)),
         lacks=lacks,
     )
 
@@ -143,19 +147,23 @@ def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
 
 
 def _is_worse(change: Change) -> bool:
-    """Whether plain packets, or the worst off of all packets, are worse off than before."""
+    """Whether plain packets, or the worst off of all packets, are worse off than before.
+
+    For example, a present route says with which source packets leave, and a new one cannot: then a
+    rule for another source may capture them.
+    """
     if change.after.plain_grade > change.before.plain_grade:
         return True
     return change.after.worst_grade > change.before.worst_grade
 
 
-def _taken_parts(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
-    """The parts that escape and are taken by the routes, as they were judged before, and all own
-    addresses: `find_costs` joins these with the ranges around them.
+def _parts_for_costs(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
+    """The parts that escape and are taken by the routes, as they were judged before. All own
+    addresses are among them, taken or not: one inside a range that is taken does not split it.
     """
-    taken: list[Part] = []
+    parts: list[Part] = []
     for before, after in changes:
         is_taken = before.plain_grade is Grade.ESCAPE and after.decision.route in proposed
         if is_taken or before.is_own:
-            taken.append(before._replace(first=after.first, last=after.last))
-    return taken
+            parts.append(before._replace(first=after.first, last=after.last))
+    return parts

@@ -12,9 +12,8 @@ suppresses wide routes.
 One walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
 
 - A prefix without an escape needs nothing.
-- A prefix gets a route if that takes an escape, leads nothing that is fine another way, and no
-  other program's route has its key. What that route does not take is left to longer prefixes
-  inside.
+- A prefix gets a route if that takes an escape and diverts nothing that is fine, and if no other
+  program's route has its key. What that route does not take is left to longer prefixes inside.
 - Any other prefix is halved.
 
 No other choice needs fewer routes, unless rules suppress more for some addresses than for others. A
@@ -39,12 +38,12 @@ from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 
 def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> int | None:
     """The shortest prefix length with which a new route decides for these packets to this address;
-    None if an earlier rule decides, or none for table main is known to use it.
+    None if no rule for table main is known to use such a route, or another rule decides before.
 
     It is longer than any prefix (33, or 129) beside a route that is as specific as a route can be.
     """
     shortest = _shortest_by_rules(fib, address, packet)
-    if shortest is None:  # perhaps because no rule looks up table main at all
+    if shortest is None:  # if no rule looks up table main, `tables` does not have it
         return None
     present = fib.tables[TABLE_MAIN].best(address)
     if present is None:
@@ -54,15 +53,16 @@ def shortest_length(fib: Fib, address: int, packet: PacketKind = FROM_HOST) -> i
 
 
 def _shortest_by_rules(fib: Fib, address: int, packet: PacketKind) -> int | None:
-    """The shortest prefix length that the rules for table main do not suppress for these packets to
-    this address; None if a rule for another table decides before all of them.
+    """The shortest prefix length that some rule for table main does not suppress for these packets
+    to this address; None if there is no such rule, or another rule decides before.
 
-    Those after the one that decides now count, too, because they may suppress less. What one with
-    `suppress_ifgroup` does with a new route is not known.
+    Rules after the one that decides now count, too. That one may decide by a route that refuses
+    packets, which Linux never suppresses, and yet suppress the new route: then a later rule uses
+    it. What a rule with `suppress_ifgroup` does with a new route is not known.
     """
     lengths: list[int] = []
     for applied in fib.rules_for(address, packet):
-        if not applied.selects_plain(address):
+        if not applied.selects_plain(address):  # but only packets with a mark, for example
             continue
         if applied.rule.table == TABLE_MAIN:
             if applied.rule.suppress_ifgroup is not None:
@@ -81,7 +81,7 @@ def _shortest_beside(present: Route) -> int:
     """The shortest prefix length with which Linux uses a new route instead of this one.
 
     Of two routes to one prefix, ours is used only if the other one has a higher metric, or if it is
-    replaced, because it is ours, too. A throw is used before a wider route, as any other.
+    replaced, because it is ours, too. A throw counts as any other route does.
     """
     metric = DEFAULT_METRIC[present.prefix.family]
     is_replaced = present.protocol == OURS and present.metric == metric
@@ -91,8 +91,8 @@ def _shortest_beside(present: Route) -> int:
 
 
 def holders_of_keys(fib: Fib) -> dict[Prefix, Route]:
-    """By prefix: the routes of other programs with the keys that ours would have, whose metric is
-    the default one. If a route of ours has the key, the new one replaces it.
+    """By prefix: the route of another program that has the key of a new route of ours, with the
+    default metric. If a route of ours has the key, the new one replaces it.
     """
     holders: dict[Prefix, Route] = {}
     metric = DEFAULT_METRIC[fib.family]
@@ -119,13 +119,13 @@ class Walk:
     """The walk from the widest prefix down, for routes with the same next hops."""
 
     def __init__(
-        self, fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts
+        self, fib: Fib, parts: Iterable[Part], default_route: Route, hidden: HiddenParts
     ) -> None:
         """Note what is to be taken, what is not to be diverted, and which keys others have. The
-        routes have the next hops of this default route.
+        parts are in order. The new routes have the next hops of this default route.
         """
         self._width = fib.width
-        self._spans = list(_spans(fib, parts, default, hidden))
+        self._spans = list(_spans(fib, parts, default_route, hidden))
         self._held = holders_of_keys(fib).keys()
 
     def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -141,9 +141,9 @@ class Walk:
         but not one that needs 12 bits.
         """
         spans = self._spans_in(prefix)
-        lengths = [span.shortest for span in spans if span.is_wanted]
-        untaken = [length for length in lengths if length > covered_length]
-        if not untaken or is_reserved(prefix):
+        wanted = [span.shortest for span in spans if span.is_wanted]
+        untaken = [length for length in wanted if length > covered_length]
+        if not untaken or is_reserved(prefix):  # no configuration can have a reserved prefix
             return
         if min(untaken) <= prefix.length and self._may_have_a_route(prefix, spans):
             yield prefix
@@ -164,25 +164,30 @@ class Walk:
         return all(span.is_wanted or span.shortest > prefix.length for span in spans)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], default: Route, hidden: HiddenParts) -> Iterator[Span]:
-    """The parts that a new route would change; those that are hidden, once nothing hides them."""
+def _spans(
+    fib: Fib, parts: Iterable[Part], default_route: Route, hidden: HiddenParts
+) -> Iterator[Span]:
+    """The parts that a new route would change. A hidden part (`hiding`) is fine once the routes
+    that hide it are gone: no new route may take it, now or then.
+    """
     for part in parts:
-        if part.is_own or _leaves_like(part, default):
+        if part.is_own or _leaves_like(part, default_route):
             continue
         is_hidden = part.first in hidden.reasons
-        tables = hidden.fib_without if is_hidden else fib
-        shortest = shortest_length(tables, part.first)
+        fib_for_part = hidden.fib_without if is_hidden else fib
+        # No prefix of a route or rule begins or ends inside a part: one address stands for all.
+        shortest = shortest_length(fib_for_part, part.first)
         # A part that no route takes needs no care.
         if shortest is not None and shortest <= fib.width:
             is_wanted = part.plain_grade is Grade.ESCAPE and not is_hidden
             yield Span(part.first, part.last, shortest, is_wanted)
 
 
-def _leaves_like(part: Part, default: Route) -> bool:
+def _leaves_like(part: Part, default_route: Route) -> bool:
     """Whether a new route would change nothing: all packets of a part are fine, and plain ones
-    leave by the same next hops already, as those to a network that a rule before a VPN's excludes.
+    leave by the same next hops already. For example, a rule excludes a network from a VPN.
     """
     route = part.decision.route
     if part.worst_grade is not Grade.FINE or route is None:
         return False
-    return set(route.next_hops) == set(default.next_hops)
+    return set(route.next_hops) == set(default_route.next_hops)

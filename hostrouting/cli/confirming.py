@@ -15,9 +15,9 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from hostrouting.cli.output import printable
 from hostrouting.cli.source import bad_input
 from hostrouting.errors import HostRoutingError
+from hostrouting.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

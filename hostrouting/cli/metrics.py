@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
 from hostrouting.check.sentences import finding_name
-from hostrouting.errors import HostError, is_denied
+from hostrouting.errors import HostError
 from hostrouting.finding import ESCAPES
 from hostrouting.host.layout import HostLayout
 
@@ -102,11 +102,9 @@ def _is_gate_known(status: Status) -> bool:
 
 def _hides_the_gate(error: HostRoutingError) -> bool:
     """Whether, after this error, nobody knows how the gate and the units are. Drop-ins and systemd
-    tell that; a config.json that cannot be used hides it only from a user who may not read it.
+    tell that, so a config.json that cannot be used or read does not hide it.
     """
-    if not isinstance(error, HostError):
-        return False
-    return error.target != HostLayout.config_path or is_denied(error)
+    return isinstance(error, HostError) and error.target != HostLayout.config_path
 
 
 def _gated_units(status: Status) -> Samples:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
 from hostrouting.finding import AS_ROOT
+from hostrouting.text import printable, printable_lines
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -173,18 +174,6 @@ def _print_in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
         sys.stdout.reconfigure(errors="backslashreplace")  # as in `_print`
     print_page(lines, report)
     return True
-
-
-def printable(line: str) -> str:
-    """The line, in which bytes that are not text and control characters are escaped."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
-
-
-def printable_lines(text: str) -> str:
-    """The same for a text of several lines. Only a newline separates them: `splitlines` would also
-    split at characters that the name of a device can have.
-    """
-    return "\n".join(map(printable, text.split("\n")))
 
 
 def _is_gone(error: OSError, stream: TextIO) -> bool:

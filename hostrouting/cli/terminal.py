@@ -6,16 +6,15 @@ every address of the cell leaves as expected, denser and yellow where that is in
 where one escapes. The devices follow with their shares.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from hostrouting.check.results import CheckReport, FamilyReport, Grade
-from hostrouting.fib.engine import FROM_HOST
+from hostrouting.check.results import CheckReport, FamilyReport, Grade, Part
+from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED
 from hostrouting.model.prefix import Prefix
-from hostrouting.text import counted, spoken
+from hostrouting.text import counted, printable, spoken
 
 # The first pattern that matches a line decides its colour.
 _STYLES = (
@@ -27,7 +26,7 @@ _STYLES = (
     (r"^\S.*:$", "bold"),
 )
 _COLOURS = ("green", "yellow", "red")
-"""The colours of a strip, by the grade of what happens there."""
+"""The colours of a strip, by the `Grade` of what happens there."""
 _SHADES = "░▒█"
 """The cells of a strip, by the same grades, so that the strip can be read without colours."""
 _LETTERS = ".?#"
@@ -41,8 +40,8 @@ _MOST_STRIPS = 20
 def print_page(
     lines: Sequence[str], report: CheckReport | None, console: Console | None = None
 ) -> None:
-    """Print the lines in colour, and the strips of the report before the first empty line, or at
-    the end.
+    """Print the lines in colour, and the strips of the report after the verdict: before the first
+    empty line, or at the end.
     """
     console = console or Console(soft_wrap=True)
     page = [_coloured(line) for line in lines]
@@ -77,51 +76,77 @@ def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
 def _strip_of(cidr: Prefix, family: FamilyReport) -> "_Strip":
     strip = _Strip(cidr)
     for part in family.parts:
-        if part.first <= cidr.last and cidr.first <= part.last:
-            devs = part.opinion.devs or part.decision.devs
-            way = spoken(devs) or part.decision.kind
-            strip.add(part.first, part.last, part.worst_grade, way)
+        strip.add(part.first, part.last, part.worst_grade, _way_of(part))
     # The parts are about the host's own packets. What other packets meet is added, so together the
     # shares can be more than 100 %.
     for escape in family.escapes:
-        if escape.cidr == cidr and escape.packet != FROM_HOST:
+        if escape.packet != FROM_HOST:
             way = spoken(escape.devs) or escape.kind
             strip.add(escape.first, escape.last, Grade.ESCAPE, way)
     return strip
 
 
+def _way_of(part: Part) -> str:
+    """The devices by which packets leave, or escape if they do; or the end that they come to."""
+    if part.escape is not None:
+        return spoken(part.opinion.devs) or part.opinion.name
+    if part.opinion.name == NOT_JUDGED:  # the devices do not tell where packets go
+        return NOT_JUDGED
+    return spoken(part.decision.devs) or part.decision.kind
+
+
 class _Strip:
-    """How bad it is in each cell of a CIDR, and how many addresses leave by each way."""
+    """How bad it is in each cell of a CIDR, and which addresses go each way: out by devices, or to
+    an end such as `prohibit`.
+    """
 
     def __init__(self, cidr: Prefix) -> None:
         self._cidr = cidr
         self._size = cidr.last - cidr.first + 1
         self._grades = [Grade.FINE] * _CELLS
-        self._shares = Counter[tuple[int, str]]()
+        self._ways: dict[tuple[Grade, str], list[tuple[int, int]]] = {}
 
     def add(self, first: int, last: int, grade: Grade, way: str) -> None:
-        """Add a range, as far as it lies in the CIDR, with its grade and its way."""
-        begin = max(first, self._cidr.first) - self._cidr.first
-        end = min(last, self._cidr.last) - self._cidr.first + 1
+        """Add the addresses of a range that lie in the CIDR, if any, with their grade and way."""
+        # How far into the CIDR they begin and end; the end is not one of them.
+        begin = max(first - self._cidr.first, 0)
+        end = min(last - self._cidr.first + 1, self._size)
+        if begin >= end:
+            return
         first_cell = begin * _CELLS // self._size
         end_cell = -(-end * _CELLS // self._size)  # rounded up
         for cell in range(first_cell, end_cell):
             self._grades[cell] = max(self._grades[cell], grade)
-        self._shares[grade, way] += end - begin
+        self._ways.setdefault((grade, way), []).append((begin, end))
 
     def text(self, cells: str) -> Text:
         """The cells with their colours, and the shares, the worst and largest first."""
         text = Text(f"  {self._cidr!s:<18} ")
         text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
-        for (grade, way), count in sorted(self._shares.items(), key=_worst_first):
+        shares = [
+            (grade, _count_addresses(ranges), way) for (grade, way), ranges in self._ways.items()
+        ]
+        for grade, count, way in sorted(shares, key=_worst_first):
             is_tiny = count * 100 < self._size
-            if is_tiny and grade == Grade.FINE:  # such as own addresses
+            # What is tiny and fine, such as the host's own addresses, would only distract.
+            if is_tiny and grade == Grade.FINE:
                 continue
             percent = "<1%" if is_tiny else f"{count / self._size:.0%}"
-            text.append(f"  {way} {percent}", _COLOURS[grade])
+            text.append(f"  {printable(way)} {percent}", _COLOURS[grade])
         return text
 
 
-def _worst_first(share: tuple[tuple[int, str], int]) -> tuple[int, int, str]:
-    (grade, way), count = share
+def _count_addresses(ranges: list[tuple[int, int]]) -> int:
+    """How many addresses are in these ranges, each counted once."""
+    count = 0
+    counted_to = 0
+    for begin, end in sorted(ranges):
+        if end > counted_to:
+            count += end - max(begin, counted_to)
+            counted_to = end
+    return count
+
+
+def _worst_first(share: tuple[Grade, int, str]) -> tuple[int, int, str]:
+    grade, count, way = share
     return -grade, -count, way

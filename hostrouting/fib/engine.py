@@ -110,6 +110,7 @@ class Decision(NamedTuple):
 
 
 NO_ROUTE = Decision("no-route")
+"""The decision for a packet that no rule ends."""
 NOT_JUDGED = "not-judged"
 """The kind of a decision that is not computed: for a goto, a group of devices, an IPv6 route for
 some sources, or a route of table main inside one of table local.
@@ -230,10 +231,9 @@ FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 """What the rule `not iif lo` selects, if it selects by nothing else: all that this host forwards,
 and nothing that it sends.
 
-So it selects no packet of the kind `FROM_HOST`. But there may be no other pass that follows what is
-forwarded. So the pass for `FROM_HOST` has an outcome for that, as it has one for what arrives on a
-device that a rule names (`iif cni0`). A rule that is `not iif lo` and selects by more is followed
-only for what this host sends.
+The pass for `FROM_HOST` has an outcome for what is forwarded, because there may be no other pass
+that follows it; as it has one for what arrives on a device that a rule names (`iif cni0`). A rule
+that is `not iif lo` and selects by more is followed only for what this host sends.
 """
 
 
@@ -398,7 +398,7 @@ class AppliedRule(NamedTuple):
     def takes_arriving(self, selection: Selection, own: Collection[Prefix]) -> bool:
         """Whether packets that arrive on a device may be among those that the rule selects. What
         arrives has user 0, and is not bound to a device (`oif`). Its source is not an address of
-        this host, because IPv4 drops such a packet.
+        this host: IPv4 drops such a packet, and in IPv6 it would be forged.
         """
         met = dict(selection.met)
         if self.is_only_for_sent or "oif" in met:
@@ -455,8 +455,9 @@ class Fib:
         usual = default_rules(family)
         of_family = [rule for rule in snapshot.rules if rule.family == family]
         listed = tuple(sorted(of_family, key=lambda rule: rule.priority))
-        self.lacks_main = family == IPV6 and listed == usual[:1]
-        """Whether the rule for table main was deleted, and only that for table local is left.
+        has_local_at_most = listed in (usual[:1], ())
+        self.lacks_main = family == IPV6 and has_local_at_most and not snapshot.lacks(family)
+        """Whether the rule for table main was deleted, and at most that for table local is left.
 
         Until a rule is added, IPv6 looks up both tables without looking at rules. A snapshot does
         not show whether one ever was.
@@ -474,7 +475,8 @@ class Fib:
         """
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and listed == usual:  # not if there is a rule for VRFs: it was added
+        # `listed` still has the rule for VRFs: where there is one, a rule was added.
+        if family == IPV4 and listed == usual:
             self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
             by_table[TABLE_LOCAL] += self.mixed
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
@@ -520,8 +522,8 @@ class Fib:
         return borders_of(prefixes)
 
     @cached_property
-    def _own(self) -> frozenset[Prefix]:
-        """The addresses of this host."""
+    def _own_addresses(self) -> frozenset[Prefix]:
+        """The addresses of this host, each as a prefix, as a rule has it in its `from`."""
         return frozenset(Prefix.of(address.ip) for address in self.snapshot.addresses)
 
     def outcomes(
@@ -564,8 +566,7 @@ class Fib:
         The last one captures all that are left; or, if that is only what this host sends (`iif
         lo`), others follow, of what arrives on a device.
         """
-        # The selections of which no packet is left, and those of which none is left that this host
-        # sends.
+        # What is captured already: all packets of these selections, or all that this host sends.
         captured: set[Selection] = set()
         captured_of_sent: set[Selection] = set()
         for applied in self.rules_for(address, packet):
@@ -576,7 +577,7 @@ class Fib:
             if only_sent and selection in captured_of_sent:
                 continue
             is_sent_captured = ALL in captured_of_sent
-            if is_sent_captured and not applied.takes_arriving(selection, self._own):
+            if is_sent_captured and not applied.takes_arriving(selection, self._own_addresses):
                 continue
             decision = applied.decision_for(address)
             if decision is None:
@@ -596,20 +597,19 @@ class Fib:
         left out are `to` other addresses, or `from` other sources.
         """
         if packet not in self._applied:
-            numbers = self._numbers_for(packet)
+            numbers = self._numbers_without_to
+            if packet.source is not None:
+                numbers = sorted(self._numbers_by_from.around(packet.source.first))
             self._applied[packet] = [self.apply(number, packet) for number in numbers]
-        numbers = self._numbers_by_to.around(address)
-        if not numbers:
+        near = self._numbers_by_to.around(address)
+        if not near:
             return self._applied[packet]
-        near = [self.apply(number, packet) for number in sorted(numbers)]
-        return merge(self._applied[packet], near)  # by their numbers, of which none is in both
+        applied = [self.apply(number, packet) for number in sorted(near)]
+        return merge(self._applied[packet], applied)  # by their numbers, of which none is in both
 
-    def _numbers_for(self, packet: PacketKind) -> list[int]:
-        """The rules that may select packets of this kind, in order, except those that are found by
-        `to`.
-        """
-        if packet.source is not None:
-            return sorted(self._numbers_by_from.around(packet.source.first))
+    @cached_property
+    def _numbers_without_to(self) -> list[int]:
+        """The rules that are not found by `to`, in order."""
         return [number for number, rule in enumerate(self.rules) if not _is_found_by_to(rule)]
 
     @cached_property
@@ -617,7 +617,7 @@ class Fib:
         """The rules that are not found by `to`, each by the block of sources that it may select."""
         every = Prefix(self.family, 0, 0)
         by_from: list[tuple[Prefix, int]] = []
-        for number in self._numbers_for(FROM_HOST):
+        for number in self._numbers_without_to:
             rule = self.rules[number]
             sources = rule.src
             if sources is None or rule.invert:

@@ -56,7 +56,7 @@ class Effects:
         return "\n".join(lines) or "nothing was changed"
 
     def log_fields(self) -> dict[str, object]:
-        """The number of changes of routes, of operations and of files."""
+        """The number of changes of routes, of operations and of files, without those that are 0."""
         fields = {
             "routes": len(self.changes),
             "operations": len(self.operations),
@@ -72,7 +72,9 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """What both have changed, and what else the other has, such as the report of a check."""
+        """What both have changed, this one first; and what else the other has, such as the report
+        of a check. What else this one has is lost.
+        """
         return attrs.evolve(
             other,
             changes=self.changes + other.changes,
@@ -102,6 +104,7 @@ def having_changed(
     try:
         yield
     except BaseException as error:
-        effects = Effects(tuple(changes), files, tuple(operations))
-        vars(error)["effects"] = effects + effects_of(error)
+        earlier = Effects(tuple(changes), tuple(files), tuple(operations))
+        # Any error, also of Python's own, gets the attribute that `effects_of` reads.
+        vars(error)["effects"] = earlier + effects_of(error)
         raise

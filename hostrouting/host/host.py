@@ -75,9 +75,11 @@ class Host:
 
         `backend` connects to the kernel's routing for a `with` block, `rights` returns what this
         process may do, and `client` the address of whoever is logged in and runs it. An image has
-        no kernel and no manager: enabled units start at its next boot.
+        no kernel, and no manager unless one is given: enabled units start at its next boot.
         """
         require_connects(backend)
+        if backend is None and manager is _MANAGER:
+            manager = None  # the systemd of this machine knows nothing of the units in an image
         self.backend = backend
         self.files = files
         self.manager = manager
@@ -98,10 +100,11 @@ class Host:
 
         Symbolic links are followed as after the image has booted, and never lead out of it.
         """
-        return cls(backend=None, files=LocalFiles(root), manager=None, rights=rights)
+        return cls(backend=None, files=LocalFiles(root), rights=rights)
 
     @property
     def nftables(self) -> Nftables:
+        """The packet filter of this machine. An image's is never asked; a FakeHost has its own."""
         from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415  most hosts never need it
 
         return NftProgram()
@@ -153,8 +156,8 @@ class Host:
                 if files.names(folder):
                     return True
             for name in files.names(HostLayout.unit_directory):
-                unit = name.removesuffix(".d")
-                if unit != name and files.look(HostLayout.drop_in_path(unit)):
+                # UNIT.d is a folder of drop-ins.
+                if name.endswith(".d") and files.look(HostLayout.drop_in_path(name[:-2])):
                     return True
             return files.look(HostLayout.networkd_path) is not None
         except HostError:
@@ -162,7 +165,7 @@ class Host:
 
     def has_program(self, name: str) -> bool:
         """Whether this program is installed where the boot scripts look: in the image, or else on
-        this machine, whatever `files` is: it would run here.
+        this machine, whatever `files` is: it would run here. A FakeHost says what is missing.
         """
         files: Files = _FILES
         if self.backend is None:
@@ -174,16 +177,16 @@ class Host:
         """Hold the lock on the host during the block, so that no other run changes it and no unit
         passes the gate: each start shares this lock.
 
-        Whoever waits for it has the turn, which a start takes, too. So nobody can take the lock
-        before a run that waits, however often units start.
+        Starts that overlap could keep the lock shared forever. So there is a second lock, the turn:
+        a run holds it while it waits, and a start needs it before it can share the lock.
 
         Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
         first. In an image, the root folder is locked, so that no file is left there.
         """
-        wait = _LockWait(ctx, self.files)
         if self.backend is None:
-            release = wait.lock("/")
+            release = _LockWait(ctx, self.files, "/").lock("/")
         else:
+            wait = _LockWait(ctx, self.files, HostLayout.lock_path)
             end_turn = wait.lock(HostLayout.turn_path)
             try:
                 release = wait.lock(HostLayout.lock_path)
@@ -196,13 +199,17 @@ class Host:
 
 
 class _LockWait:
-    """The wait for the lock of a host, which may be that of two files: it has one end, and is
-    logged once.
+    """The wait for the lock of a host, and for the turn before it: it has one end, and is logged
+    once.
     """
 
-    def __init__(self, ctx: phases.Context, files: Files) -> None:
+    def __init__(self, ctx: phases.Context, files: Files, path: str) -> None:
+        """Begin to wait. The path is that of the lock itself, whose holders are named also during
+        the wait for the turn: the process that has the turn waits for them, too.
+        """
         self._ctx = ctx
         self._files = files
+        self._path = path
         self._until = ctx.clock.now() + _LOCK_WAIT
         self._is_logged = False
 
@@ -227,11 +234,8 @@ class _LockWait:
             self._ctx.sleep(0.1)
 
     def _holders_in_words(self) -> str:
-        """Who has the lock, in words. Whoever has the turn waits for that, too.
-
-        No process is found if it is in another pid namespace, or if the lock is that of an image.
-        """
-        holders = self._files.lock_holders(HostLayout.lock_path, shared=True)
+        """Who has the lock, in words. No process is found if it is in another pid namespace."""
+        holders = self._files.lock_holders(self._path, shared=True)
         if holders:
             return spoken(holders)
         anybody = "another run, the guard, or the start of a gated unit"

@@ -35,7 +35,8 @@ class RouteRequest(NamedTuple):
       the same key; refused (exists) if this next hop is there, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route)
       if there is none. A metric or a protocol of 0 matches any, so a request to delete has both. In
-      IPv6, `delete` deletes one next hop for each next hop of the request.
+      IPv6, `delete` deletes one next hop for each next hop of the request, also if it is refused
+      because another one is not there.
 
     In IPv4, `delete` may take a similar route with the same key for the one that is meant. Linux
     does not compare weights, `onlink`, or an mtu that the request does not have. And if a route has

@@ -176,6 +176,15 @@ def borders_of(blocks: Iterable[Prefix]) -> list[int]:
     return sorted(borders)
 
 
+def outermost(blocks: Iterable[Prefix]) -> list[Prefix]:
+    """The blocks without those inside others, in order."""
+    outer: list[Prefix] = []
+    for block in sorted(blocks):
+        if not outer or block not in outer[-1]:
+            outer.append(block)
+    return outer
+
+
 LINK_LOCAL = Prefix.parse("fe80::/10")
 """Each link has its own addresses in this range: one of them means nothing without a device."""
 

@@ -238,6 +238,18 @@ class TestUndo:
         assert log == ["roll-back/all/b", "roll-back/all/a"]
         assert report.find("roll-back/all").action == "undo"
 
+    def test_an_undo_may_ask_for_a_plan(self) -> None:
+        """It gets a plan, which also says that a run would fail."""
+        doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
+        plans: list[phases.Step] = []
+        look = FunctionTask(
+            "look", never, undo=lambda ctx: plans.append(phases.plan(doomed, ctx=ctx))
+        )
+        phases.undo(look, Context(observers=[]))
+        [plan] = plans
+        assert plan.action == "plan"
+        assert plan.status is Status.FAILED
+
 
 class TestSelection:
     """Which tasks only= and skip= leave out, and names that do not exist."""

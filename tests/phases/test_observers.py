@@ -92,6 +92,15 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     ]
 
 
+def test_the_fields_of_an_attempt_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """Its line has its number and its error: no observer is called, and no step has them."""
+    task = StubTask("download", errors=[OSError("no\nroute"), OSError("busy")])
+    fields = [vars(record)["phases"] for record in logged(phases.retry(task), caplog)]
+    failed = [(one["attempts"], one["error"]) for one in fields if "error" in one]
+    assert failed == [(1, "OSError: no route"), (2, "OSError: busy")]
+    assert (fields[-1]["status"], fields[-1]["attempts"]) == ("ok", 3)
+
+
 def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG, the line of the task that failed has it, and no other line."""
     records = logged(boot(), caplog)
@@ -201,12 +210,13 @@ def test_what_the_live_tree_shows() -> None:
 def test_log_handlers_make_room_for_the_live_tree(
     monkeypatch: pytest.MonkeyPatch, holder: str | None
 ) -> None:
-    """A log handler on the same terminal is redirected while the tree is shown, and restored
-    afterwards.
+    """A log handler on the same terminal, by either of its streams, is redirected while the tree is
+    shown, and restored afterwards.
     """
     terminal, logger = Terminal(), logging.getLogger("phases.test.live")
+    monkeypatch.setattr(sys, "stdout", Terminal())
     handlers: list[logging.StreamHandler[Any]] = [
-        logging.StreamHandler(stream) for stream in (terminal, io.StringIO())
+        logging.StreamHandler(stream) for stream in (terminal, sys.stdout, io.StringIO())
     ]
     monkeypatch.setattr(logging.getLogger(holder), "handlers", [*handlers])
     before = [handler.stream for handler in handlers]
@@ -214,7 +224,11 @@ def test_log_handlers_make_room_for_the_live_tree(
     look = phases.task("look")(lambda _ctx: [handler.stream for handler in handlers])
     during = phases.run(look, observers=[tree], logger=logger).result
     assert isinstance(during, list)
-    assert [now is then for now, then in zip(during, before, strict=True)] == [False, True]
+    assert [now is then for now, then in zip(during, before, strict=True)] == [
+        False,
+        False,
+        True,
+    ]
     assert [handler.stream for handler in handlers] == before
 
 
@@ -347,9 +361,11 @@ def test_observers_beside_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert len(seen.ends) == 2
 
 
-@pytest.mark.parametrize("wrong", [None, 7, print])
+@pytest.mark.parametrize("wrong", [None, 7, print, Context().log])
 def test_what_is_not_a_logger(wrong: Any) -> None:
-    """It is refused at once: a run whose lines are lost would look as if it had none."""
+    """It is refused at once: a run whose lines are lost would look as if it had none. So is an
+    adapter: it has no handlers, and would put the fields of a line elsewhere.
+    """
     for make in (Context, phases.LogObserver, partial(phases.run, StubTask("a"))):
         with pytest.raises(
             TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"

@@ -976,8 +976,8 @@ function end_of_object(word, i, n) {
 # gateway (grade_of_device, may_lack_its_gateway).
 #
 # Variables: expected, doubtful, beside_tunnel, behind_router, uplink, is_lacking; looked_up,
-#   passes_over (lookups), is_in_doubt; default_route (defaults), has_some_default, equal_devices,
-#   is_fixed
+#   passes_over (lookups), has_rule_beside_local, is_in_doubt; default_route (defaults),
+#   has_some_default, equal_devices, is_fixed
 judge_devices='
 BEGIN {
   CARDS = "card|bridge"
@@ -991,6 +991,7 @@ BEGIN {
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
+  if (table != "local") has_rule_beside_local = 1
   if (plain_packets == "none" || action !~ /^(lookup|suppress)$/) return
   looked_up[++lookups] = table
   passes_over[lookups] = action == "suppress" || plain_packets == "some"
@@ -1023,6 +1024,8 @@ function find_expected(   classes, used) {
   }
   if (used) uplink = of_class(classes, route_devices[used])
   if (first_default(LEADING "|dummy", 1)) has_some_default = 1 # it matters where none is used
+  # Until a rule is added, IPv6 looks up table main without its rule.
+  if (family == 6 && defaults && !has_rule_beside_local) has_some_default = 1
   if (named != NONE) expect_named()
   else if (uplink != NONE) expect_uplink(used)
   else say_that_none_is_expected()

@@ -17,6 +17,7 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel.rights import Rights
+from hostrouting.model.prefix import as_ip
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
 from phases.testing import FakeClock
@@ -317,6 +318,22 @@ def test_a_pod_that_is_new(*, is_readable: bool) -> None:
     plan = azure.task(azure.config(), host=host).plan()
     fates = {entry.fate for entry in plan.entries if entry.spec in rules}
     assert fates == {"conflict" if is_readable else "keep"}
+
+
+def test_a_pod_that_is_new_among_the_neighbours() -> None:
+    """Neighbours are read before the ports of bridges, too: one behind whose port no MAC address
+    can be read is kept.
+    """
+    host = azure.host()
+    of_pod = Neighbour(as_ip("10.1.0.55"), "02:00:00:00:00:55", "azure0", permanent=True)
+
+    def add_pod() -> None:
+        host.link_layer.neighbours.append(of_pod)
+        host.kernel.add_link(Link(name="azv5", index=55, kind="veth", master="azure0"))
+
+    host.link_layer.meanwhile(add_pod)
+    plan = azure.task(azure.config(), host=host).plan()
+    assert [entry.fate for entry in plan.entries if entry.thing == of_pod] == ["keep"]
 
 
 def test_a_cni_configuration_that_leads_nowhere() -> None:

@@ -218,9 +218,13 @@ class TestGate:
                 {"route_overlap": expect("10.0.0.0/8")},
                 f"required=({STEPS[0]}) wanted=({STEPS[1]} {STEPS[2]})",
             ),
+            (
+                {"route_overlap": expect(service_cidrs=["10.96.0.0/12"], mode="STRICT")},
+                f"required=({STEPS[0]} {STEPS[1]}) wanted=({STEPS[2]})",
+            ),
             ({"static_routes": None}, f"required=({STEPS[1]}) wanted=({STEPS[0]} {STEPS[2]})"),
         ],
-        ids=["STRICT", "WARN", "only the reply route"],
+        ids=["STRICT", "WARN", "STRICT for services alone", "only the reply route"],
     )
     def test_steps(self, change: Any, line: str) -> None:
         """Routes are required, the check in STRICT; probes and the route for their replies are only

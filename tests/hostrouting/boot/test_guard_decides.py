@@ -232,11 +232,14 @@ def test_a_pass_while_a_pause_ends(tmp_path: Path) -> None:
     assert [step for second, step in done if 5 < second < 20] == ["10-static-routes", "all"]
 
 
+FAULT = ("a fault", "what to do about it")
+
+
 def failing(condition: str) -> str:
-    """A gate that fails, and says so, while this condition of bash holds."""
+    """A gate that fails, and says so in two lines, while this condition of bash holds."""
     return f"""\
 if {condition}; then
-  echo a fault
+  printf '%s\\n' 'a fault' 'what to do about it'
   trap - EXIT
   exit 1
 fi
@@ -248,8 +251,8 @@ def test_the_end_of_a_fault(tmp_path: Path) -> None:
     gate = failing("((CLOCK > 30 && CLOCK < 200))")
     lines = logged(tmp_path, gate, [60, 66, 300, 400])
     assert lines == [
-        "a fault",
-        "a fault",
+        *FAULT,
+        *FAULT,
         "<5>hostrouting: hostrouting-guard.service: all steps succeed again",
     ]
 
@@ -259,7 +262,7 @@ def test_a_fault_of_another_step(tmp_path: Path) -> None:
     gate = failing("[[ ! ${2-} ]] && ((CLOCK < 200))")
     lines = logged(tmp_path, gate, [60, 66, 300, 400])
     assert lines == [
-        "a fault",
+        *FAULT,
         "<5>hostrouting: hostrouting-guard.service: all steps succeed again",
     ]
 

@@ -207,6 +207,7 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
 REFUSING_RULE = Rule(family=4, priority=9, action="unreachable")
+STAYS_HERE = Route.to(CIDR, dev="eth0", type="local", table=255)
 BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
 
 
@@ -215,6 +216,7 @@ BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
     [
         pytest.param(Answer("unicast", BY_IB7), f"[{BY_IB7}]", id="another device"),
         pytest.param(Answer("unicast", BY_BOTH), f"[{BY_BOTH}]", id="one of two"),
+        pytest.param(Answer("local", STAYS_HERE), f"[{STAYS_HERE}]", id="none: it stays here"),
         pytest.param(Answer("no-route", None), "no-route", id="none"),
     ],
 )
@@ -395,6 +397,14 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     assert all(map(int, addresses))
 
 
+def test_ipv6_is_asked_about_the_lowest_address() -> None:
+    """Linux answers for ::, where the lowest range begins: without ::1, nearly all of ::/0."""
+    kernel = mock.Mock(wraps=h200(dual_stack=True))
+    [family] = check_kernel(kernel, config(cidrs=("::/0",))).families
+    [call] = kernel.lookup.mock_calls
+    assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
+
+
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
     kernel = h200()
@@ -427,9 +437,12 @@ class TestPods:
         section = expect(CIDR, pod_cidrs=pods)
         return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
 
-    def test_only_theirs_escape(self) -> None:
-        """The escape says whose packets it is about, and which rule."""
-        report = self.reported(pods=["10.244.0.0/16"])
+    @pytest.mark.parametrize("pods", [["10.244.0.0/16"], ["10.244.1.0/25", "10.244.0.0/16"]])
+    def test_only_theirs_escape(self, pods: list[str]) -> None:
+        """The escape says whose packets it is about, and which rule; once, although a node's block
+        lies in that of the cluster.
+        """
+        report = self.reported(pods=pods)
 
         route = "[default dev eth1 table 7 proto unspec scope link]"
         rule = "[rule 100: from 10.244.1.0/24 lookup 7]"

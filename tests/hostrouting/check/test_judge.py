@@ -419,7 +419,9 @@ class TestLosses:
         pod = Route.to("172.16.5.1/32", dev="cali1")._replace(scope=SCOPE_HOST)
         if source is not None:
             pod = pod._replace(prefsrc=as_ip(source))
-        assert checked(node(pod, links=(CALI1,))).verdict == verdict
+        of_ipv6 = address("fe80::1/64", "cali1")  # every device has such a one
+        host = node(pod, links=(CALI1,), addresses=(of_ipv6,))
+        assert checked(host).verdict == verdict
 
     def test_a_device_that_vanished_while_it_was_read(self) -> None:
         """Routes may name a device that is no longer listed."""

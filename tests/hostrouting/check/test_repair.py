@@ -64,6 +64,18 @@ class TestKeys:
         report = checked(node(Route.to(CIDR, dev="ib0"), of_tos))
         assert destinations(report) == halves
 
+    def test_an_ipv6_route_for_some_sources_has_another_key(self) -> None:
+        """In Linux, the source is a part of the key. The route has lost its link here, because one
+        that is in use puts its packets in doubt.
+        """
+        hop = NextHop("eth1", dead=True)
+        of_source = Route(
+            Prefix.parse("fd44::/64"), (hop,), metric=1024, source=Prefix.parse("fd99::/64")
+        )
+        wrong = Route.to("fd44::/64", dev="ib0", metric=2000)
+        report = checked(node(BY_IPV6, wrong, of_source), "fd44::/64")
+        assert destinations(report) == ["fd44::/64"]
+
     def test_a_route_of_ours_with_a_better_metric_is_not_replaced(self) -> None:
         """The new route has the default metric, so Linux goes on using the wrong one, unless the
         prefix is longer.

@@ -128,7 +128,17 @@ def test_the_file_of_another_release() -> None:
     assert say("check", host=host).err.count("is not a device pattern") == 5
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"hostRouting": {"routeOverlap": {"mode": 1}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"hostRouting": {"routeOverlap": {"mode": 1}}}',
+        '{"writtenBy": null, "hostRouting": {"routeOverlap": {"mode": 1}}}',
+    ],
+    ids=["cut short", "a list", "nested deeply", "without a writer", "not a name"],
+)
 def test_a_file_that_does_not_say_who_wrote_it(text: str) -> None:
     """Nothing is said about the release: it is somebody's edit."""
     host = node(config(*REPAIR))

@@ -2,6 +2,7 @@
 Prometheus' own client where it is installed.
 """
 
+import errno
 import re
 import time
 from collections.abc import Callable
@@ -9,10 +10,11 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, HostError
+from hostrouting.host.files import Entry
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeFiles, FakeHost
 from tests.hostrouting.cli.test_broken_configuration import PrivateFiles
 from tests.hostrouting.cli.test_pages import (
     GARBLED,
@@ -175,6 +177,24 @@ def test_a_folder_in_the_place_of_the_configuration() -> None:
     host.files.texts[f"{LAYOUT.config_path}/copy"] = host.files.texts.pop(LAYOUT.config_path)
     values = read(host)
     assert values["hostrouting_config_usable"] == 0
+    assert values["hostrouting_gate_open"] == 0
+    assert 'hostrouting_gated_units{state="runs"}' in values
+
+
+def test_a_configuration_that_only_root_may_read() -> None:
+    """It does not hide the gate either, if everything else can be read."""
+
+    @attrs.define
+    class PrivateFile(FakeFiles):
+        def look(self, path: str) -> Entry | None:
+            if path == LAYOUT.config_path:
+                denied = f"cannot read {path}: Permission denied"
+                raise HostError(denied, what="file", target=path, errno=errno.EACCES)
+            return super().look(path)
+
+    host = applied()()
+    values = read(attrs.evolve(host, files=PrivateFile(texts=host.files.texts)))
+    assert not values.keys() & {"hostrouting_config_usable", "hostrouting_in_force"}
     assert values["hostrouting_gate_open"] == 0
     assert 'hostrouting_gated_units{state="runs"}' in values
 

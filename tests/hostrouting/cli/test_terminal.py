@@ -15,7 +15,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.cli.terminal import print_page
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, as_ip, width_of
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import h200
@@ -116,6 +116,35 @@ def test_a_strip_inside_another() -> None:
     assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%"] * 2
 
 
+def test_the_hosts_own_address_inside_what_escapes() -> None:
+    """It does not escape, though the range that the check names goes on over it."""
+    shown = page_of(h200().snapshot(), "172.16.1.8/29")
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 88%", "ib0 12%"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fine"), [("10.9.0.0/17", "eth0 50%"), ("10.9.64.0/18", "eth0 75%")]
+)
+def test_a_share_has_each_address_once(prefix: str, fine: str) -> None:
+    """The host's own packets and those of pods escape by one device, each in a range of its own."""
+    pods = expect("10.9.0.0/16", pod_cidrs=["10.244.0.0/16"])
+    of_host = Route.to(prefix, dev="ib0")
+    of_pods = Route.to("10.9.0.0/16", dev="ib0", table=100)
+    host = vm_with(of_host, of_pods, rules=(rule("10.244.0.0/16", table=100),), links=(IB0,))
+    report = check_snapshot(host, HostRoutingConfig(route_overlap=pods))
+    shown = shown_by_a_terminal([], report)
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["ib0 100%", fine]
+
+
+def test_a_strip_inside_another_where_other_packets_escape() -> None:
+    """What pods meet is red in both, though the check names the range once."""
+    pods = expect("10.244.0.0/16", "10.244.9.0/24", pod_cidrs=["10.244.0.0/16"])
+    of_pods = rule("10.244.0.0/16", action="prohibit")
+    report = check_snapshot(vm_with(rules=(of_pods,)), HostRoutingConfig(route_overlap=pods))
+    shown = shown_by_a_terminal([], report)
+    assert re.findall(r"  (\w+ \d+%)", shown) == ["prohibit 100%", "eth0 100%"] * 2
+
+
 def test_the_strip_of_several_next_hops() -> None:
     """The share is that of the device by which packets escape."""
     equal = Route.to(CIDR, protocol=4)._replace(
@@ -141,6 +170,23 @@ def test_the_strip_of_what_leaves_by_no_device() -> None:
     report = check_snapshot(vm_with(rules=(of_pods,)), HostRoutingConfig(route_overlap=pods))
     shown = shown_by_a_terminal([], report)
     assert re.findall(r"  (\w+ \d+%)", shown) == ["prohibit 100%", "eth0 100%"] * 2
+
+
+def test_the_strip_of_what_stays_on_the_host() -> None:
+    """It has the word of the report, and not the device of the route, which is not the point."""
+    any_ip = Route.to("10.244.0.0/17", dev="lo", type="local")._replace(table=TABLE_LOCAL)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(vm_with(any_ip), "10.244.0.0/16"))
+    assert f"{'█' * 20}{'░' * 20}  own-range 50%  eth0 50%" in shown
+
+
+def test_the_strip_of_what_is_not_judged() -> None:
+    """Where packets go cannot be told from the devices of such a route, if it has any."""
+    by_object = Route(Prefix.parse("10.244.0.0/17"), nexthop_id=7)
+    by_segments = Route.to("10.244.0.0/17", dev="eth0", gateway="10.0.0.1")
+    by_segments = by_segments._replace(unread=("encap seg6",))
+    for route in (by_object, by_segments):
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(vm_with(route), "10.244.0.0/16"))
+        assert f"{'▒' * 20}{'░' * 20}  not-judged 50%  eth0 50%" in shown
 
 
 @pytest.mark.parametrize(
@@ -188,6 +234,13 @@ def test_one_address_that_escapes_is_seen() -> None:
     snapshot = snapshot._replace(routes=(*snapshot.routes, Route.to("10.244.9.9/32", dev="ib0")))
     shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(snapshot, "10.244.0.0/16"))
     assert f"█{'░' * 38}  ib0 <1%  eth0 100%" in shown
+
+
+def test_a_device_whose_name_could_control_a_terminal() -> None:
+    """It is escaped, as in the lines of the page."""
+    escapes = Route.to("10.244.0.0/16", dev="a\x1b[2J")
+    shown = page_of(vm_with(escapes), "10.244.0.0/16")
+    assert "  a\\x1b[2J 100%" in shown
 
 
 def test_a_page_of_one_block_ends_with_the_strips() -> None:

@@ -154,6 +154,18 @@ def test_ipv4_without_the_rule_for_table_main() -> None:
     assert not fib.lacks_main
 
 
+@pytest.mark.parametrize("rules", [default_rules(6)[:1], ()], ids=["only local", "none"])
+def test_ipv6_without_the_rule_for_table_main(rules: tuple[Rule, ...]) -> None:
+    """Until a rule is added, Linux uses both tables all the same, unless it is without IPv6."""
+    host = plain_vm().snapshot()
+    of_ipv4 = tuple(rule for rule in host.rules if rule.family == 4)
+    default = Route.to("::/0", dev="eth0", gateway="fe80::1")
+    fib = Fib(host._replace(rules=(*of_ipv4, *rules), routes=(default,)), 6)
+    assert fib.lookup("2001:db9::1").route == default
+    assert fib.lacks_main
+    assert not Fib(host._replace(rules=of_ipv4, routes=()), 6).lacks_main
+
+
 def test_a_rule_that_does_nothing() -> None:
     """A lookup goes on to the next rule."""
     host = plain_vm().snapshot()
@@ -294,6 +306,7 @@ ETH0 = NextHop("eth0")
 ETH1 = NextHop("eth1")
 ETH0_DEAD = NextHop("eth0", dead=True)
 ETH1_DEAD = NextHop("eth1", dead=True)
+ETH0_LINKDOWN = NextHop("eth0", linkdown=True)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +317,7 @@ ETH1_DEAD = NextHop("eth1", dead=True)
         pytest.param((ETH0, ETH1_DEAD), ("eth0",), id="the-second"),
         pytest.param((ETH0_DEAD, ETH1_DEAD), ("wider",), id="both"),
         pytest.param((ETH0_DEAD,), ("wider",), id="the-only-one"),
+        pytest.param((ETH0_LINKDOWN,), ("eth0",), id="one-without-a-carrier-is-not"),
     ],
 )
 def test_next_hops_that_are_dead(next_hops: tuple[NextHop, ...], devs: tuple[str, ...]) -> None:

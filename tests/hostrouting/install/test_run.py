@@ -441,14 +441,20 @@ class TestUndo:
         assert our_destinations(host) == ["10.9.0.0/16"]
 
     def test_a_route_that_is_typed_meanwhile(self) -> None:
-        """A route that the plan did not have, and the run has deleted, is back, too."""
+        """A route that the plan did not have, and the run has deleted, is back, too. The result of
+        the undo has the changes in their order.
+        """
         host = configured(CHECKED)
         task = Configure(config("10.8.0.0/16"), host=host)
         before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
         run(task)
         assert our_destinations(host) == ["10.8.0.0/16"]
-        undo(task)
+        changes = effects_of(undo(task)).changes
         assert our_destinations(host) == ["10.7.0.0/16"]
+        assert [(change.verb, str(change.route.prefix)) for change in changes] == [
+            ("delete", "10.8.0.0/16"),
+            ("append", "10.7.0.0/16"),
+        ]
 
     def test_a_route_that_is_typed_meanwhile_and_a_run_that_fails(self) -> None:
         """The run adds the route again, its undo deletes it, and adds it once more."""
@@ -705,6 +711,15 @@ class TestNothingToDo:
         properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
         manager_of(host).properties["kubelet.service"] = properties
         assert left_to_do(Configure(gated, host=host)) == ""
+
+    def test_a_unit_whose_mask_is_gone(self) -> None:
+        """Until systemd has read that, it does not start the unit. Kills: no masked unit is asked
+        whether it has to reload.
+        """
+        host = configured(WANTED)
+        properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
+        manager_of(host).properties["static-routes.service"] = properties
+        assert "reload systemd" in left_to_do(Configure(WANTED, host=host))
 
     def test_a_reload_and_the_guard(self) -> None:
         """The guard starts when systemd has read its files, and stops before they go."""

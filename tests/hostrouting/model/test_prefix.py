@@ -13,6 +13,7 @@ from hostrouting.model.prefix import (
     extent,
     ip_at,
     is_reserved,
+    outermost,
     prefixes_between,
     width_of,
 )
@@ -49,6 +50,15 @@ def test_containment(pair: tuple[Prefix, Prefix]) -> None:
     outer, inner = pair
     ends = [ip_at(inner.family, inner.first), ip_at(inner.family, inner.last)]
     assert (inner in outer) == all(end in outer.to_network() for end in ends)
+
+
+@given(SMALL.flatmap(lambda block: st.lists(prefixes(block, wider=True))))
+def test_outermost_blocks(blocks: list[Prefix]) -> None:
+    """Those that lie in no other one, each once, in order."""
+    outer = {
+        block for block in blocks if all(block == other or block not in other for other in blocks)
+    }
+    assert outermost(blocks) == sorted(outer)
 
 
 @given(FAMILIES, st.integers(0, 300), st.integers(0, 300))

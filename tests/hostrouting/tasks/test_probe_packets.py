@@ -205,6 +205,17 @@ def answers_on_the_link(lab: Lab) -> bool:
     return str(peer[0]).partition("%")[0] == PROBE
 
 
+def reaches_a_group(lab: Lab) -> bool:
+    """Whether a datagram to all nodes of the link keeps the probe's source address."""
+    with (
+        balancer.open_socket(lab.node, socket.SOCK_DGRAM, "::", port=PORT) as server,
+        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+    ):
+        client.sendto(b"anybody?", ("ff02::1", PORT, 0, client.getsockname()[3]))
+        _, peer = server.recvfrom(100)
+    return str(peer[0]).partition("%")[0] == PROBE
+
+
 def leaves_others_on_the_link_alone(lab: Lab) -> bool:
     """Whether a packet from another link-local address is still refused."""
     with (
@@ -268,6 +279,7 @@ def without(*comments: str) -> str:
         (learns_the_router, without("stays on the link", "neighbour discovery and MLD")),
         (answers_a_neighbour, without("neighbour discovery and MLD")),
         (answers_on_the_link, without("stays on the link")),
+        (reaches_a_group, RULES.replace(", ff00::/8 }", " }")),
         (leaves_others_on_the_link_alone, without("not a probe")),
         (leaves_other_links_alone, without("did not come in by an uplink")),
         (rewrites_nothing_that_leaves_elsewhere, RULES.replace('oifname { "eth0" } ', "")),

@@ -252,6 +252,18 @@ class ForgetsTheVerb(Honest):
         )
 
 
+class ForgetsWhatIsRefused(Honest):
+    """The outcome of a refusal is that of the first request."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        outcomes = self.inner.change(requests)
+        return tuple(
+            outcome if outcome.ok else outcome._replace(change=outcomes[0].change)
+            for outcome in outcomes
+        )
+
+
 class ObeysStates(Honest):
     """Takes the state of a next hop in a request for a wish, and refuses it."""
 
@@ -578,6 +590,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "only the same numbers are deleted": (DeletesByExactNumbers, "or a protocol of 0 for any"),
     "a refusal ends all": (StopsAtARefusal, "each change has an outcome, in order"),
     "an outcome is of another request": (ForgetsTheVerb, "an outcome has its request"),
+    "a refusal is of another request": (ForgetsWhatIsRefused, "an outcome has its request"),
     "every refusal is the same": (RefusesAlike, "says what it is"),
     "it does not wait": (watches(Impatient), "`wait` without a change takes the whole timeout"),
     "it never wakes": (watches(NeverWakes), "`wake` ends the next wait"),
