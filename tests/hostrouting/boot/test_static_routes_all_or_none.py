@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import ProbeRewriteConfig
-from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from tests.support.commands import fabric_host
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace
@@ -281,6 +281,28 @@ class TestAllOrNothing:
         assert listed(namespace) == before
         assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
         assert ours(namespace) == [str(HALVES[1].destination)]
+
+    @pytest.mark.parametrize(
+        ("right", "behind"),
+        [
+            pytest.param(f"proto 213 {ETH0}", f"proto 213 {ETH0} mtu 1400", id="with an MTU"),
+            pytest.param(
+                f"proto 4 {ETH0}",
+                f"proto 213 nexthop {ETH0} nexthop via 10.0.0.2 dev eth0",
+                id="behind another program's",
+            ),
+        ],
+    )
+    def test_ours_behind_the_right_one(
+        self, namespace: Namespace, tmp_path: Path, right: str, behind: str
+    ) -> None:
+        """It goes where no command to delete it could hit the right one."""
+        namespace.batch(f"route append {HALF.destination} {way}" for way in (right, behind))
+        ran = Ran(namespace, [HALF], tmp_path)
+        assert ran.lines == []
+        assert ran.changes == [1]
+        place = Prefix.of(HALF.destination)
+        assert [route.way for route in namespace.routes(IPV4) if route.prefix == place] == [ETH0]
 
     @pytest.mark.parametrize(
         "more", ["src 10.0.0.4", "mtu 1400", "src 10.0.0.4 mtu 1400 advmss 1200"]

@@ -543,6 +543,16 @@ class TestWhenTheDefaultRouteGoes:
         assert 'write "dev": "wg0" or "eth0" into' in line
         assert ours(namespace) == []
 
+    def test_what_was_moved_into_infiniband_waits(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """No default route by it counts, so it is not right without a dev, and stays as it is."""
+        namespace.batch(["route del default", "route add 172.16.0.0/17 dev ib0 proto 213"])
+        tools = listing_links(r"s,(: ib0[@:].* link/)\[1\],\1[32],")
+        [line] = Ran(namespace, [HALF], tmp_path, tools=tools).lines
+        assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
+        assert ours(namespace) == ["172.16.0.0/17"]
+
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is not right without a dev, and stays as it is meanwhile."""
