@@ -543,6 +543,21 @@ class TestWhenTheDefaultRouteGoes:
         assert 'write "dev": "wg0" or "eth0" into' in line
         assert ours(namespace) == []
 
+    def test_a_named_device_beside_an_expected_one(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """Ours by the named device stays while its default route is missing, whichever device is
+        expected of those with equal default routes.
+        """
+        equal = ["route add default dev eth1", "route append default dev wg0"]
+        there = f"route add {HALF.destination} {ETH0} proto 213"
+        namespace.batch(["route del default", *equal, there])
+        wish = static(HALF.destination, dev="eth0")
+        ran = Ran(namespace, [wish], tmp_path, expected=["eth1"])
+        assert ran.lines == []
+        assert len(ran.stays) == 1
+        assert way_of_ours(namespace) == ETH0
+
     def test_what_was_moved_into_infiniband_waits(
         self, namespace: Namespace, tmp_path: Path
     ) -> None:
