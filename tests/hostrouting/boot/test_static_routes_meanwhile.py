@@ -533,6 +533,16 @@ class TestWhenTheDefaultRouteGoes:
         [route] = our_routes(namespace)
         assert route.devs == ("wg0",)
 
+    def test_a_line_beside_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It hides no default route that counts, so it is the only uplink."""
+        fabric = "route append default dev ib0 metric 100"
+        namespace.batch(["route del default", "route add default dev wg0", fabric])
+        line = r"s,(: wg0[@:].*\\ +)veth,\1ppp,"
+        tools = listing_links(rf"{line}; s,(: ib0[@:].* link/)\[1\],\1[32],")
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
+        [route] = our_routes(namespace)
+        assert route.devs == ("wg0",)
+
     def test_a_line_beside_a_card(self, namespace: Namespace, tmp_path: Path) -> None:
         """Where it hides the default route of a card, it can be a VPN, and is not followed."""
         card = f"route append default {ETH0} metric 100"
