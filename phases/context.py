@@ -185,7 +185,7 @@ class Context:
         """
         steps = () if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
-        return last_named(name, ran)
+        return last_named(name, ran, "those that have run so far")
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None

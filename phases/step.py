@@ -66,7 +66,9 @@ class Step:
     seconds: float | None = None
     result: object = None
     error: BaseException | None = None
-    """What the task raised, or Cancelled; None if it passed on the failures of steps inside it."""
+    """What the task raised itself, or Cancelled; None if it passed on the failures of steps inside
+    it. `failed_with` is the same without Cancelled; `why` is that and the reason, in words.
+    """
     failures: tuple[Step, ...] = ()
     """The steps in which the errors began that made this one fail, in the order in which they
     failed; this step itself if its own task raised the error.
@@ -76,9 +78,11 @@ class Step:
     condition under which it runs.
     """
     attempts: int = 1
-    """How often the task was tried."""
+    """How often this step's own task was tried."""
     attempt: int = 1
-    """In which of the attempts of the step around it this one was made."""
+    """The attempt of the step around this one in which this one ran: 2 if a group that failed was
+    tried again, and its tasks with it.
+    """
     signal: int | None = None
     """The first signal that came during the run, or for which the program cancelled it; on the root
     only.
@@ -171,10 +175,10 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str) -> Step:
-        """The last step with this name (`routes`, or `network/routes`); without one, UnknownTask
-        names all steps.
+        """The last step with this name (`routes`, or `network/routes`): after an undo, that of the
+        undo. Without one, UnknownTask names all steps.
         """
-        return last_named(name, list(self.walk()))
+        return last_named(name, list(self.walk()), "those of this report")
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
@@ -194,8 +198,8 @@ class Step:
 
     @property
     def _note(self) -> str:
-        """Details of how the step ended; in a dry run, also its plan, after them if it is one line,
-        or else below them.
+        """Details of how the step ended. In a dry run, its plan follows them: in the same line if
+        the plan is a single line, and otherwise in lines of its own.
         """
         parts: list[str] = []
         if self.attempt > 1:
@@ -262,7 +266,8 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     traceback begins where it was raised.
     """
 
-    __slots__ = ("error", "failures")  # so vars() has only what was added later
+    # Slots, so that vars() has only what was added later: the constructor sets these two again.
+    __slots__ = ("error", "failures")
 
     def __init__(self, failures: Sequence[Step]) -> None:
         self.failures = tuple(failures)
@@ -275,15 +280,15 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
-def last_named(name: str, steps: Sequence[Step]) -> Step:
+def last_named(name: str, steps: Sequence[Step], which: str) -> Step:
     """The last of the steps with this name (`routes`, or `network/routes`). Without one,
-    UnknownTask names all of them.
+    UnknownTask says which steps these are, and names them.
     """
     for step in reversed(steps):
         if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
             return step
-    ended = ", ".join("/".join(step.path) for step in steps) or "none"
-    raise UnknownTask(f"no step {name!r} has ended; those that have: {ended}")
+    known = ", ".join("/".join(step.path) for step in steps) or "none"
+    raise UnknownTask(f"no step {name!r} among {which}: {known}")
 
 
 def _failure_in_words(step: Step) -> str:

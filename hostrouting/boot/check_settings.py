@@ -30,7 +30,7 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.doubts import DOUBTS, NAME_DEVICES
 from hostrouting.check.flaws import NO_IPV6
 from hostrouting.check.judge import NO_GATEWAY
-from hostrouting.check.parts import EVERYWHERE
+from hostrouting.check.parts import OF_EVERY_HOST
 from hostrouting.check.refusals import SHORTEST_POD_BLOCK
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
@@ -160,7 +160,7 @@ def _words_of_ip() -> Iterator[str]:
 def _own_addresses(families: Collection[int]) -> Iterator[str]:
     """The addresses that every host has."""
     for family in families:
-        for prefix in EVERYWHERE[family]:
+        for prefix in OF_EVERY_HOST[family]:
             if prefix != _NOT_ASKED:
                 yield f"own {_range(prefix)}"
 

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from hostrouting.boot import units
 from hostrouting.boot.files import UNIT_OF_STEP
+from hostrouting.boot.unit_names import template_of
 from hostrouting.errors import HostError
 from hostrouting.host.files import Files, leftover
-from hostrouting.host.fileset import File, is_masked, is_ours
+from hostrouting.host.fileset import is_masked, is_ours
 from hostrouting.host.layout import HostLayout
 
-_REQUIRED = re.compile(r"(?m)^required=\((.*?)\)")
-"""The line of gate.sh with the steps that have to succeed, as `scripts.render_gate_script` writes
-it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
+_STEPS = re.compile(r"(?m)^required=\((.*?)\)(?: wanted=\((.*?)\))?")
+"""The line of gate.sh with the steps that have to succeed, and those that only should, as
+`scripts.render_gate_script` writes it: `required=(10-static-routes) wanted=(30-probe-rewrite)`.
 """
 
 
 def writer_of(files: Files) -> str:
-    """The release that wrote config.json; empty if it does not say, or cannot be read."""
+    """The release that wrote config.json; empty if it does not say, or cannot be read. A link is
+    followed, as where the configuration is read.
+    """
     try:
         writer = json.loads(files.read(HostLayout.config_path) or "")["writtenBy"]
     except (HostError, KeyError, RecursionError, TypeError, ValueError):
@@ -35,13 +38,15 @@ def writer_of(files: Files) -> str:
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal; before each, what a writer of
-    it that was killed has left.
+    """Every path of ours that this host has, in the order of removal, each after its temporary file
+    (`leftover`) if a process was killed while it wrote this path.
 
     1. the drop-ins, and the links and files of our units,
-    2. the steps that gate.sh does not require, and the settings of networkd,
+    2. the steps that gate.sh does not require (it passes over them if they are missing), and the
+       settings of networkd,
     3. each script after what runs it: the guard's, gate.sh, the steps that it requires,
-    4. the file that opens the gate: a gate that is installed later would be open,
+    4. the file that opens the gate: a gate that is installed later would be open. An administrator
+       writes it, so it does not prove that we are installed, and is not listed alone,
     5. config.json, which says that the others are ours.
     """
     optional = optional_step_paths(files)
@@ -55,33 +60,33 @@ def owned_paths(files: Files) -> tuple[str, ...]:
         paths += _paths_of_unit(files, unit)
     for path in (*optional, HostLayout.networkd_path, *scripts):
         paths += _paths_at(files, path)
-    config = [*_paths_at(files, HostLayout.config_path)]
+    config = list(_paths_at(files, HostLayout.config_path))
     if (paths or config) and files.look(HostLayout.opening_path):
         paths.append(HostLayout.opening_path)
     return (*paths, *config)
 
 
 def _paths_at(files: Files, path: str) -> Iterator[str]:
-    """What a writer of this file has left, and the file, each if it is there and ours."""
-    yield from _left_by_writer(files, path)
+    """The temporary file of this file, and the file, each if it is there and ours."""
+    yield from _leftover_of(files, path)
     if is_ours(files, path):
         yield path
 
 
-def _left_by_writer(files: Files, path: str) -> Iterator[str]:
-    """The temporary file that a writer of ours has left if it was killed: our text, an empty file,
-    or a link to a unit of ours.
+def _leftover_of(files: Files, path: str) -> Iterator[str]:
+    """The temporary file of this path, if it is there and ours: with our text, empty, or a link to
+    a unit of ours.
     """
     temporary = leftover(path)
     entry = files.look(temporary)
     if entry is None:
         return
     if entry.kind == "link":
-        is_left_by_us = entry.target in map(HostLayout.unit_path, units.UNITS)
+        is_leftover_of_ours = entry.target in map(HostLayout.unit_path, units.UNITS)
     else:
         is_empty = entry.kind == "file" and files.read(temporary) == ""
-        is_left_by_us = is_empty or is_ours(files, temporary)
-    if is_left_by_us:
+        is_leftover_of_ours = is_empty or is_ours(files, temporary)
+    if is_leftover_of_ours:
         yield temporary
 
 
@@ -99,11 +104,11 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
     """
     path = HostLayout.unit_path(unit)
     link = HostLayout.enabled_path(unit)
-    yield from _left_by_writer(files, link)
+    yield from _leftover_of(files, link)
     is_missing = files.look(path) is None
     if is_missing or is_ours(files, path) or is_masked(files, path):
-        has_link = not File(link, target=path).differs(files)
-        if has_link:
+        entry = files.look(link)
+        if entry is not None and entry.target == path:
             yield link
     yield from _paths_at(files, path)
 
@@ -121,6 +126,20 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
     return tuple(gated)
 
 
+def masked_instances(files: Files, units: Collection[str]) -> tuple[str, ...]:
+    """The instances of these templates that the administrator has masked: systemd loads none of
+    them, so it does not list them. Without the folder of units, none is counted.
+    """
+    masked: list[str] = []
+    with suppress(HostError):
+        for name in files.names(HostLayout.unit_directory):
+            template = template_of(name)
+            is_gated = template != name and template in units
+            if is_gated and is_masked(files, HostLayout.unit_path(name)):
+                masked.append(name)
+    return tuple(masked)
+
+
 def text_at(files: Files, path: str) -> str:
     """The text of a file; empty if there is none, or something else, which `read` would follow or
     refuse.
@@ -135,8 +154,19 @@ def optional_step_paths(files: Files) -> tuple[str, ...]:
     """The steps of ours that need not succeed for the installed gate.sh, by their paths. None, if
     gate.sh does not say which ones have to: each might.
     """
-    line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
-    if line is None:
+    steps = steps_of_gate(files)
+    if steps is None:
         return ()
-    required = line[1].split()
+    required, _ = steps
     return tuple(HostLayout.step_path(step) for step in UNIT_OF_STEP if step not in required)
+
+
+def steps_of_gate(files: Files) -> tuple[list[str], list[str]] | None:
+    """The steps that have to succeed for the installed gate.sh, and those whose failure is only
+    logged; None if it does not say which.
+    """
+    line = _STEPS.search(text_at(files, HostLayout.gate_path))
+    if line is None:
+        return None
+    required, wanted = line.groups(default="")
+    return required.split(), wanted.split()

@@ -7,6 +7,10 @@ A gated unit has a drop-in of ours: it starts only if the gate (gate.sh) lets it
 depends on a gated unit, and no gated unit depends on one of these, so starting or stopping one of
 them never touches a running unit. A oneshot does not remain active when it is done, so every start
 runs it again.
+
+No unit here is After= static-routes.service: while that one waits, or tries again, a start would
+queue behind it for a minute, even if the gate is open. The gate and the guard set the routes
+themselves.
 """
 
 from __future__ import annotations
@@ -31,12 +35,8 @@ the node agent's. The guard is not After= them: if it has loaded our table befor
 delete it, and the gate or the unit for probes, which start after them, loads it again.
 """
 
-# No unit here is After= that of the routes: while that waits, or tries again, a start would queue
-# behind it for a minute, even if the gate is open. The gate and the guard set the routes
-# themselves.
-#
-# "Vanishes": if systemd is reloaded during a start, it looks in the new list for the command that
-# is running, by its words.
+# A command "vanishes" (systemd's word) if a unit's text is changed and systemd is reloaded during a
+# start: systemd looks for the running command in the new text, by its words, to go on behind it.
 DROP_IN_TEXT = f"""\
 {HEADER}# This text never changes, and the file sorts first: if a running command vanishes,
 # systemd skips the next ones.
@@ -59,15 +59,19 @@ ManageForeignNextHops=no
 with a log line.
 """
 
-# `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Even without
-# capabilities, a process of root can kill other processes of root, change their limits (prlimit64),
-# make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files; io_uring (@aio)
-# could open sockets of the refused families. Each path that a setting hides or makes read-only
-# costs each start a millisecond, so /proc and /sys are read-only as a whole. ProtectHostname= is
-# not set: systemd 247 cannot combine it with a read-only /proc. With RuntimeDirectory=, the folder
-# of the locks exists, and is writable.
+# `ip`, `nft` and netlink work in this sandbox.
+#
+# - CapabilityBoundingSet=: a route lookup requires none.
+# - SystemCallFilter=~: even without capabilities, a process of root can kill other processes of
+#   root, and change their limits (prlimit64). io_uring (@aio) could open sockets of the families
+#   that RestrictAddressFamilies= refuses.
+# - InaccessiblePaths=, ProtectHome=: it can also read root's files.
+# - {paths}: it can make the kernel kill others first (/proc/PID/oom_score_adj). Each path that a
+#   setting hides or makes read-only costs each start a millisecond, so /proc and /sys are read-only
+#   as a whole.
+# - ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
+# - RuntimeDirectory=: the folder of the locks exists, and is writable.
 _SANDBOX = """\
-TimeoutStopSec=10
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
 RestrictAddressFamilies=AF_NETLINK
@@ -102,8 +106,9 @@ _CALLS = "pipe pipe2"
 
 _READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
 # The results are in the directory of an agent, which may remove it and make a new one: a mount of
-# that directory would show the old one, so all of /run is mounted. With a RuntimeDirectory=, the
-# directory would belong to root; with CAP_DAC_OVERRIDE, a unit can write there whoever owns it.
+# that directory would show the old one, so all of /run is mounted. The directory is not set as a
+# RuntimeDirectory=, because it would belong to root then; with CAP_DAC_OVERRIDE, a unit can write
+# there whoever owns it.
 _WRITES_RESULTS = "ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run"
 
 
@@ -117,6 +122,9 @@ def _render(
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
+    """The text of a unit that runs this command, a script of ours with its arguments. The settings
+    are more lines of [Service].
+    """
     lines = [
         "[Unit]",
         f"Description={description}",
@@ -128,6 +136,7 @@ def _render(
         f"ExecStart={_RUN} {command}",
         *settings,
         "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
+        "TimeoutStopSec=10",
     ]
     install = ""
     if is_enabled:
@@ -137,9 +146,11 @@ def _render(
 
 
 def _oneshot(unit: str, step: str) -> tuple[str, ...]:
-    """For `_render`: the command that runs this step, and the settings of every oneshot."""
-    # The time-out is longer than the 75 s that the gate allows itself, and the 5 s in which it ends
-    # a step; in the sandbox, it cannot end one that hangs, so systemd does.
+    """The first arguments of `_render` for a oneshot: the command that runs this step, and the
+    settings that every oneshot has.
+    """
+    # The time-out is longer than the 75 s that the gate allows itself, and the 5 s in which the
+    # gate ends a step that hangs. In this sandbox the gate cannot end one, so systemd does.
     return f"{HostLayout.gate_path} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
 
 

@@ -7,7 +7,8 @@ it says something else than its tables, the verdict is undecided. A check waits 
 because it may come after the boot.
 
 OK is never wrong for packets of the host itself (`FROM_HOST`). Plain packets are those of them that
-have no mark, and nothing else by which a rule could tell some from the others.
+have no mark, and nothing else by which a rule could tell some from the others. The opinion of a
+part for `FROM_HOST` is about plain packets, and its other opinions are about the rest.
 """
 
 from __future__ import annotations
@@ -161,7 +162,9 @@ def _judge_blocks(
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Iterator[Escape]:
-    """The ranges in which these packets escape in the same way."""
+    """The ranges in which these packets escape in the same way. A part that does not escape has no
+    label, and `ranges_of` leaves it out.
+    """
     for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
 
@@ -184,7 +187,9 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Range
 
 
 def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
-    """The prefixes of the routes that lead to pods of this node in a range, each once."""
+    """The prefixes of the routes that lead to pods of this node in a range, each once; a single
+    address without its length.
+    """
     pods: dict[str, None] = {}
     for route in judge.fib.routes:
         prefix = route.prefix
@@ -226,7 +231,9 @@ def _repair(
 def _check_settled(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
-    """Check a host; again if the kernel differs from its tables, because these may have changed."""
+    """Check a host; again if the kernel differs from its tables, because these may have changed, or
+    if they kept changing.
+    """
     report = _check_once(backend, config, name_servers)
     for _ in range(_MORE_READINGS):
         if all(doubt.name != "kernel-differs" for doubt in report.doubts):
@@ -239,8 +246,9 @@ def _check_once(
     backend: RouteBackend, config: HostRoutingConfig, name_servers: tuple[IP, ...]
 ) -> CheckReport:
     """Read the host, judge it, and ask its kernel."""
+    # Of a host with many routes, only those are read that may be about these networks.
     near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
-    # Another program's route may have the key of a configured one, and a repair asks for it.
+    # Another program's route may have the key of a configured one, and a repair looks for it.
     near += [Prefix.of(route.destination) for route in config.static_routes.routes]
     families = {prefix.family for prefix in near}
     only_family = None
@@ -262,7 +270,8 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     """
     family = judge.fib.family
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
-    asked = [part for part in judged if part.first != 0]  # Linux has no answer for 0.0.0.0
+    # Linux has no answer for 0.0.0.0. That address is a part of its own, so no other is left out.
+    asked = [part for part in judged if (family, part.first) != (IPV4, 0)]
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):
@@ -296,12 +305,15 @@ def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
 
 
 def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:
-    """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses
-    any.
+    """Whether both lead to the same devices, or both to this host. Of equal default routes, and of
+    next hops, Linux uses any.
     """
     if answer.route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may
         # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
+    # Other kinds may differ: that of a lookup is multicast where the route is unicast.
+    if (decision.kind == "local") != (answer.kind == "local"):
+        return False
     return set(answer.route.usable_devs).issubset(judge.fib.possible_devs(decision))

@@ -5,7 +5,7 @@ decision, and packets that rules treat differently, such as marked ones, have ot
 with the same sight (`Cell.sight`) have the same decision and outcomes. So one of them is judged,
 and the opinions on it hold for all, because an opinion is not about the address. A cell with its
 opinions is a part. The addresses of every host or link are parts of their own, because they are
-fine by any device (`EVERYWHERE`).
+fine by any device (`OF_EVERY_HOST`).
 
 This is done for plain packets. It is done again for those that may fare worse: connections from the
 source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
@@ -21,23 +21,30 @@ from typing import TYPE_CHECKING, TypeVar
 from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import FROM_HOST, Cell, PacketKind, Sight, conditions_of, pieces
+from hostrouting.fib.engine import (
+    FROM_HOST,
+    Cell,
+    Decision,
+    PacketKind,
+    Sight,
+    conditions_of,
+    pieces,
+)
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, outermost, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.fib.engine import Outcome
 
 T = TypeVar("T")
 
-EVERYWHERE = {
+OF_EVERY_HOST = {
     4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
     6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
 """By family: multicast, broadcast, and the addresses of every host or link. The link-local ones of
 IPv4 are not among these, because clouds have services there behind a router (169.254.169.254).
 """
-_BORDERS_OF_EVERYWHERE = {family: borders_of(blocks) for family, blocks in EVERYWHERE.items()}
+_BORDERS_OF_EVERY_HOST = {family: borders_of(blocks) for family, blocks in OF_EVERY_HOST.items()}
 
 
 def find_parts(
@@ -83,33 +90,37 @@ def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
-    if opinion.grade is Grade.ESCAPE and not decision.devs:  # lost: no route, or a refusal
-        opinion = _doubt_by_source(judge, outcomes) or opinion
+    is_lost = opinion.grade is Grade.ESCAPE and not decision.devs  # no route, or a refusal
+    if is_lost and packet == FROM_HOST:
+        opinion = _doubt_by_source(judge, address, decision) or opinion
     others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
     return Part(address, address, decision, opinion, tuple(others))
 
 
-def _doubt_by_source(judge: Judge, outcomes: Iterable[Outcome]) -> Opinion | None:
-    """The doubt about packets without a route, if IPv6 may find the right one with a source of this
-    host: when a lookup fails, IPv6 chooses a source all the same, and looks up again.
+def _doubt_by_source(judge: Judge, address: int, lost: Decision) -> Opinion | None:
+    """The doubt about plain packets that are lost, if IPv6 may find the right route with a source
+    of this host: when a lookup fails, it chooses a source all the same, and looks up again.
 
     Which source that is, is not computed.
     """
-    if judge.fib.family != IPV6:
+    if judge.fib.family != IPV6 or not _has_rules_by_source(judge):
         return None
-    own = judge.devices.global_addresses
-    for outcome in outcomes:
-        block = outcome.rule.src
-        is_by_source_alone = [name for name, _ in outcome.met] == ["from"]
-        if block is None or not is_by_source_alone:
+    for source in judge.devices.global_addresses:
+        decision, _ = judge.fib.outcomes(address, PacketKind(Prefix.of(source.ip)))
+        if judge.opinion(decision).grade is Grade.ESCAPE:
             continue
-        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
-        if is_right and any(address.ip in block for address in own):
-            reason = f"only [rule {outcome.rule}] has a route for them, by their source"
-            if outcome.rule.invert:
-                reason = f"they pass [rule {outcome.rule}] only with that source"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+        rule = decision.rule
+        reason = f"only [rule {rule}] has a route for them, by their source"
+        if rule is None or rule.src is None or rule.invert:
+            # Any packets take this rule: a `not from` before it has lost those without a source.
+            reason = f"they pass [rule {lost.rule}] only with that source"
+        return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return None
+
+
+def _has_rules_by_source(judge: Judge) -> bool:
+    """Whether a lookup with a source can have another decision than one without."""
+    return any(rule.src is not None for rule in judge.fib.rules)
 
 
 def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) -> Iterator[Part]:
@@ -117,15 +128,15 @@ def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) ->
     family = judge.fib.family
     for cell in cells:
         part = judged[cell.sight]
-        for first, last in pieces(cell.first, cell.last, _BORDERS_OF_EVERYWHERE[family]):
-            if part.decision.devs and _is_everywhere(family, first):
+        for first, last in pieces(cell.first, cell.last, _BORDERS_OF_EVERY_HOST[family]):
+            if part.decision.devs and _is_of_every_host(family, first):
                 yield Part(first, last, part.decision, OWN_ADDRESS)
             else:
                 yield part._replace(first=first, last=last)
 
 
-def _is_everywhere(family: int, address: int) -> bool:
-    return any(block.first <= address <= block.last for block in EVERYWHERE[family])
+def _is_of_every_host(family: int, address: int) -> bool:
+    return any(block.first <= address <= block.last for block in OF_EVERY_HOST[family])
 
 
 # Connections of this host.
@@ -136,10 +147,8 @@ def find_connections(
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
     """The parts that are worse for connected sockets, by the kind of packets, in order. Own
     addresses are among them, because they belong to the ranges around them (`ranges_of`).
-
-    Without a rule by source, the second lookup (`_second_lookup`) is the first one again.
     """
-    if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
+    if judge.fib.family != IPV4 or not _has_rules_by_source(judge):
         return
     worse: dict[PacketKind, list[Part]] = {}
     for part in parts:
@@ -213,7 +222,7 @@ def _may_differ(part: Part) -> bool:
     Otherwise an entry of intendedRules changes nothing either: where packets of pods escape, plain
     ones do, too.
     """
-    if part.other_opinions:  # also if all are fine: those of pods may not be
+    if part.other_opinions:  # of such a rule; also if all are fine: those of pods may not be
         return True
     rule = part.decision.rule
     return rule is not None and bool(conditions_of(rule))

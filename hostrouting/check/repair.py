@@ -69,7 +69,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         devs = [dev for dev in way_out.devs if is_configurable_dev(dev)]
         alternatives = [(dev, _repair_through(case, dev)) for dev in devs]
         return repair._replace(alternatives=tuple(alternatives))
-    walk = Walk(judge.fib, parts, way_out.route, case.hidden)
+    walk = Walk(judge.fib, parts, way_out.default_route, case.hidden)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
         return _without_routes(case, _TOO_MANY)
@@ -87,7 +87,8 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
 def _repair_through(case: Case, dev: str) -> Repair:
     """The repair if the configuration names this device.
 
-    This ends, because a device that is named is not in doubt: no further name can be needed.
+    This ends: a device that is named is not in doubt, so what its repair needs is not a name, and
+    has no `devs`.
     """
     judge = Judge(case.judge.fib, case.judge.config._replace(expected_devs=(dev,)))
     parts: list[Part] = []
@@ -121,14 +122,15 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
     if any(_is_worse(change) for change in changes):
         # This is proven in turn, and ends: without routes, nothing is worse.
         return _without_routes(case, _WORSE)
-    taken = _taken_parts(changes, proposed)
+    parts = _parts_for_costs(changes, proposed)
     attempt = Attempt(case.judge.fib, case.hidden, proposed, unmade)
     lacks = ""
     if proposed:
-        lacks = attributes_lost(case.judge, proposed[0])  # all have the same next hops
+        # All have the same next hops, and so lack the same attributes of the default route.
+        lacks = attributes_lost(case.judge, proposed[0])
     return repair._replace(
         unrepairable=tuple(attempt.find_unrepairable(changes)),
-        costs=tuple(find_costs(case.judge, taken)),
+        costs=tuple(find_costs(case.judge, parts)),
         lacks=lacks,
     )
 
@@ -155,13 +157,13 @@ def _is_worse(change: Change) -> bool:
     return change.after.worst_grade > change.before.worst_grade
 
 
-def _taken_parts(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
-    """The parts that escape and are taken by the routes, as they were judged before, and all own
-    addresses: `find_costs` joins these with the ranges around them.
+def _parts_for_costs(changes: Iterable[Change], proposed: Sequence[Route]) -> list[Part]:
+    """The parts that escape and are taken by the routes, as they were judged before. All own
+    addresses are among them, taken or not: one inside a range that is taken does not split it.
     """
-    taken: list[Part] = []
+    parts: list[Part] = []
     for before, after in changes:
         is_taken = before.plain_grade is Grade.ESCAPE and after.decision.route in proposed
         if is_taken or before.is_own:
-            taken.append(before._replace(first=after.first, last=after.last))
-    return taken
+            parts.append(before._replace(first=after.first, last=after.last))
+    return parts

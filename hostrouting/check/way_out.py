@@ -25,7 +25,7 @@ class WayOut(NamedTuple):
 
     dev: str | None
     """The device that the routes name in a configuration; None if they leave it out."""
-    route: Route
+    default_route: Route
     """A default route as a configuration would make it, with the next hops of all routes."""
     uplink: Uplink
 

@@ -8,9 +8,15 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document, indented, say, way_lines
+from hostrouting.cli.output import error_document, finding_lines, indented, say, way_lines
 from hostrouting.codes import exit_code
-from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.errors import (
+    HostError,
+    HostRoutingError,
+    RequirementError,
+    RouteConflict,
+    RouteOverlapError,
+)
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.text import printable_lines, spoken
@@ -32,11 +38,11 @@ class Run(NamedTuple):
     undone: phases.Step | None = None
     """The step that took the changes back, if that was tried."""
     was_hung_up: bool = False
-    """Whether the signal that stopped it was sent because its terminal was closed."""
+    """Whether its terminal was closed meanwhile, which stops it."""
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
-        """Why the run failed; each message once."""
+        """Why the run failed, and not why its undo did; each message once."""
         errors: dict[str, BaseException] = {}
         for step in self.report.failures:
             if step.action != "undo" and step.error is not None:
@@ -45,7 +51,7 @@ class Run(NamedTuple):
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether this host is as it was before the run."""
+        """Whether an undo has made this host as it was before the run."""
         return self.undone is not None and self.undone.ok
 
     @property
@@ -68,7 +74,7 @@ class Run(NamedTuple):
 
     def _failure_lines(self) -> Iterator[str]:
         for error in self.errors:
-            yield from _error_lines(error)
+            yield from _error_lines(error, is_undone=self.undone is not None)
         if not self.errors:
             why = "the terminal was closed" if self.was_hung_up else self.report.reason
             yield f"STOPPED: {why}; not everything was done"
@@ -112,57 +118,87 @@ def told_anyway(run: Run) -> Iterator[None]:
     try:
         yield
     except BaseException:  # whatever it is: nothing else says what was changed
-        say("\n".join(run.lines("the answer is not complete, see below")))
+        say("\n".join(run.lines(done="the answer is not complete, see below")))
         raise
 
 
-def _error_lines(error: BaseException) -> Iterator[str]:
+def _error_lines(error: BaseException, *, is_undone: bool) -> Iterator[str]:
     """Why the run failed; what is wrong with several things, or has several ways out, is told one
     by one.
     """
-    if isinstance(error, RouteConflict | RequirementError):
+    if isinstance(error, RouteOverlapError):
+        yield from _overlap_lines(error, is_undone=is_undone)
+    elif isinstance(error, RouteConflict | RequirementError):
         for finding in error.findings:
             yield f"FAILED: {finding.sentence}"
             yield from way_lines(finding.remedy)
         if error.consequence:
             yield f"  {error.consequence}"
-        return
-    words = str(error) or type(error).__name__
-    if isinstance(error, RouteOverlapError):
-        # The page of its check follows. Do not say that no unit starts: the boot script does not
-        # judge the packets of pods.
-        wrong = "addresses escape"
-        if error.report.verdict == "no-default-route":
-            wrong = spoken(error.report.missing_defaults)
-        words = f"{wrong}, and the mode is STRICT"
-        words += "; the gate checks again before each start of a gated unit"
-    first, *others = words.split("\n")
-    yield f"FAILED: {first}"
-    yield from (f"  {line}" for line in others)
+    else:
+        first, *others = (str(error) or type(error).__name__).split("\n")
+        yield f"FAILED: {first}"
+        yield from (f"  {line}" for line in others)
+
+
+def _overlap_lines(error: RouteOverlapError, *, is_undone: bool) -> Iterator[str]:
+    """That addresses escape, or that there is no default route. The page of the check follows, but
+    not after an undo.
+    """
+    wrong = "addresses escape"
+    if error.report.verdict == "no-default-route":
+        wrong = spoken(error.report.missing_defaults)
+    failed = f"FAILED: {wrong}, and the mode is STRICT"
+    if is_undone:
+        yield failed
+        yield from finding_lines(error.findings)
+    else:
+        # Not that no unit starts: the boot script does not judge the packets of pods.
+        yield f"{failed}; the gate checks again before each start of a gated unit"
 
 
 def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False) -> Run:
-    """Run the task on this host. After a signal, or the end of its terminal, it takes back what it
-    has begun; with `undo_on_failure`, all of it.
+    """Run the task on this host. After a signal, or when its terminal is closed, the run stops, and
+    rolls back the routes that it is changing. With `undo_on_failure`, the whole run is undone then,
+    and also after a failure.
 
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
     """
     _log_to_standard_error()
     tree = live_tree(LOGGER)
+    # Not a LogObserver: what became of each task is on the page.
     observers = [] if tree is None else [tree]
-    with _stopping_with_the_terminal() as is_closed:
+    with _stopping_with_the_terminal() as hung_up:
         report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
-    undone: phases.Step | None = None
-    effects = Effects()
-    for step in report.walk():
-        if step.action == "undo":
-            if undone is None:  # a run is undone once: the other steps of the undo are inside it
-                undone = step
-        elif not step.children:  # the result of a group repeats theirs
-            effects += effects_of(step.result) + effects_of(step.error)
+    undone = _undo_in(report)
+    if undone is not None:
+        _forget_consequences(report)
+    effects = _effects_before_undo(report)
     wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, effects, wrote, removed, undone, is_closed.is_set())
+    return Run(report, effects, wrote, removed, undone, hung_up.is_set())
+
+
+def _undo_in(report: phases.Step) -> phases.Step | None:
+    """The step of the undo, around all others of it; None if nothing was undone."""
+    return next((step for step in report.walk() if step.action == "undo"), None)
+
+
+def _forget_consequences(report: phases.Step) -> None:
+    """Have the errors of an undone run no longer say what they mean for the host, such as which
+    units the gate holds back.
+    """
+    for step in report.failures:
+        if step.action != "undo" and isinstance(step.error, HostRoutingError):
+            vars(step.error).pop("consequence", None)
+
+
+def _effects_before_undo(report: phases.Step) -> Effects:
+    """What the run has changed, without what its undo has changed."""
+    effects = Effects()
+    for step in report.walk():
+        if step.action != "undo" and not step.children:  # the result of a group repeats theirs
+            effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
+    return effects
 
 
 def _is_there(path: str, host: Host) -> bool:
@@ -195,21 +231,21 @@ def _stopping_with_the_terminal() -> Iterator[threading.Event]:
     """In the block, stop as after SIGTERM when the terminal is closed, except under nohup. The
     event is set then.
 
-    While a run goes on, SIGTERM cancels it; just before and after that, it ends this process, as
-    SIGHUP would.
+    While a run goes on, SIGTERM cancels it; just before and after that, SIGTERM ends this process,
+    as SIGHUP would have done.
     """
-    is_closed = threading.Event()
+    hung_up = threading.Event()
 
     def stop(*_: object) -> None:
-        is_closed.set()
+        hung_up.set()
         signal.raise_signal(signal.SIGTERM)
 
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
-        yield is_closed
+        yield hung_up
         return
     signal.signal(signal.SIGHUP, stop)
     try:
-        yield is_closed
+        yield hung_up
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -16,9 +16,7 @@ def section(cls: type[T]) -> type[T]:
     camelCase.
 
     The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
-    None stands for the default. If the class has a method `faults_between`, this returns what is
-    wrong with several values together; a value that has a fault of its own is None there, and so is
-    such an item of a list.
+    None stands for the default. The class may have a method `faults_between`: see `types`.
     """
     section_class: Any = cls
     section_class.json_keys = tuple(map(_camel, section_class._fields))  # `Form` reads by these

@@ -8,10 +8,12 @@ its reader:
 - a type that was registered (`register`) has the reader that it was registered with;
 - `Annotated[int, range(256)]` is an integer of these; `Annotated[str, must(...)]` is read as a
   `str` first, and then passes through functions that take the value and return it or another one;
-- `X | None` and `IPv4Address | IPv6Address` are read as the first of the two;
+- `X | None` is read as X, and `IPv4Address | IPv6Address` as the first, whose reader reads both;
 - a `Literal` is one of these words, in any case;
 - a `tuple[X, ...]` is a list, and a `tuple[X, X]` one of that length;
 - any other class is a NamedTuple, which is an object; its annotations say how its values are read.
+  Its method `faults_between`, if it has one, finds what is wrong with several values together;
+  there, a value with a fault of its own is None, and so is such an item of a list.
 
 This is worked out once for each class. Null counts as absent, and so does an empty text where the
 default is None or a word. A key that is unknown or given twice is a fault.
@@ -125,9 +127,12 @@ def reader_of(kind: Any) -> Reader:
 
 
 def _annotated(kind: Any, *rules: Any) -> Reader:
-    """A value of this kind that passes the rules; or an integer, if its numbers stand there."""
+    """The reader of `kind`, and then the rules; or, with numbers in their place, that of an integer
+    which is one of these.
+    """
     if not callable(rules[0]):
-        return _integer_in(rules[0])
+        [numbers] = rules
+        return _integer_in(numbers)
     read_plain = reader_of(kind)
 
     def read_with_rules(value: Any) -> Any:
@@ -143,24 +148,23 @@ def _annotated(kind: Any, *rules: Any) -> Reader:
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list."""
+    """The faults of an object or a list, and what stands in for its value in `faults_between`."""
 
-    def __init__(self, faults: list[Fault], instead: Any = None) -> None:
-        super().__init__(faults, instead)
+    def __init__(self, faults: list[Fault], stand_in: tuple[Any, ...] | None = None) -> None:
+        super().__init__(faults, stand_in)
         self.faults = faults
-        self.instead = instead
-        """What `faults_between` has instead of the value: for a list, the list with None for each
-        faulty item.
-        """
+        self.stand_in = stand_in
 
 
 def read_member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
-    """The value of a key or of a place in a list; its faults are added to `faults`."""
+    """The value of a key or of a place in a list. If it has faults, they are added to `faults`,
+    and what stands in for it in `faults_between` is returned.
+    """
     try:
         return reader(value)
     except _FaultyError as error:
         faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-        return error.instead
+        return error.stand_in
     except ValueError as error:
         if value is REPEATED:
             faults.append(Fault(path_of(key), *_GIVEN_TWICE))
@@ -191,6 +195,7 @@ def _list_of(kind: Any, *others: Any) -> Reader:
     length = None if others == (...,) else 1 + len(others)
 
     def read_list(values: Any) -> tuple[Any, ...]:
+        # A NamedTuple is a tuple, too, and an object.
         if not isinstance(values, list) and type(values) is not tuple:
             raise ValueError("is not a list", "write [...], even around a single item")
         faults: list[Fault] = []
@@ -198,7 +203,7 @@ def _list_of(kind: Any, *others: Any) -> Reader:
         for place, value in enumerate(values):
             items.append(read_member(read_item, place, value, faults))
         if faults:
-            raise _FaultyError(faults, tuple(items))
+            raise _FaultyError(faults, tuple(items))  # with None for each faulty item
         if length is not None and length != len(items):
             raise ValueError("is not of the right length")
         return tuple(items)
@@ -216,7 +221,7 @@ class Form:
         """None for a key that is required."""
         self._required: list[str] = []
         self._may_be_empty: set[str] = set()
-        """The keys whose default is None or a word; every setting that is a word has one."""
+        """The keys for which an empty text counts as absent: their default is None or a word."""
         keys = getattr(cls, "json_keys", cls._fields)  # a section has other keys than attributes
         for key, (name, kind) in zip(keys, cls.__annotations__.items(), strict=True):
             self.readers[key] = reader_of(kind)
@@ -230,12 +235,12 @@ class Form:
         """The object in this JSON object; an object of the class is returned as it is."""
         if isinstance(document, self.cls):
             return document
-        if type(document) is not dict and not isinstance(document, Mapping):
+        if not isinstance(document, Mapping):
             remedy = f"write {{...}} with any of the keys {', '.join(self.readers)}"
-            raise ValueError("is not an object", remedy)
+            raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
         faults: list[Fault] = []
         values = self._values_in(document, faults)
-        result = tuple.__new__(self.cls, values)
+        result = tuple.__new__(self.cls, values)  # the constructor of a section calls this method
         if hasattr(result, "faults_between"):
             faults += result.faults_between()
         if faults:

@@ -134,13 +134,13 @@ class TestFind:
         disk = phases.retry(StubTask("disk", "/dev/a", errors=[OSError("busy")]))
         tree = phases.serial(disk, StubTask("left"), prepare, mount, name="all")
         report = phases.run(tree, skip="left", clock=FakeClock(), observers=[])
-        known = "those that have: all/disk, all/prepare, all/prepare/size"
+        known = "those that have run so far: all/disk, all/prepare, all/prepare/size"
         assert report.find("mount").result == [
             "/dev/a",
             5,
-            f"no step 'mount' has ended; {known}",
-            f"no step 'left' has ended; {known}",
-            f"no step 'nothing' has ended; {known}",
+            f"no step 'mount' among {known}",
+            f"no step 'left' among {known}",
+            f"no step 'nothing' among {known}",
         ]
 
     def test_an_undo_reads_what_its_task_did(self) -> None:
@@ -180,7 +180,6 @@ class TestFind:
 
     def test_a_run_of_its_own(self) -> None:
         """Outside a task nothing has run, and the steps of another run are not found."""
-        with pytest.raises(
-            phases.UnknownTask, match="no step 'a' has ended; those that have: none"
-        ):
+        message = "no step 'a' among those that have run so far: none"
+        with pytest.raises(phases.UnknownTask, match=message):
             Context().find("a")

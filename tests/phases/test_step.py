@@ -302,11 +302,24 @@ def test_a_step_is_found_by_name() -> None:
     assert twice.find("g/a").attempt == 2
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
-    with pytest.raises(
-        phases.UnknownTask,
-        match="no step 'ull' has ended; those that have: bootstrap, bootstrap/download",
-    ):
+    message = "no step 'ull' among those of this report: bootstrap, bootstrap/download"
+    with pytest.raises(phases.UnknownTask, match=message):
         report().find("ull")
+
+
+def test_a_step_is_found_while_the_run_goes_on() -> None:
+    """An observer finds what has started, and what has not is not said to have ended."""
+    messages: list[str] = []
+
+    def observe(step: Step) -> None:
+        if step.status is Status.RUNNING:
+            assert step.find(step.name) is step
+            with pytest.raises(phases.UnknownTask) as caught:
+                step.find("later")
+            messages.append(str(caught.value))
+
+    phases.run(StubTask("a"), observers=[observe])
+    assert messages == ["no step 'later' among those of this report: a"]
 
 
 def test_exit_codes_of_a_report() -> None:

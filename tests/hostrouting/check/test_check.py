@@ -207,6 +207,7 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
 REFUSING_RULE = Rule(family=4, priority=9, action="unreachable")
+STAYS_HERE = Route.to(CIDR, dev="eth0", type="local", table=255)
 BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
 
 
@@ -215,6 +216,7 @@ BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
     [
         pytest.param(Answer("unicast", BY_IB7), f"[{BY_IB7}]", id="another device"),
         pytest.param(Answer("unicast", BY_BOTH), f"[{BY_BOTH}]", id="one of two"),
+        pytest.param(Answer("local", STAYS_HERE), f"[{STAYS_HERE}]", id="none: it stays here"),
         pytest.param(Answer("no-route", None), "no-route", id="none"),
     ],
 )
@@ -393,6 +395,14 @@ def test_linux_is_not_asked_about_the_address_of_no_host() -> None:
     [addresses] = call.args
     assert addresses
     assert all(map(int, addresses))
+
+
+def test_ipv6_is_asked_about_the_lowest_address() -> None:
+    """Linux answers for ::, where the lowest range begins: without ::1, nearly all of ::/0."""
+    kernel = mock.Mock(wraps=h200(dual_stack=True))
+    [family] = check_kernel(kernel, config(cidrs=("::/0",))).families
+    [call] = kernel.lookup.mock_calls
+    assert [int(address) for address in call.args[0]] == [part.first for part in family.parts]
 
 
 def test_nothing_to_check() -> None:

@@ -119,8 +119,9 @@ def apply_with(
     host: FakeHost,
     terminal: FakeTerminal,
     *options: str,
+    wanted: HostRoutingConfig = WANTED,
 ) -> Said:
-    """`apply --confirm 1` of WANTED on this terminal, with these options, too."""
+    """`apply --confirm 1` of a configuration on this terminal, with these options, too."""
 
     @contextmanager
     def opened() -> Iterator[Terminal]:
@@ -132,7 +133,7 @@ def apply_with(
     monkeypatch.setattr(apply, "controlling_terminal", opened)
     monkeypatch.setattr(phases.Clock, "now", now)
     file = folder / "config.json"
-    file.write_text(json.dumps(WANTED.to_mapping()))
+    file.write_text(json.dumps(wanted.to_mapping()))
     words = ("--config", str(file), "--confirm", "1", "--wait", "0", "--allow-removal")
     return say("apply", *words, *options, host=host)
 
@@ -261,6 +262,38 @@ def test_a_run_that_fails(
     assert state(installed) == before
     assert terminal.said == []
     assert terminal.logged[-1].startswith("TAKEN BACK: ")
+
+
+def test_addresses_escape(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """No page follows what was taken back, so the failure names what escapes and what repairs it,
+    and says nothing of the gate, which is gone.
+    """
+    wanted = config(cidrs=("172.16.0.0/16",))
+
+    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(), wanted=wanted)
+
+    first, *findings, last = said.lines
+    assert first == "FAILED: addresses escape, and the mode is STRICT"
+    names = [finding.partition(":")[0] for finding in findings]
+    assert names == ["OVERLAP", "ACTION", "REPAIR-COST"]
+    assert findings[0].startswith("OVERLAP: 172.16.0.0/16 leaves through ib0")
+    assert last.startswith("TAKEN BACK: ")
+
+
+def test_what_a_failure_meant_for_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing says of a gate that was taken back that it is installed."""
+    wanted = config("172.16.0.0/16")
+    options = (monkeypatch, tmp_path, FakeHost(kernel=h200()), FakeTerminal())
+
+    page = apply_with(*options, wanted=wanted)
+    said = apply_with(*options, "--json", wanted=wanted)
+
+    assert page.lines[0].startswith("FAILED: 172.16.0.0/16 cannot be installed: ")
+    assert page.lines[-1].startswith("TAKEN BACK: ")
+    assert said.json["takenBack"]
+    assert "the gate is installed" not in page.out + said.out
 
 
 def test_a_run_that_fails_before_it_changes_anything(
