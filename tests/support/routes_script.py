@@ -80,8 +80,9 @@ class Ran:
         command = words(wanted, directory, **options)  # type: ignore[arg-type]  # passed on
         done = namespace.run(*command)
         self.changes = [
-            *map(int, re.findall("<6>static-routes: changed routes: (.*)\n", done.stderr))
+            *map(int, re.findall("<6>static-routes: changed routes: ([0-9]+), ", done.stderr))
         ]
+        self.first_changes = re.findall(", beginning with: (.*)\n", done.stderr)
         said = re.sub("<6>static-routes: changed routes: .*\n", "", done.stderr)
         self.said = re.sub(r"(gave up after |waiting \()[0-9]+", r"\1N", said)
         self.status, self.lines = done.returncode, []
