@@ -91,8 +91,9 @@ class InstallTask(ABC, Generic[R]):
         if none is named. A task about one section restores that section. Where nothing was
         installed, nothing is left.
 
-        Routes that somebody had typed, and that a run has deleted, are added again. HostError if
-        what was installed could not be read, or if another run has installed something else since.
+        Routes that somebody had typed, and that a run has deleted, are added again. The errors of
+        the undone runs no longer say that the gate holds units back. HostError if what was
+        installed could not be read, or if another run has installed something else since.
         """
         undone = [*self.before]
         if ctx.ran is not None and ctx.root is not None:  # the undo of a report: of its run only
@@ -103,7 +104,8 @@ class InstallTask(ABC, Generic[R]):
             )
         result = Undo.of(self, [self.before[run] for run in undone]).do(ctx)
         for run in undone:
-            del self.before[run]
+            for error in self.before.pop(run).held:
+                vars(error).pop("consequence", None)  # that gate is no longer there
         return result
 
 
