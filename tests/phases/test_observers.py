@@ -92,6 +92,15 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     ]
 
 
+def test_the_fields_of_an_attempt_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """Its line has its number and its error: no observer is called, and no step has them."""
+    task = StubTask("download", errors=[OSError("no\nroute"), OSError("busy")])
+    fields = [vars(record)["phases"] for record in logged(phases.retry(task), caplog)]
+    failed = [(one["attempts"], one["error"]) for one in fields if "error" in one]
+    assert failed == [(1, "OSError: no route"), (2, "OSError: busy")]
+    assert (fields[-1]["status"], fields[-1]["attempts"]) == ("ok", 3)
+
+
 def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG, the line of the task that failed has it, and no other line."""
     records = logged(boot(), caplog)
