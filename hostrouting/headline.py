@@ -44,7 +44,11 @@ def headline_of(status: Status) -> str:
     if cause is None:
         return headline
     if status.state == "waiting":
-        return f"{headline}{_gated_by(status.known_config)} cannot start: {cause.sentence}"
+        gated = _gated_by(status.known_config)
+        starts = f"{gated} cannot start"
+        if status.waits_after_apply:
+            starts = f"after apply, {gated} could not start"
+        return f"{headline}{starts}: {cause.sentence}"
     return headline + cause.sentence
 
 
@@ -89,9 +93,10 @@ def what_is_wrong_now(status: Status) -> str:
     the page has no sentence for it.
     """
     wrong = what_is_wrong(_all_findings(status), status.known_config, status.report)
+    shutting = status.shutting[0].sentence if status.shutting else ""
     refused = refused_units(status.units)
     if not refused:
-        return wrong
+        return wrong or shutting
     sentence = f"{spoken(refused)} {agreeing('was refused', len(refused))}"
     if status.to_start:
         them = "it" if len(refused) == 1 else "them"
@@ -99,10 +104,8 @@ def what_is_wrong_now(status: Status) -> str:
         if status.foreign_steps:
             held = f"only {spoken(status.foreign_steps)} may hold {them} back now"
         return wrong or f"{sentence}, and {held}"
-    for fault in status.faults:
-        if fault.name == "gate-shut":
-            return f"{sentence}: {fault.sentence}"
-    return f"{sentence}: {wrong}" if wrong else sentence
+    cause = shutting or wrong
+    return f"{sentence}: {cause}" if cause else sentence
 
 
 def cause_of(status: Status) -> Finding | None:

@@ -19,7 +19,7 @@ from hostrouting.boot.health import (
     foreign_steps,
     note_of_writer,
 )
-from hostrouting.boot.on_disk import gated_on_disk, writer_of
+from hostrouting.boot.on_disk import gated_on_disk, masked_instances, writer_of
 from hostrouting.boot.unit_gates import APPLY
 from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
@@ -32,6 +32,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
+from hostrouting.install.requirements import is_missing_program
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
@@ -200,25 +201,49 @@ class Status:
         return APPLY.command if self.state == "different" else ""
 
     def _command_before_apply(self) -> str:
-        """What to type first where one command ends what apply would fail of, and then apply."""
-        first, *others = self.plan.errors
-        remedy = first.remedy
-        if others or remedy is None or remedy.words or remedy.otherwise is not None:
-            return ""
+        """What to type first where commands end all that apply would fail of, and then apply."""
+        commands: dict[str, None] = {}  # in order, each once
+        for error in self.plan.errors:
+            remedy = error.remedy
+            if remedy is None or remedy.words or remedy.otherwise is not None:
+                return ""
+            commands[remedy.command] = None
         last = APPLY.command
         if self.plan.report is not None and self.plan.report.routes:
             last = repair_pipeline()
-        return f"{remedy.command} && {last}"
+        return " && ".join([*commands, last])
 
     @property
     def to_start(self) -> tuple[str, ...]:
         """The units that were refused, although nothing is known any more that holds them back."""
-        if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
+        if self.state != "installed" or self.shutting:
             return ()
         # In WARN, the gate lets them start even then.
         if self.check is not None and self.check.is_wrong and self.mode == "STRICT":
             return ()
         return refused_units(self.units)
+
+    @property
+    def waits_after_apply(self) -> bool:
+        """Whether routes wait only in an edited config.json: the installed script sets others, so
+        units start until `apply`.
+        """
+        in_force = self.enforced.static_routes.routes
+        waiting = [route.route for route in self.plan.routes.waiting]
+        return self.state == "waiting" and bool(in_force) and not set(waiting) & set(in_force)
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether it is possible, and does no harm, to apply the installed configuration."""
+        return MEANINGS[self.state].may_apply and not self.waits_after_apply
+
+    @property
+    def shutting(self) -> tuple[Finding, ...]:
+        """Why the gate refuses each start, whatever the routes are: a fault of its files, or a
+        program that is missing.
+        """
+        faults = [fault for fault in self.faults if fault.name == "gate-shut"]
+        return (*faults, *filter(is_missing_program, self.plan.errors))
 
     @property
     def code(self) -> int:
@@ -247,15 +272,14 @@ class Status:
             findings += error.findings
         # What shuts the gate makes apply fail, too: the plan has it again, as a fault of a file.
         known = [fault._replace(name="file") for fault in self.faults if fault.name == "gate-shut"]
-        may_apply = MEANINGS[self.state].may_apply
         for finding in (*self.faults, *self.plan.findings):
             if finding in known:
                 continue
-            if finding.remedy == APPLY and not may_apply:
+            if finding.remedy == APPLY and not self.may_apply:
                 findings.append(finding._replace(remedy=None))
             else:
                 findings.append(finding)
-        gating = APPLY.command if may_apply else self.command
+        gating = APPLY.command if self.may_apply else self.command
         return worst_first(with_gate_command(findings, gating))
 
 
@@ -424,8 +448,11 @@ def _with_units(host: Host, status: Status) -> Status:
     if manager is None:
         return status
     only = status.unit
-    states = unit_states(manager, _units_in_gate(host, status))
-    units = [each for each in states if only in {None, each.unit, template_of(each.unit)}]
+    in_gate = _units_in_gate(host, status)
+    states = {state.unit: state for state in unit_states(manager, in_gate)}
+    for state in unit_states(manager, masked_instances(host.files, in_gate)):
+        states.setdefault(state.unit, state)
+    units = [each for each in states.values() if only in {None, each.unit, template_of(each.unit)}]
     if any(unit.state == "is in the gate" for unit in units):
         holders = host.files.lock_holders(HostLayout.lock_path)
         units = [unit.waiting_for(holders) for unit in units]

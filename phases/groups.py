@@ -198,13 +198,15 @@ def retry(
                 if wait is None:
                     _set_reason(ctx, "the deadline left no time for another attempt")
                     raise
+                described = describe_error(error)
                 ctx.log.warning(
                     "%s: attempt %s%s failed: %s; again in %s",
                     "/".join(ctx.path),
                     attempt,
                     limit,
-                    describe_error(error),
+                    described,
                     seconds_in_words(wait),
+                    extra={"attempts": attempt, "error": described},
                 )
             ctx.sleep(wait)
             pause = min(pause * factor, longest)

@@ -245,8 +245,13 @@ def _next(events: SimpleQueue[int]) -> int:
 
 
 def _log_what_is_awaited(name: str, root: Step, ctx: Context) -> None:
-    running = [step for step in root.walk() if step.status is Status.RUNNING and step.start]
-    paths = ["/".join(step.path) for step in running if not step.children]
+    paths: list[str] = []
+    for step in root.walk():
+        if step.status is Status.RUNNING and step.start and not step.children:
+            path = "/".join(step.path)
+            if step.action == "undo":
+                path += " (undo)"
+            paths.append(path)
     ctx.log.warning("%s: stopping, waiting for %s", name, ", ".join(paths) or "the end")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of, steps_of
-from hostrouting.boot.on_disk import writer_of
+from hostrouting.boot.on_disk import steps_of_gate, writer_of
 from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
@@ -50,10 +50,17 @@ def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Findin
 
 
 def _unusable_gate(files: Files) -> Iterator[Finding]:
-    """That gate.sh is missing or cannot be run, so that it lets no unit pass."""
+    """That gate.sh, or a step that it requires, is missing or cannot be run, so that the gate lets
+    no unit pass.
+    """
     gate = _why_unusable(files, File(HostLayout.gate_path))
     if gate is not None:
         yield _shutting(gate)
+    required, _ = steps_of_gate(files) or ((), ())
+    for path in map(HostLayout.step_path, required):
+        step = _why_unusable(files, File(path)) or why_not_run(files, path)
+        if step is not None:
+            yield _shutting(step)
 
 
 def _with_others(

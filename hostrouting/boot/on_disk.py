@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from hostrouting.boot import units
 from hostrouting.boot.files import UNIT_OF_STEP
+from hostrouting.boot.unit_names import template_of
 from hostrouting.errors import HostError
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import is_masked, is_ours
 from hostrouting.host.layout import HostLayout
 
-_REQUIRED = re.compile(r"(?m)^required=\((.*?)\)")
-"""The line of gate.sh with the steps that have to succeed, as `scripts.render_gate_script` writes
-it: `required=(10-static-routes 20-check-route-overlap) wanted=()`.
+_STEPS = re.compile(r"(?m)^required=\((.*?)\)(?: wanted=\((.*?)\))?")
+"""The line of gate.sh with the steps that have to succeed, and those that only should, as
+`scripts.render_gate_script` writes it: `required=(10-static-routes) wanted=(30-probe-rewrite)`.
 """
 
 
@@ -125,6 +126,20 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
     return tuple(gated)
 
 
+def masked_instances(files: Files, units: Collection[str]) -> tuple[str, ...]:
+    """The instances of these templates that the administrator has masked: systemd loads none of
+    them, so it does not list them. Without the folder of units, none is counted.
+    """
+    masked: list[str] = []
+    with suppress(HostError):
+        for name in files.names(HostLayout.unit_directory):
+            template = template_of(name)
+            is_gated = template != name and template in units
+            if is_gated and is_masked(files, HostLayout.unit_path(name)):
+                masked.append(name)
+    return tuple(masked)
+
+
 def text_at(files: Files, path: str) -> str:
     """The text of a file; empty if there is none, or something else, which `read` would follow or
     refuse.
@@ -139,8 +154,19 @@ def optional_step_paths(files: Files) -> tuple[str, ...]:
     """The steps of ours that need not succeed for the installed gate.sh, by their paths. None, if
     gate.sh does not say which ones have to: each might.
     """
-    line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
-    if line is None:
+    steps = steps_of_gate(files)
+    if steps is None:
         return ()
-    required = line[1].split()
+    required, _ = steps
     return tuple(HostLayout.step_path(step) for step in UNIT_OF_STEP if step not in required)
+
+
+def steps_of_gate(files: Files) -> tuple[list[str], list[str]] | None:
+    """The steps that have to succeed for the installed gate.sh, and those whose failure is only
+    logged; None if it does not say which.
+    """
+    line = _STEPS.search(text_at(files, HostLayout.gate_path))
+    if line is None:
+        return None
+    required, wanted = line.groups(default="")
+    return required.split(), wanted.split()

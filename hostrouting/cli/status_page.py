@@ -178,13 +178,21 @@ def _asked_unit_lines(unit: str, status: Status) -> Iterator[str]:
 
 
 def _unit_lines(status: Status) -> Iterator[str]:
-    """Each unit with its state; of a refused one, what its start has logged as errors."""
+    """Each unit with its state; of a refused one, what its start has logged as errors, and of one
+    that failed by itself, where that is logged.
+    """
     for state in status.units:
-        yield f"  {state.line}"
+        line = f"  {state.line}"
+        if state.unit in status.to_start and state.reasons:  # they may be past
+            line += "; what its start logged then:"
+        yield line
         if state.unchecked:
             remedy = Remedy(_TO_CHECK, command_of("systemctl restart", state.unit))
             yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
+        if state.state == "failed" and not state.reasons:
+            log = command_of("journalctl -u", state.unit)
+            yield f"    the gate did not refuse it; see: {log}"
         if status.foreign_steps:
             yield from _lines_about_foreign_steps(state)
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -36,6 +37,10 @@ _OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
 _STUBS = frozenset(map(as_ip, ("127.0.0.53", "127.0.0.54")))
 """The addresses by which programs ask systemd-resolved."""
 _LOCK_WAIT = 150.0  # seconds: a start or a pass of the guard holds the lock for up to 80
+
+
+_ALTERNATIVES = 10
+"""How many links may lead to a program, one to the next: those of Debian's alternatives are two."""
 
 
 def _netlink() -> NetlinkBackend:
@@ -164,13 +169,13 @@ class Host:
             return True
 
     def has_program(self, name: str) -> bool:
-        """Whether this program is installed where the boot scripts look: in the image, or else on
+        """Whether this program can be run where the boot scripts look: in the image, or else on
         this machine, whatever `files` is: it would run here. A FakeHost says what is missing.
         """
         files: Files = _FILES
         if self.backend is None:
             files = self.files
-        return any(files.look(f"{folder}/{name}") for folder in BOOT_PATH)
+        return any(_can_be_run(files, f"{folder}/{name}") for folder in BOOT_PATH)
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:
@@ -196,6 +201,20 @@ class Host:
             yield
         finally:
             release()
+
+
+def _can_be_run(files: Files, path: str) -> bool:
+    """Whether a file that can be executed is at this path, or at the end of its links: /usr/bin/awk
+    stays as a link when the package of the awk is removed.
+    """
+    for _ in range(_ALTERNATIVES):
+        entry = files.look(path)
+        if entry is None:
+            return False
+        if entry.kind != "link":
+            return bool(entry.mode & 0o111)
+        path = posixpath.join(posixpath.dirname(path), entry.target)
+    return False
 
 
 class _LockWait:

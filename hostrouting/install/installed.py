@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import asks_for_nothing
-from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.on_disk import owned_paths, steps_of_gate
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
@@ -18,6 +18,7 @@ from hostrouting.install.typed_commands import APPLY_PIPED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
 
 
@@ -82,6 +83,14 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     what the scripts and the drop-ins say, which is most of it.
     """
     known = read_enforced(host.files)
+    kept = "the installed scripts say, and gives up podCidrs, azureVnetCleanup and manageForeign"
+    mode = _mode_of_lost_check(host, known)
+    if mode is not None:
+        known = _with_device_of_routes(known, mode)
+        kept = (
+            "the other installed scripts say, and gives up podCidrs, azureVnetCleanup and "
+            "manageForeign, and of the check, whose script is lost, too, all but the mode"
+        )
     text = shlex.quote(json.dumps(known.to_mapping()))
     apply = f"{APPLY_PIPED} --allow-removal"
     removal = Remedy(
@@ -89,8 +98,7 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
         "hostrouting remove",
     )
     new_file = Remedy(
-        "without one (this keeps what the installed scripts say, and gives up podCidrs, "
-        "azureVnetCleanup and manageForeign)",
+        f"without one (this keeps what {kept})",
         f"echo {text} | hostrouting repair{options} --config - | {apply}",
         otherwise=removal,
     )
@@ -104,3 +112,28 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
         return backup
     words = f"correct {HostLayout.config_path}, then"
     return Remedy(words, "hostrouting status", needs_root=False, otherwise=backup)
+
+
+def _mode_of_lost_check(host: Host, known: HostRoutingConfig) -> Mode | None:
+    """The mode of a check whose script does not say any more what it checks, while gate.sh still
+    has to run it; None if there is no such check.
+    """
+    steps = steps_of_gate(host.files)
+    if known.route_overlap.cidrs or steps is None:
+        return None
+    required, wanted = steps
+    if HostLayout.check_step in required:
+        return "STRICT"
+    return "WARN" if HostLayout.check_step in wanted else None
+
+
+def _with_device_of_routes(known: HostRoutingConfig, mode: Mode) -> HostRoutingConfig:
+    """With this mode, and with the device that the routes name as the expected one. Otherwise, a
+    repair would lead the addresses to the device of the default route. Where the routes name
+    several, nobody knows which ones were expected.
+    """
+    devs = {route.dev for route in known.static_routes.routes if route.dev is not None}
+    check = known.route_overlap._replace(mode=mode)
+    if len(devs) == 1:
+        check = check._replace(expected_devs=tuple(devs))
+    return known._replace(route_overlap=check)

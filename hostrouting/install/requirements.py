@@ -141,9 +141,17 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
     for program, package in BOOT_PROGRAMS.items():
         is_needed = program != "nft" or config.probe_rewrite.enabled
         if is_needed and not host.has_program(program):
-            sentence = f"the program {program} is not installed{where}; the boot scripts need it"
+            sentence = (
+                f"the program {program} is not installed{where}, or not executable; the boot "
+                "scripts need it"
+            )
             remedy = Remedy(f"install the package {package}")
             yield Finding("requirement", severity, sentence, program, remedy)
+
+
+def is_missing_program(finding: Finding) -> bool:
+    """Whether a program of the boot scripts is missing, without which no gated unit starts."""
+    return finding.name == "requirement" and finding.target in BOOT_PROGRAMS
 
 
 def _old_systemd(manager: Manager) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.installed import read_installed
 from hostrouting.install.run import Before, R, TaskRun
-from hostrouting.install.undo import Undo
+from hostrouting.install.undo import Undo, require_own_run
 from hostrouting.install.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class InstallTask(ABC, Generic[R]):
     """
     before: dict[str, Before] = attrs.field(factory=dict, init=False, eq=False, repr=False)
     """By the id of a run: what undo needs of it. Undone runs are taken out."""
+    undone: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
+    """The ids of those runs."""
 
     @abstractmethod
     def wanted(self) -> Wanted:
@@ -92,18 +94,24 @@ class InstallTask(ABC, Generic[R]):
         installed, nothing is left.
 
         Routes that somebody had typed, and that a run has deleted, are added again. HostError if
-        what was installed could not be read, or if another run has installed something else since.
+        what was installed could not be read, if another run has installed something else since, or
+        if another object made the run that is undone.
         """
-        undone = [*self.before]
+        runs = [*self.before]
+        nothing_to_do = (
+            "this object has not run, or has changed nothing; to remove everything, run Remove"
+        )
         if ctx.ran is not None and ctx.root is not None:  # the undo of a report: of its run only
-            undone = [run for run in undone if run == ctx.root.run]
-        if not undone:
-            return phases.Skip(
-                "this object has not run, or has changed nothing; to remove everything, run Remove"
-            )
-        result = Undo.of(self, [self.before[run] for run in undone]).do(ctx)
-        for run in undone:
+            runs = [run for run in runs if run == ctx.root.run]
+            nothing_to_do = "it changed nothing in that run, or that is undone"
+            if not runs and ctx.root.run not in self.undone:
+                require_own_run(self, ctx.root, ctx.path)
+        if not runs:
+            return phases.Skip(nothing_to_do)
+        result = Undo.of(self, [self.before[run] for run in runs]).do(ctx)
+        for run in runs:
             del self.before[run]
+            self.undone.add(run)
         return result
 
 

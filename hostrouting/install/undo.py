@@ -137,3 +137,38 @@ def _typed_routes(former: HostRoutingConfig, runs: Sequence[Before]) -> tuple[Ro
         typed += [route for route in reversed(before.deleted) if route.key not in configured]
     on_link = {route.key for route in typed if not route.has_gateway}
     return tuple(sorted(typed, key=lambda route: route.key not in on_link))
+
+
+def require_own_run(task: InstallTask[Any], report: phases.Step, path: tuple[str, ...]) -> None:
+    """HostError if another object made the run of this report: if the step of the task changed
+    something that this object knows nothing of, and the task's configuration is still installed.
+
+    `path` is that of the task in the undo.
+    """
+    if not _changed_something(report, path):
+        return
+    wanted = task.wanted()
+    if wanted.former is None or task.own_part(wanted.former) == task.own_part(wanted.config):
+        sentence = "another object made that run, so this one does not know what was there before"
+        remedy = "undo with the tasks of that run, or, to remove everything, run Remove"
+        raise HostError(f"{sentence}; {remedy}", what="file")
+
+
+def _changed_something(report: phases.Step, path: tuple[str, ...]) -> bool:
+    """Whether each step of the run at this path changed something. If there are several, and one
+    changed nothing, that one may have been this task's.
+    """
+    outside = len(report.path) - 1  # names of the groups around that run
+    steps: list[phases.Step] = []
+    for step in report.walk():
+        inside = step.path[outside:]
+        if step.action == "do" and path[-len(inside) :] == inside:
+            steps.append(step)
+    return bool(steps) and all(map(_has_effects, steps))
+
+
+def _has_effects(step: phases.Step) -> bool:
+    outcomes: list[object] = []
+    for part in step.walk():
+        outcomes += [part.result, part.error]
+    return any(effects_of(outcome).changed for outcome in outcomes)

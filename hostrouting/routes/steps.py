@@ -22,7 +22,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import REMEDIES, REMEDY, Need
-from hostrouting.text import agreeing
+from hostrouting.text import agreeing, spoken
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 
@@ -299,8 +299,10 @@ def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
     first, missing = routes[0]
     sentence = f"{_named(routes)} {agreeing('needs', len(routes))} {missing}"
     remedy = missing.remedy or REMEDY
-    if missing.default is not None:
-        remedy = Remedy(f"{remedy.words}: the default route is [{missing.default}]")
+    if missing.defaults:
+        are = "route is" if len(missing.defaults) == 1 else "routes are"
+        defaults = spoken([f"[{route}]" for route in missing.defaults])
+        remedy = Remedy(f"{remedy.words}: the default {are} {defaults}")
     target = str(first.destination)
     severity: Severity = "warning" if missing.can_come else "error"
     return Finding("route-waits", severity, sentence, target, remedy, can_retry=missing.can_come)

@@ -85,8 +85,10 @@ class Need(NamedTuple):
     """The devices of which one has to be named, if that is what is missing."""
     can_come: bool = True
     """Whether a run that waits can get it."""
-    default: Route | None = None
-    """The default route, if the route names a device or gateway and that one leads elsewhere."""
+    defaults: tuple[Route, ...] = ()
+    """The default routes, if the route names a device or gateway and the first one, which Linux
+    prefers, leads elsewhere.
+    """
 
     def __str__(self) -> str:
         return self.phrase
@@ -209,7 +211,7 @@ class Uplink:
         """
         next_hops = self._next_hops(dev, gateway, on_link=on_link)
         if isinstance(next_hops, Need):
-            return next_hops._replace(default=self._other_default(dev, gateway))
+            return next_hops._replace(defaults=self._other_defaults(dev, gateway))
 
         metric = metric or DEFAULT_METRIC[self._family]
         route = Route(destination, next_hops, metric=metric, protocol=OURS)
@@ -273,17 +275,16 @@ class Uplink:
                 return Need(missing)
         return next_hops
 
-    def _other_default(self, dev: str | None, gateway: IP | None) -> Route | None:
-        """The default route, if it does not lead by the device and the gateway that are named; None
-        if it is in doubt.
+    def _other_defaults(self, dev: str | None, gateway: IP | None) -> tuple[Route, ...]:
+        """The default routes, if the one that Linux prefers does not lead by the device and the
+        gateway that are named; none if that one is in doubt.
         """
         if self._doubt is not None or not self._defaults_of_main:
-            return None
-        used = self._defaults_of_main[0]
-        for hop in used.next_hops:
+            return ()
+        for hop in self._defaults_of_main[0].next_hops:
             if dev in {None, hop.dev} and gateway in {None, hop.gateway}:
-                return None
-        return used
+                return ()
+        return tuple(self._defaults_of_main)
 
     def _complete(self, dev: str | None, gateway: IP | None) -> _HopsOrNeed:
         """The next hops of a route that may name its device and its gateway; whether Linux can use

@@ -92,6 +92,15 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     ]
 
 
+def test_the_fields_of_an_attempt_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """Its line has its number and its error: no observer is called, and no step has them."""
+    task = StubTask("download", errors=[OSError("no\nroute"), OSError("busy")])
+    fields = [vars(record)["phases"] for record in logged(phases.retry(task), caplog)]
+    failed = [(one["attempts"], one["error"]) for one in fields if "error" in one]
+    assert failed == [(1, "OSError: no route"), (2, "OSError: busy")]
+    assert (fields[-1]["status"], fields[-1]["attempts"]) == ("ok", 3)
+
+
 def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG, the line of the task that failed has it, and no other line."""
     records = logged(boot(), caplog)
@@ -197,7 +206,14 @@ def test_what_the_live_tree_shows() -> None:
     ]
 
 
-@pytest.mark.parametrize("holder", ["phases.test.live", None], ids=["own logger", "root logger"])
+@pytest.mark.parametrize(
+    "holder",
+    [
+        pytest.param("phases.test.live", id="own logger"),
+        pytest.param("phases.test", id="a logger above its own"),
+        pytest.param(None, id="root logger"),
+    ],
+)
 def test_log_handlers_make_room_for_the_live_tree(
     monkeypatch: pytest.MonkeyPatch, holder: str | None
 ) -> None:
@@ -221,6 +237,16 @@ def test_log_handlers_make_room_for_the_live_tree(
         True,
     ]
     assert [handler.stream for handler in handlers] == before
+
+
+def test_log_handlers_beside_a_live_tree_that_is_not_on_a_terminal() -> None:
+    """Rich then leaves standard error as it is, so a log handler on the same stream keeps it."""
+    logger, file = logging.getLogger("phases.test.file"), io.StringIO()
+    handler = logging.StreamHandler(file)
+    logger.addHandler(handler)
+    tree = LiveTree(Console(file=file), logger=logger)
+    look = phases.task("look")(lambda _ctx: handler.stream is file)
+    assert phases.run(look, observers=[tree], logger=logger).result
 
 
 PROGRAM = """

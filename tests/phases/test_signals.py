@@ -109,6 +109,22 @@ def test_a_second_signal_interrupts_nothing() -> None:
 
 
 @pytest.mark.linux
+def test_a_signal_during_an_undo() -> None:
+    """The line names the undo that the program is waiting for."""
+    code = """
+        @phases.task("routes", undo=deaf.do)
+        def routes(ctx):
+            raise OSError("full")
+
+        sys.exit(phases.run(routes, undo_on_failure=True).exit_code)
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGTERM)
+    program.wait_for("SIGTERM: stopping, waiting for routes (undo)")
+    assert program.end()[0] == 1
+
+
+@pytest.mark.linux
 def test_a_failure_after_a_signal() -> None:
     """A task that fails while the run stops has failed: the exit code is 1, not the signal's. The
     report has the first of several signals.

@@ -118,6 +118,7 @@ say_why() {
 # `is_hopeless` is set if waiting changes nothing.
 attempt() {
   written=()
+  first_change=
   make_plan
   if ((${#reasons[@]})); then
     return 1
@@ -161,7 +162,7 @@ change_routes() {
     return 1
   fi
   if ((${#written[@]})); then
-    say 6 "changed routes: ${#written[@]}"
+    say 6 "changed routes: ${#written[@]}, beginning with: ip $first_change"
   fi
 }
 
@@ -263,6 +264,9 @@ settings_and_lists() {
 
 write_changes() {
   local said failed succeeded=${#changes[@]}
+  if [[ ! $first_change ]]; then
+    first_change=${changes[0]} # it says by which device routes lead now, if they have moved
+  fi
   if said=$(batch "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0

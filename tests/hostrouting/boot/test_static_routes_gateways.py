@@ -67,6 +67,26 @@ def test_gateway_that_is_gone(
     assert str(waiting) == f"{wish} needs an IPv4 default route"
 
 
+def test_the_journal_says_where_routes_lead_now(namespace: Namespace, tmp_path: Path) -> None:
+    """A second card gets a default route that Linux prefers, and a route that names no device
+    follows it: whoever looks for the cause finds the device and the time.
+    """
+    assert Ran(namespace, [HALF], tmp_path).status == 0
+    namespace.batch(
+        [
+            "address add 10.1.0.4/24 dev eth1",
+            "route del default",
+            "route add default via 10.0.0.1 dev eth0 metric 100",
+            "route add default via 10.1.0.1 dev eth1 metric 50",
+        ]
+    )
+    ran = Ran(namespace, [HALF], tmp_path)
+    assert ran.changes == [2]
+    assert ran.first_changes == [
+        "ip route append 172.16.0.0/17 proto 213 metric 0 via 10.1.0.1 dev eth1"
+    ]
+
+
 def test_gateway_in_ipv6_that_is_gone(namespace: Namespace, tmp_path: Path) -> None:
     """It can become the link-local address of this host."""
     namespace.batch([ROUTER])

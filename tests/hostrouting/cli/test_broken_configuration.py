@@ -12,6 +12,7 @@ import pytest
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
+from hostrouting.model.route import Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -26,7 +27,7 @@ from tests.support.incidents import (
     plan,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
-from tests.support.topologies import BY_IPV6
+from tests.support.topologies import BY_IPV6, ETH1
 
 
 def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
@@ -42,6 +43,7 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
 
 
 SCRIPT = LAYOUT.step_path("50-licence")
+CHECK_STEP = LAYOUT.step_path(LAYOUT.check_step)
 
 
 def open_to_others(host: FakeHost) -> None:
@@ -55,8 +57,14 @@ def open_to_others(host: FakeHost) -> None:
     [
         (open_to_others, f"users other than root can write to {SCRIPT}, so the gate does not run"),
         (lambda host: host.files.texts.pop(LAYOUT.gate_path), f"{LAYOUT.gate_path} is missing"),
+        (lambda host: host.files.texts.pop(CHECK_STEP), f"{CHECK_STEP} is missing"),
+        (lambda host: host.files.texts.update({CHECK_STEP: ""}), f"{CHECK_STEP} is empty"),
+        (
+            lambda host: host.files.modes.update({CHECK_STEP: 0o777}),
+            f"users other than root can write to {CHECK_STEP}, so the gate does not run",
+        ),
     ],
-    ids=["a script", "gate.sh"],
+    ids=["a script", "gate.sh", "no check", "an empty check", "a check that others can change"],
 )
 def test_a_broken_file_does_not_hide_that_the_gate_is_shut(
     change: Callable[[FakeHost], object], words: str
@@ -218,6 +226,53 @@ def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
     assert say("status", host=host).code == 0
 
 
+@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
+def test_the_line_without_a_copy_where_the_check_is_lost_too(mode: str) -> None:
+    """A full disk can take both. gate.sh still has the mode. The routes name the device that was
+    meant, so they stay on it, even if Linux prefers the default route of another card.
+    """
+    settings = config(mode=mode)
+    settings["staticRoutes"] = {
+        "enabled": True,
+        "routes": [{"destination": destination, "dev": "eth0"} for destination in REPAIR],
+    }
+    settings["routeOverlap"]["expectedDevs"] = ["eth0"]
+    host = node(settings)
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    host.kernel.add_link(ETH1)
+    host.kernel.add_address("eth1", "10.9.0.4/24")
+    second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=BY_HAND, metric=50)
+    host.kernel.ip_route("add", second)
+    host.files.texts[LAYOUT.config_path] = ""
+    del host.files.texts[LAYOUT.step_path(LAYOUT.check_step)]
+
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "of the check, whose script is lost, too, all but the mode)" in line
+    typed = re.fullmatch("echo '(.+)' [|] hostrouting (.+) [|] hostrouting (.+)", _command(line))
+    assert typed
+    text, repair, application = typed.groups()
+    repair = repair.replace("CIDR", CIDR)
+    repaired = say(*repair.split(), host=host, stdin=text.encode())
+    applied = say(*application.split(), host=host, stdin=repaired.out.encode())
+
+    assert applied.code == 0
+    after = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    assert after == before
+
+
+def test_the_line_without_a_copy_does_not_guess_between_two_devices() -> None:
+    """An expected device is one by which every pod may be reached."""
+    settings = config(*REPAIR)
+    routes = settings["staticRoutes"]["routes"]
+    routes[0]["dev"] = "eth0"
+    routes.append({"destination": "9.0.0.0/8", "dev": "ib0", "gateway": "172.16.1.1"})
+    host = node(settings)
+    host.files.texts[LAYOUT.config_path] = ""
+    del host.files.texts[LAYOUT.step_path(LAYOUT.check_step)]
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "expectedDevs" not in line
+
+
 def _command(line: str) -> str:
     """The command at the end of a line of a page."""
     return line.partition(", as root: ")[2]
@@ -257,6 +312,19 @@ def test_a_file_that_this_user_may_not_read(command: str) -> None:
     assert "Permission denied; run as root\n" in page
     assert "hostrouting remove" not in page
     assert "plan" not in page
+
+
+def test_a_route_by_hand_beside_a_file_that_this_user_may_not_read() -> None:
+    """The file may have the route, so nobody says that the next boot lacks it."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+    assert "ROUTE-NOT-CONFIGURED" not in say("check", CIDR, host=host).out
+    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    check = say("check", CIDR, host=host)
+    assert check.lines[0].startswith("OK")
+    assert "Permission denied; run as root\n" in check.out
+    assert "ROUTE-NOT-CONFIGURED" not in check.out
 
 
 @pytest.mark.parametrize("words", ["check", "repair --commands"])

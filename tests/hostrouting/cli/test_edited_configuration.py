@@ -72,6 +72,29 @@ def test_status_says_what_an_edited_file_would_take_away(name: str) -> None:
     assert "UNIT-NOT-GATED" not in status.out
 
 
+def test_an_edit_with_routes_that_would_wait() -> None:
+    """The file of another node is copied here. The installed scripts go on, so the unit starts; the
+    page says that it would not after `apply`, and does not propose to apply the file as it is.
+    """
+    host = node(config(*REPAIR))
+
+    def copy_from_another_node(settings: dict[str, Any]) -> None:
+        for route in settings["staticRoutes"]["routes"]:
+            route["gateway"] = "10.9.9.1"
+
+    edit_config(host, copy_from_another_node)
+    status = say("status", host=host)
+    needs = "need an address or route on eth0 that reaches the gateway 10.9.9.1 directly"
+    assert status.lines[0] == (
+        f"NOT READY: after apply, {KUBELET} could not start: "
+        f"2 routes, such as {REPAIR[0]} via 10.9.9.1, {needs}"
+    )
+    commands = [line for line in status.lines if APPLY.command in line]
+    assert commands == [
+        f"  when {LAYOUT.config_path} is corrected, as root: {APPLY.command}",
+    ]
+
+
 def test_the_guard_is_kept_where_no_script_can_be_read() -> None:
     """The scripts say nothing of the guard then, but the guard's own script is there."""
     host = node(config(*REPAIR, guard=GUARDED))

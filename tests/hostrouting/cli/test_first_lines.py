@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
+    BY_HAND,
     GUARDED,
     KUBELET,
     add_ib0,
@@ -25,7 +27,7 @@ from tests.support.incidents import (
     type_pipeline,
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, type_routes
-from tests.support.topologies import WithoutIPv6
+from tests.support.topologies import ETH1, WithoutIPv6
 
 
 def stop_guard(host: FakeHost) -> None:
@@ -64,6 +66,24 @@ def test_what_differs(reason: str) -> None:
     host = node(config(*REPAIR, guard=GUARDED), plain_vm)
     DIFFERENCES[reason](host)
     assert say("status", host=host).lines[0] == f"DIFFERENT: {reason}"
+
+
+def test_two_paths_that_others_can_change() -> None:
+    """As after a chown of the whole folder. One command repairs both, and then applies: nobody has
+    to ask again to learn of the second.
+    """
+    host = node(config(*REPAIR), plain_vm)
+    lose_routes(host)
+    scripts = [f"{LAYOUT.gate_directory}/{name}.sh" for name in ("30-a", "40-b")]
+    for script in scripts:
+        host.files.texts[script] = "exit 0\n"
+        host.files.modes[script] = 0o777
+    repairs = [f"chown root {script} && chmod 644 {script}" for script in scripts]
+    apply_again = f"hostrouting apply --config {LAYOUT.config_path}"
+    assert say("status", host=host).lines[1:3] == [
+        "To make it match, as root:",
+        f"  {' && '.join([*repairs, apply_again])}",
+    ]
 
 
 def test_addresses_escape_and_a_route_is_to_be_deleted() -> None:
@@ -152,6 +172,29 @@ def test_a_configuration_of_another_node() -> None:
     assert lines[1] == f"  add it, or correct the configuration: the default route is {default}"
     command = f"hostrouting apply --config {LAYOUT.config_path}"
     assert lines[2] == f"  when {LAYOUT.config_path} is corrected, as root: {command}"
+
+
+def test_a_renamed_card_beside_a_second_one() -> None:
+    """Below the first line stand both default routes, because that of the renamed card need not be
+    the one that Linux prefers.
+    """
+    host = node(config(*REPAIR, mode="WARN"), plain_vm)
+    lose_routes(host)
+    settings = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    for route in settings["staticRoutes"]["routes"]:
+        route["dev"] = "ens5"
+    apply(host, json.dumps(settings))
+    host.kernel.add_link(ETH1)
+    host.kernel.add_address("eth1", "10.1.0.4/24")
+    second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=BY_HAND, metric=50)
+    host.kernel.ip_route("add", second)
+    lines = say("status", host=host).lines
+    assert "need the device ens5, which this host does not have" in lines[0]
+    assert lines[1] == (
+        "  add it, or correct the configuration: the default routes are "
+        "[default via 10.1.0.1 dev eth1 proto boot metric 50] and "
+        "[default via 10.0.0.1 dev eth0 proto dhcp metric 100]"
+    )
 
 
 def test_a_default_route_that_is_missing() -> None:

@@ -5,6 +5,7 @@ has no state here.
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 from hostrouting.boot.unit_names import with_type
@@ -44,6 +45,22 @@ def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None
     ]
 
 
+def test_the_reasons_of_a_refusal_whose_cause_is_gone() -> None:
+    """They stay on the page, because nobody is sure of the cause, and are called past: what they
+    say to type was for then.
+    """
+    host = node(config(*REPAIR))
+    refuse(host)
+    manager_of(host).errors[KUBELET] = ("ROUTE-CONFLICT: …", "option B: ip route del …")
+    assert apply_installed(host).lines[3:6] == [
+        f"  {KUBELET} has been refused since Thu 03:02 UTC; what its start logged then:",
+        "    ROUTE-CONFLICT: …",
+        "    option B: ip route del …",
+    ]
+    lose_routes(host)
+    assert f"  {KUBELET} has been refused since Thu 03:02 UTC" in say("status", host=host).lines
+
+
 def test_a_reason_that_was_logged_at_each_try() -> None:
     """Newer systemds show the lines of all tries: each is said once, in its order."""
     host = node(config(*REPAIR))
@@ -81,6 +98,31 @@ def test_two_refused_units() -> None:
     )
     assert say("status", host=host).lines[0].startswith(f"ATTENTION: {both}")
     assert apply_installed(host).lines[0].endswith(f", but {both}")
+
+
+def test_a_refused_unit_is_not_to_be_started_without_a_program_of_the_gate() -> None:
+    """The gate would refuse it again, after a package clean-up for example: the first line says
+    which program is missing, and no command starts the unit.
+    """
+    host = node(config(*REPAIR))
+    refuse(host)
+    host = attrs.evolve(host, missing=["awk"])
+    status = say("status", host=host)
+    missing = "the program awk is not installed, or not executable; the boot scripts need it"
+    assert status.lines[0] == f"ATTENTION: {KUBELET} was refused: {missing}"
+    assert f"REQUIREMENT: {missing}; install the package mawk or gawk" in status.lines
+    assert "systemctl start" not in status.out
+    assert say("status", KUBELET, host=host).lines[1] == (
+        f"{KUBELET} was refused; when the cause is gone, as root: systemctl start {KUBELET}"
+    )
+
+
+def test_a_program_of_the_gate_that_is_missing_before_a_start() -> None:
+    """No unit has been refused yet, and the next start will be: the first line says why."""
+    host = attrs.evolve(node(config(*REPAIR)), missing=["flock"])
+    assert say("status", host=host).lines[0] == (
+        "ATTENTION: the program flock is not installed, or not executable; the boot scripts need it"
+    )
 
 
 def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
@@ -166,6 +208,24 @@ def test_the_instances_of_a_template_that_were_refused() -> None:
     )
 
 
+def test_a_masked_instance_of_a_template() -> None:
+    """Systemd loads no masked instance, so it lists none: the page has the machine all the same,
+    once, and why it does not start.
+    """
+    host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service", KUBELET]}))
+    unit = "systemd-nspawn@kube1.service"
+    host.files.link(LAYOUT.unit_path(unit), "/dev/null")
+    host.files.link(LAYOUT.unit_path("another@kube1.service"), "/dev/null")
+    unmask = f"to undo that, as root: systemctl unmask {unit}"
+    lines = [f"  {unit} does not run", f"    it is masked, so systemd does not start it; {unmask}"]
+    asked = say("status", unit, host=host)
+    assert asked.code == 0
+    assert asked.lines[1:3] == lines
+    assert say("status", host=host).lines[2:4] == lines
+    manager_of(host).properties[unit] = {}  # as while it still runs
+    assert say("status", host=host).out.count(f"  {unit} does not run") == 1
+
+
 def test_the_instance_by_which_a_template_is_judged() -> None:
     """Only `status` loads it, so it is none of the units of the page."""
     host = node(config(*REPAIR, gate={"units": ["systemd-nspawn@.service"]}))
@@ -189,6 +249,20 @@ def test_a_refused_unit_whose_gate_is_shut() -> None:
     assert headline.startswith(f"ATTENTION: {KUBELET} was refused: {reason}")
     [finding] = [line for line in page if reason in line]
     assert finding.startswith("GATE-SHUT: ")
+
+
+def test_a_unit_that_failed_by_itself() -> None:
+    """The page says that the gate did not refuse it, and where its reason is: a machine whose image
+    is broken, for example, is not hostrouting's to explain.
+    """
+    host = node(config(*REPAIR))
+    manager_of(host).states[KUBELET] = "failed"
+    status = say("status", KUBELET, host=host)
+    assert status.code == 0
+    assert status.lines[1:3] == [
+        f"  {KUBELET} failed",
+        f"    the gate did not refuse it; see: journalctl -u {KUBELET}",
+    ]
 
 
 @pytest.mark.parametrize(("active", "state"), [("inactive", "does not run"), ("failed", "failed")])

@@ -118,8 +118,24 @@ def test_programs(tmp_path: Path) -> None:
     assert Host.local().has_program("sh")
     assert not Host.local().has_program("no-such-program")
     assert not image.has_program("sh")
-    image.files.write("/usr/bin/sh", "")
+    image.files.write("/usr/bin/sh", "", mode=0o755)
     assert image.has_program("sh")
+
+
+def test_a_link_to_a_program_that_is_gone(tmp_path: Path) -> None:
+    """A package clean-up that takes mawk away leaves /usr/bin/awk, a link over /etc/alternatives:
+    it is no program any more. In an image, the links start at its root.
+    """
+    image = Host.offline(str(tmp_path))
+    image.files.link("/usr/bin/awk", "/etc/alternatives/awk")
+    image.files.link("/etc/alternatives/awk", "../../usr/bin/mawk")
+    assert not image.has_program("awk")
+    image.files.write("/usr/bin/mawk", "", mode=0o644)
+    assert not image.has_program("awk"), "a hardening script has taken its mode away"
+    image.files.write("/usr/bin/mawk", "", mode=0o755)
+    assert image.has_program("awk")
+    image.files.link("/usr/bin/ip", "/usr/bin/ip")
+    assert not image.has_program("ip")
 
 
 @pytest.mark.parametrize(

@@ -437,7 +437,15 @@ class TestWhatIsMissing:
         there = None if gateway is None else as_ip(gateway)
         need = uplink.route_to(NETWORK, dev=dev, gateway=there)
         assert isinstance(need, Need)
-        assert need.default == DEFAULT
+        assert need.defaults == (DEFAULT,)
+
+    def test_a_renamed_card_beside_another_one(self) -> None:
+        """The need has both default routes: the first one may be that of the wrong card."""
+        second = default_by(metric=200)
+        uplink = Uplink(host(INTERFACES, [DEFAULT, second]), IPV4)
+        need = uplink.route_to(NETWORK, dev="eth9")
+        assert isinstance(need, Need)
+        assert need.defaults == (DEFAULT, second)
 
     @pytest.mark.parametrize(
         ("routes", "dev"),
@@ -453,7 +461,7 @@ class TestWhatIsMissing:
         """There is none, the route leaves by it, or nobody knows which one is meant."""
         need = Uplink(host(INTERFACES, routes), IPV4).route_to(NETWORK, dev=dev)
         assert isinstance(need, Need)
-        assert need.default is None
+        assert need.defaults == ()
 
     @pytest.mark.parametrize(("table", "is_own"), [(255, True), (254, True), (100, False)])
     def test_a_gateway_with_a_local_route(self, table: int, *, is_own: bool) -> None:

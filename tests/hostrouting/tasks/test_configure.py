@@ -183,6 +183,59 @@ def test_undo_of_a_second_run() -> None:
         host.kernel.ip_route("delete", typed)
 
 
+@pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
+def test_undo_of_a_report_by_another_object(make: type[Any]) -> None:
+    """Another object does not know what was there before that run: its undo fails, and takes
+    nothing away. Once the run is undone, there is nothing to fail for.
+    """
+    host = FakeHost(kernel=h200())
+    task = make(WANTED, host=host)
+    report = phases.run(task, observers=[])
+    files = dict(host.files.texts)
+
+    undone = phases.undo(make(WANTED, host=host), of=report)
+
+    assert not undone.ok
+    assert "another object made that run" in str(undone)
+    assert host.files.texts == files
+    assert len(our_routes(host)) == 2
+
+    assert phases.undo(task, of=report).ok
+    assert phases.undo(make(WANTED, host=host), of=report).ok
+    assert host.files.texts == {}
+
+
+def test_undo_by_another_object_of_a_run_that_changed_nothing() -> None:
+    """There is nothing to undo, whichever object made that run."""
+    host = configured(WANTED)
+    report = phases.run(Configure(WANTED, host=host), observers=[])
+    undone = phases.undo(Configure(WANTED, host=host), of=report)
+    assert undone.ok
+    assert "it changed nothing in that run, or that is undone" in str(undone)
+
+
+def test_undo_twice_of_a_run_that_brought_back_what_was_lost() -> None:
+    """The second undo has nothing to do, although the configuration is installed: it was before."""
+    host = configured(WANTED)
+    host.kernel.ip_route("delete", our_routes(host)[0])
+    task = Configure(WANTED, host=host)
+    report = phases.run(task, observers=[])
+    assert effects_of(report.result).changed
+    assert phases.undo(task, of=report).ok
+    assert phases.undo(task, of=report).ok
+
+
+def test_undo_on_failure_of_two_objects_with_one_name() -> None:
+    """The one that the run did not reach has nothing to undo."""
+    host = FakeHost(kernel=h200())
+    broken = StubTask("broken", errors=[OSError("busy")])
+    tasks = (Configure(config(*REPAIR), host=host), broken, Configure(WANTED, host=host))
+    report = phases.run(phases.serial(*tasks, name="all"), undo_on_failure=True, observers=[])
+    assert [failure.name for failure in report.failures] == ["broken"]
+    assert host.files.texts == {}
+    assert our_routes(host) == ()
+
+
 def test_undo_of_a_run_with_two_attempts() -> None:
     """What there was before the first of them is installed again."""
     host = FakeHost(kernel=h200())
