@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from phases.arguments import must_be
@@ -34,8 +34,8 @@ def logger_of(logger: logging.Logger | str) -> logging.Logger:
     if isinstance(logger, str):
         named = logging.getLogger(logger)
         if not named.handlers:
-            # Without one, Python itself would print warnings and errors on standard error: a
-            # failure would stand there, and in the report that the program prints.
+            # If no handler takes a warning or an error, Python prints it on standard error. Then a
+            # failure would be shown twice: there, and in the report that the program prints.
             named.addHandler(logging.NullHandler())
         return named
     must_be(logging.Logger, logger, "logger", "a logging.Logger, or the name of one")
@@ -116,8 +116,8 @@ def live_tree(logger: logging.Logger | str) -> LiveTree | None:
 class LiveTree:
     """An observer that shows the report of one run as it grows, and removes it at the end.
 
-    While the tree is shown, handlers of its logger and the root logger that write to this terminal
-    write above it.
+    While the tree is shown, handlers of its logger, and of those above it up to the root logger,
+    that write to this terminal write above it.
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger | str = LOGGER) -> None:
@@ -127,8 +127,8 @@ class LiveTree:
         self._root: Step | None = None
         self._streams = [console.file]
         """Those that write to the terminal of the tree."""
-        # Where standard output is not a terminal, it is not replaced: what a task prints would
-        # appear beside the tree, and not in the file or pipe.
+        # On a terminal, rich writes what a task prints above the tree. What is printed into a file
+        # or a pipe has to arrive there.
         prints_on_terminal = sys.stdout is not None and sys.stdout.isatty()
         if prints_on_terminal:
             self._streams.append(sys.stdout)
@@ -157,15 +157,27 @@ class LiveTree:
             self._live.stop()
 
     def _move_handlers(self) -> None:
-        """Have what is logged to this terminal written above the tree: rich has put a stream of its
-        own into `sys.stderr`.
+        """Have what is logged to this terminal written above the tree, by the stream that rich has
+        put into `sys.stderr`.
         """
-        for handler in (*self._logger.handlers, *logging.getLogger().handlers):
+        from rich.file_proxy import FileProxy  # noqa: PLC0415  see live_tree
+
+        if not isinstance(sys.stderr, FileProxy):  # the console is not on a terminal
+            return
+        for handler in self._handlers():
             if not isinstance(handler, logging.StreamHandler):
                 continue
             if handler.stream in self._streams:
                 self._moved.append((handler, handler.stream))
                 handler.setStream(sys.stderr)
+
+    def _handlers(self) -> Iterator[logging.Handler]:
+        """Those of the logger, of each logger above it, and of the root logger."""
+        logger: logging.Logger | None = self._logger
+        while logger is not None and logger is not logging.root:
+            yield from logger.handlers
+            logger = logger.parent
+        yield from logging.root.handlers
 
     def _render(self) -> Text:
         from rich.text import Text  # noqa: PLC0415  see live_tree

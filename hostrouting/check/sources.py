@@ -75,8 +75,9 @@ def _first_of_ipv4(judge: Judge, of_device: list[Address], gateway: IP | None) -
 def _of_first_device(judge: Judge) -> list[Address]:
     """The addresses of the host's first device with an address, if it is lo or an uplink.
 
-    Linux takes the devices in the order in which this namespace got them. Another first device is
-    not certain: a rail that was in a pod comes last there, and keeps its number.
+    Linux takes the devices in the order in which this namespace got them. The numbers of
+    devices do not always say it: a rail that was in a pod comes last in that order, and keeps its
+    number. So another first device is not certain.
     """
     devs = judge.devices.devs_with_address
     links = [link for link in judge.devices.links.values() if link.name in devs]
@@ -100,7 +101,8 @@ def node_ip(judge: Judge) -> IP | None:
 
 def node_sources(judge: Judge) -> list[tuple[str, IP]]:
     """The expected devices that are not in doubt, each with the sources of packets that leave
-    through it: those of the first default route that has one, or else the addresses of the devices.
+    through it: those of the first default route that has one and uses only these devices, or else
+    the addresses of the devices.
 
     Linux chooses one of several next hops by a hash, so no source comes before the others.
     """

@@ -155,7 +155,7 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
 
 def consent_lines(managed: Managed) -> Iterator[str]:
     """What the repair takes away on this host."""
-    if not managed.is_readable_by_root:
+    if managed.reading == "failed":
         yield "The installed configuration cannot be read: that of the repair takes its place."
     for loss in managed.losses:
         yield f"The repair takes something away: {loss}"

@@ -10,15 +10,11 @@ from typing import Any, NamedTuple
 import phases
 from hostrouting.cli.output import error_document, finding_lines, indented, say, way_lines
 from hostrouting.codes import exit_code
-from hostrouting.errors import (
-    HostError,
-    HostRoutingError,
-    RequirementError,
-    RouteConflict,
-    RouteOverlapError,
-)
+from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.finding import WRONG
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
+from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.text import printable_lines, spoken
 from phases.observers import FIELDS, LOGGER, live_tree
 
@@ -37,8 +33,6 @@ class Run(NamedTuple):
     """Those that are gone."""
     undone: phases.Step | None = None
     """The step that took the changes back, if that was tried."""
-    was_hung_up: bool = False
-    """Whether its terminal was closed meanwhile, which stops it."""
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
@@ -48,6 +42,13 @@ class Run(NamedTuple):
             if step.action != "undo" and step.error is not None:
                 errors[str(step.error)] = step.error
         return tuple(errors.values())
+
+    @property
+    def stopped(self) -> str:
+        """What has stopped the run, such as a signal; empty if nothing has."""
+        if self.report.ok:
+            return ""
+        return self.report.reason
 
     @property
     def is_taken_back(self) -> bool:
@@ -76,13 +77,13 @@ class Run(NamedTuple):
         for error in self.errors:
             yield from _error_lines(error, is_undone=self.undone is not None)
         if not self.errors:
-            why = "the terminal was closed" if self.was_hung_up else self.report.reason
-            yield f"STOPPED: {why}; not everything was done"
+            yield f"STOPPED: {self.stopped}; not everything was done"
         if not self.effects.changed:
             yield "Nothing was changed."
 
     def _change_lines(self) -> Iterator[str]:
         if self.is_taken_back:
+            yield from self._escape_lines()
             yield "TAKEN BACK: files, routes and units are as they were before"
             return
         if self.undone is not None:
@@ -95,6 +96,15 @@ class Run(NamedTuple):
         yield from indented("wrote ", self.wrote)
         yield from indented("removed ", self.removed)
 
+    def _escape_lines(self) -> Iterator[str]:
+        """What escaped until the undo; in STRICT, the failure says it."""
+        for step in _steps_before_undo(self.report):
+            if isinstance(step.result, CheckResult):
+                wrong = [finding for finding in step.result.findings if finding.name in WRONG]
+                if wrong:
+                    yield "With the change in place, the check found:"
+                    yield from finding_lines(wrong)
+
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
         document: dict[str, Any] = {
@@ -103,6 +113,7 @@ class Run(NamedTuple):
             **self.effects.to_mapping(),
             "files": {"write": list(self.wrote), "remove": list(self.removed)},
             "failures": [error_document(error) for error in self.errors],
+            "stopped": self.stopped,
         }
         if self.undone is not None:
             document["takenBack"] = self.is_taken_back
@@ -162,20 +173,18 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     and also after a failure.
 
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
+    An undone run has no such page, and its operator may be asked before it ends.
     """
-    _log_to_standard_error()
+    _log_to_standard_error(set() if undo_on_failure else _ON_THE_PAGE)
     tree = live_tree(LOGGER)
     # Not a LogObserver: what became of each task is on the page.
-    observers = [] if tree is None else [tree]
-    with _stopping_with_the_terminal() as hung_up:
-        report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
-    undone = _undo_in(report)
-    if undone is not None and undone.ok:
-        _forget_consequences(report)
+    ctx = phases.Context(observers=[] if tree is None else [tree])
+    with _stopping_with_the_terminal(ctx):
+        report = phases.run(task, ctx=ctx, undo_on_failure=undo_on_failure)
     effects = _effects_before_undo(report)
     wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, effects, wrote, removed, undone, hung_up.is_set())
+    return Run(report, effects, wrote, removed, _undo_in(report))
 
 
 def _undo_in(report: phases.Step) -> phases.Step | None:
@@ -183,22 +192,17 @@ def _undo_in(report: phases.Step) -> phases.Step | None:
     return next((step for step in report.walk() if step.action == "undo"), None)
 
 
-def _forget_consequences(report: phases.Step) -> None:
-    """Have the errors of an undone run no longer say what they mean for the host, such as which
-    units the gate holds back.
-    """
-    for step in report.failures:
-        if step.action != "undo" and isinstance(step.error, HostRoutingError):
-            vars(step.error).pop("consequence", None)
-
-
 def _effects_before_undo(report: phases.Step) -> Effects:
     """What the run has changed, without what its undo has changed."""
     effects = Effects()
-    for step in report.walk():
-        if step.action != "undo" and not step.children:  # the result of a group repeats theirs
-            effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
+    for step in _steps_before_undo(report):
+        effects += effects_of(step.result) + effects_of(step.error)  # it has one of the two
     return effects
+
+
+def _steps_before_undo(report: phases.Step) -> list[phases.Step]:
+    """The steps without those of the undo, and without groups, whose results repeat theirs."""
+    return [step for step in report.walk() if step.action != "undo" and not step.children]
 
 
 def _is_there(path: str, host: Host) -> bool:
@@ -218,34 +222,32 @@ class _Escaped(logging.Formatter):
         return printable_lines(super().format(record))
 
 
-def _log_to_standard_error() -> None:
-    """Log what is not on the page, unless the program logs already."""
+def _log_to_standard_error(left_out: set[str]) -> None:
+    """Log the lines without these fields, unless the program logs already."""
     handler = logging.StreamHandler()
-    handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
+    handler.addFilter(lambda record: left_out.isdisjoint(getattr(record, FIELDS, ())))
     handler.setFormatter(_Escaped("%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 @contextmanager
-def _stopping_with_the_terminal() -> Iterator[threading.Event]:
-    """In the block, stop as after SIGTERM when the terminal is closed, except under nohup. The
-    event is set then.
+def _stopping_with_the_terminal(ctx: phases.Context) -> Iterator[None]:
+    """In the block, stop the run as after SIGTERM when the terminal is closed, except under nohup.
 
     While a run goes on, SIGTERM cancels it; just before and after that, SIGTERM ends this process,
     as SIGHUP would have done.
     """
-    hung_up = threading.Event()
 
     def stop(*_: object) -> None:
-        hung_up.set()
+        ctx.cancel("the terminal was closed")  # the first reason is kept
         signal.raise_signal(signal.SIGTERM)
 
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
-        yield hung_up
+        yield
         return
     signal.signal(signal.SIGHUP, stop)
     try:
-        yield hung_up
+        yield
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)

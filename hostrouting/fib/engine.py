@@ -27,8 +27,10 @@ conditions, such as a mark. So one pass over the rules follows all packets of a 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
   rule leaves some, there is no route for them.
-- A rule for all that this host sends (`iif lo`) leaves what arrives on a device. Behind it, only
-  the rules that may select such packets are asked (`iif cni0`, or a mark).
+- The pass for `FROM_HOST` also follows what arrives on a device, if a rule with conditions selects
+  it: there may be no other pass that does. So a rule for all that this host sends (`iif lo`) does
+  not end this pass. The rules behind it that may select what arrives are still asked (`iif cni0`,
+  or a mark). A rule that selects all packets then ends the pass, and adds no outcome.
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
 that differ from the plain packet at some rule. There are four ways to differ, by the rule:
@@ -229,11 +231,9 @@ NONE = Selection((), (), has_plain=False)
 _SENT_BY_THIS_HOST: Condition = ("iif", "lo")
 FORWARDED = Selection((), (_SENT_BY_THIS_HOST,), has_plain=False)
 """What the rule `not iif lo` selects, if it selects by nothing else: all that this host forwards,
-and nothing that it sends.
+and nothing that it sends. Only the pass for `FROM_HOST` has this selection.
 
-The pass for `FROM_HOST` has an outcome for what is forwarded, because there may be no other pass
-that follows it; as it has one for what arrives on a device that a rule names (`iif cni0`). A rule
-that is `not iif lo` and selects by more is followed only for what this host sends.
+A rule that is `not iif lo` and selects by more is followed only for what this host sends.
 """
 
 
@@ -287,8 +287,8 @@ def _is_met(rule: Rule, condition: Condition, packet: PacketKind) -> bool | None
     if name == "iif":
         return value == packet.iif
     if name == "oif":
-        # Nothing that is forwarded is bound to a device. Nor is a connection of this host: as a
-        # kind, it continues the plain packet, which is not.
+        # Nothing that is forwarded is bound to a device. Nor is a connection of this host: it is
+        # that of a plain packet, which is not bound, after Linux has chosen the source.
         return False
     if name == "uidrange" and packet.iif != "lo":
         return _has_user_0(value)  # Linux forwards as user 0
@@ -458,6 +458,7 @@ class Fib:
         has_local_at_most = listed in (usual[:1], ())
         self.lacks_main = family == IPV6 and has_local_at_most and not snapshot.lacks(family)
         """Whether the rule for table main was deleted, and at most that for table local is left.
+        Not if Linux runs without IPv6 (`Snapshot.lacks`).
 
         Until a rule is added, IPv6 looks up both tables without looking at rules. A snapshot does
         not show whether one ever was.
@@ -493,7 +494,9 @@ class Fib:
         return by_table
 
     def lookup(self, destination: IP | str, packet: PacketKind = FROM_HOST) -> Decision:
-        """What happens to this packet. Raises ValueError for an address of the other family."""
+        """What happens to the plain packet of this kind. Raises ValueError for an address of the
+        other family.
+        """
         decision, _ = self.outcomes(self.number_of(destination), packet)
         return decision
 
@@ -557,6 +560,7 @@ class Fib:
         if plain is None:
             return NO_ROUTE, tuple(others)
         if plain.selection != ALL:
+            # The packets that this rule leaves meet what those that it captures do not meet.
             others.append(Outcome(plain.rule, rest, plain.selection.unmet))
         return plain.decision, tuple(others)
 
@@ -564,10 +568,11 @@ class Fib:
         """What the rules capture of these packets to this address, in order.
 
         The last one captures all that are left; or, if that is only what this host sends (`iif
-        lo`), others follow, of what arrives on a device.
+        lo`), others follow, of what arrives on a device and meets conditions.
         """
-        # What is captured already: all packets of these selections, or all that this host sends.
+        # The selections whose packets are all captured already.
         captured: set[Selection] = set()
+        # Those of which only what this host sends is captured, by a rule with `iif lo`.
         captured_of_sent: set[Selection] = set()
         for applied in self.rules_for(address, packet):
             selection = applied.selection(address)
@@ -583,7 +588,7 @@ class Fib:
             if decision is None:
                 continue
             if is_sent_captured and selection == ALL:
-                return  # what arrives is captured now, too
+                return  # the rest of what arrives ends here, too, and is not an outcome
             yield Capture(applied.rule, selection, decision)
             if only_sent:
                 captured_of_sent.add(selection)

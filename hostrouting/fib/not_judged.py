@@ -22,7 +22,7 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 """The encapsulations after which packets leave through the device of their route."""
 NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
-MIXED = "until a rule is added, it comes before a route of table local"
+BEFORE_LOCAL = "until a rule is added, it comes before a route of table local"
 NO_SOURCE = "its device has no address, so Linux finds no source for packets of this host"
 NO_RULE_FOR_MAIN = (
     "the lack of a rule for table main: until a rule is added, IPv6 uses the table all the same"
@@ -35,8 +35,8 @@ def not_judged(
 ) -> Iterator[tuple[str, Prefix]]:
     """Each rule and route that the engine does not look at, and the addresses that it is about.
 
-    A rule counts if it selects one of these packets. Where it selects only others, such as marked
-    ones, these have an outcome that is not judged.
+    Of the rules, those that select these packets. Other packets, such as marked ones, have an
+    outcome of their own (`Fib.outcomes`), which is not-judged if such a rule decides about them.
     """
     for rule in unjudged_rules(fib, packets):
         about = Prefix(fib.family, 0, 0)
@@ -45,17 +45,18 @@ def not_judged(
         yield f"rule {rule}", about
     if fib.lacks_main:
         yield NO_RULE_FOR_MAIN, Prefix(fib.family, 0, 0)
-    for route in fib.mixed:
-        yield f"route {route} ({MIXED})", route.prefix
+    for route in fib.mixed:  # of table main, inside a route of table local
+        yield f"route {route} ({BEFORE_LOCAL})", route.prefix
     for route in fib.routes:
-        reason = _reason(fib, route)
+        reason = _why_not_judged(fib, route)
         if reason:
             yield f"route {route} ({reason})", route.prefix
 
 
 def unjudged_rules(fib: Fib, packets: Collection[PacketKind] = (FROM_HOST,)) -> list[Rule]:
     """The rules that the engine does not look at, and that select one of these packets, at least to
-    some addresses.
+    some addresses: those that jump to another rule, and those that suppress a route by the group of
+    its device, which a snapshot does not have.
     """
     rules: list[Rule] = []
     for rule in fib.rules:
@@ -66,11 +67,14 @@ def unjudged_rules(fib: Fib, packets: Collection[PacketKind] = (FROM_HOST,)) -> 
 
 
 def _selects(rule: Rule, packet: PacketKind) -> bool:
-    """Whether the rule selects the plain packet of this kind, at least to some addresses."""
+    """Whether the rule selects the plain packet of this kind (without a mark, for example), at
+    least to some addresses.
+    """
     return any(selection.has_plain for selection in select(rule, packet))
 
 
-def _reason(fib: Fib, route: Route) -> str:
+def _why_not_judged(fib: Fib, route: Route) -> str:
+    """Why the engine does not look at this route; empty if it does."""
     if route.tos:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:
@@ -89,7 +93,8 @@ def _reason(fib: Fib, route: Route) -> str:
 def lacks_a_source(fib: Fib, route: Route) -> bool:
     """Whether Linux finds only 127.0.0.1 as the source of packets by this route, and refuses them.
 
-    In the scope of the host, that address counts, too. Field state: cni-ptp-lost-its-address.
+    It takes that address of lo only for a route of scope host, and only if the device of the route
+    has no address. Field state: cni-ptp-lost-its-address.
     """
     if fib.family != IPV4 or route.scope != SCOPE_HOST:
         return False
@@ -104,8 +109,10 @@ def lacks_a_source(fib: Fib, route: Route) -> bool:
 def _has_rival(fib: Fib, route: Route) -> bool:
     """Whether Linux uses this IPv6 route, but may use an equal one through another device instead.
 
-    A host that does not forward passes over a gateway that does not answer. Default routes are left
-    out: which of several equal ones is intended, `check.expected` asks.
+    A host that does not forward passes over a gateway that does not answer. If no equal route is
+    left, it goes on to one with a worse metric or a shorter prefix. These are not named: almost
+    every route has one, and that of a repair the one that it repairs (docs/limits.md). Nor are
+    default routes: `check.expected` asks which of several equal ones is intended.
     """
     if fib.family != IPV6 or fib.snapshot.ipv6_forwarding or route.prefix.length == 0:
         return False

@@ -20,8 +20,8 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class Operation(NamedTuple):
-    """One action of a task, done or planned, that is not about static routes or files: in words,
-    with the reason.
+    """One action, in words and with the reason, that is not about a static route or a file. Effects
+    have those that a task has done; a plan has those that it would do.
     """
 
     verb: str
@@ -37,8 +37,8 @@ class Operation(NamedTuple):
 class Effects:
     """The effects of a task: the result of most tasks, and the base class of the other results.
 
-    The route changes that the kernel has made, in order; the paths of the changed files; and other
-    operations.
+    The changes of static routes that the kernel has made, in order; the paths of the changed files;
+    and other operations.
     """
 
     changes: tuple[RouteRequest, ...] = ()
@@ -65,6 +65,9 @@ class Effects:
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:
+        """The effects as plain values, for JSON: those of an error, and of a command among keys of
+        its own, such as `changed`.
+        """
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
@@ -98,13 +101,16 @@ def having_changed(
     files: Iterable[str] = (),
     operations: Iterable[Operation] = (),
 ) -> Iterator[None]:
-    """Add these effects to any error that leaves the block, even Cancelled, before the effects that
-    the error has. They are read only then, so they may grow in the block.
+    """Add these effects to any error that leaves the block, even `phases.Cancelled`, before the
+    effects that the error has.
+
+    The arguments are read only when there is an error, so lists may grow in the block.
     """
     try:
         yield
     except BaseException as error:
         earlier = Effects(tuple(changes), tuple(files), tuple(operations))
-        # Any error, also of Python's own, gets the attribute that `effects_of` reads.
+        # Any error, also of Python's own, gets the attribute that `effects_of` reads. It is written
+        # this way because mypy knows no such attribute of an error.
         vars(error)["effects"] = earlier + effects_of(error)
         raise

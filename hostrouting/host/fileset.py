@@ -14,7 +14,7 @@ MARK = "Written by hostrouting"
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """The words in the units of the Go original. Our units replace these, and removal leaves them."""
 _SHARED = "/etc/systemd/"
-"""Systemd's folders. Nobody else writes into the others that our files are in."""
+"""Systemd's folders, into which other programs write, too. All our other folders are ours alone."""
 
 
 class File(NamedTuple):
@@ -49,7 +49,8 @@ class File(NamedTuple):
         folder, a link in the place of a file, or, in systemd's folders, another program's file.
         """
         entry = files.look(self.path)
-        if self.target:  # a link by which systemd starts a unit of ours, whoever made it
+        if self.target:
+            # By its path, systemd starts a unit of ours, whatever the link or file there is.
             require_kind("link", self.path, entry, "file", "link")
             return
         is_shared = entry is not None and self.path.startswith(_SHARED)

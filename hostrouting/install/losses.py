@@ -25,11 +25,11 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if routes:
         rule = f"{spoken(routes)} would lose the route that is installed"
         yield Fault("staticRoutes.routes", "", rule)
-    cidrs = _outside(new.cidrs, old.cidrs)
+    cidrs = outside(new.cidrs, old.cidrs)
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
-    pods = _outside(new.pod_cidrs, old.pod_cidrs)
+    pods = outside(new.pod_cidrs, old.pod_cidrs)
     if old.cidrs and new.cidrs and pods:  # without CIDRs, packets of pods are not checked either
         rule = f"packets from {spoken(pods)} would no longer be checked"
         yield Fault("routeOverlap.podCidrs", "", rule)
@@ -53,7 +53,7 @@ def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> lis
     lost: list[str] = []
     for route in installed.static_routes.routes:
         as_strong = [other.destination for other in kept if _is_as_strong(other, route)]
-        lost += _outside(as_strong, [route.destination])
+        lost += outside(as_strong, [route.destination])
     return lost
 
 
@@ -72,7 +72,7 @@ def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> lis
     return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
 
 
-def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
+def outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
     """Those of the CIDRs that these networks, taken together, do not cover."""
     return [str(cidr) for cidr in cidrs if not _covers(networks, cidr)]
 

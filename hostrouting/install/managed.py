@@ -8,7 +8,7 @@ not refuse that configuration.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.enforced import nameable_gated_units
 from hostrouting.boot.unit_states import is_masked_unit
@@ -18,7 +18,7 @@ from hostrouting.errors import HostError, HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import read_installed
-from hostrouting.install.losses import find_losses
+from hostrouting.install.losses import find_losses, outside
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, TO_KEEP
 from hostrouting.text import spoken
 
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
+_Reading: TypeAlias = Literal["done", "denied", "failed"]
+"""Whether this process could read the installed configuration. If that was denied, root can perhaps
+read it. If it failed, the configuration is broken, and that of a repair replaces it.
+"""
+
+
 class Managed(NamedTuple):
     """A host on which hostrouting is installed, and what a repair has to take care of there."""
 
-    is_readable_by_root: bool
-    """Whether root can read the installed configuration, even if this process cannot. If not, that
-    of a repair takes its place.
-    """
+    reading: _Reading
     is_repaired_by_apply: bool = False
     """Whether the installed configuration is that of the repair, so `apply` of it is all that is
     lacking.
@@ -46,9 +49,9 @@ class Managed(NamedTuple):
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
     """The routes that are only on the host, and without which addresses escape."""
-    gated: tuple[str, ...] = ()
-    """If this process cannot read the installed configuration: the units with a drop-in of ours
-    that the configuration of the repair does not gate.
+    to_keep_gated: tuple[str, ...] = ()
+    """If the installed configuration was not read: the units with a drop-in of ours that the
+    configuration of the repair does not gate.
     """
     is_guard_masked: bool = False
     """Whether `apply` of the repair would fail because it cannot start the guard."""
@@ -56,17 +59,17 @@ class Managed(NamedTuple):
     @property
     def needs_consent(self) -> bool:
         """Whether `apply` would refuse the repair, unless the removal is allowed."""
-        return bool(self.losses) or not self.is_readable_by_root
+        return bool(self.losses) or self.reading == "failed"
 
     def findings(
         self, config: HostRoutingConfig, now: CheckReport, pipeline: str
     ) -> Iterator[Finding]:
-        """What hinders the repair, which this line makes; and what the next boot undoes, which is
-        not known while the installed configuration cannot be read.
+        """What hinders the repair that is typed with this pipeline; and which routes the host has
+        now and will not keep, which only the installed configuration says.
         """
         if self.is_guard_masked:
             yield GUARD_IS_MASKED
-        if not self.is_readable_by_root:
+        if self.reading != "done":
             return
         yield from find_by_hand(config, now=now, pipeline=pipeline)
         for finding in self.unconfigured:
@@ -80,19 +83,18 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         installed = read_installed(host)
     except HostRoutingError as error:
         known = gated_units(config)
-        gated = tuple(unit for unit in nameable_gated_units(host.files) if unit not in known)
-        # What root alone may read is fine, as far as this process knows.
+        on_disk = nameable_gated_units(host.files)
         return Managed(
-            is_readable_by_root=is_denied(error), gated=gated, is_guard_masked=is_guard_masked
+            "denied" if is_denied(error) else "failed",
+            to_keep_gated=tuple(unit for unit in on_disk if unit not in known),
+            is_guard_masked=is_guard_masked,
         )
     if installed == HostRoutingConfig():
         return None
-    deleter = "apply would delete"
-    if config.static_routes == installed.static_routes:  # the gate and the guard delete the same
-        deleter = _deleter(host, installed)
+    deleter = _deleter(host, config, installed)
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(
-        is_readable_by_root=True,
+        "done",
         is_repaired_by_apply=proposal.config == installed,
         losses=tuple(find_losses(installed, proposal.config)),
         unconfigured=proposal.unconfigured,
@@ -100,17 +102,30 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     )
 
 
-def _deleter(host: Host, installed: HostRoutingConfig) -> str:
-    """What deletes routes of ours that are not configured, what comes first first."""
+def _deleter(host: Host, config: HostRoutingConfig, installed: HostRoutingConfig) -> str:
+    """What deletes the routes of ours that this configuration does not have, and the verb. Of
+    several occasions, the first one comes first.
+    """
+    if config.static_routes != installed.static_routes:
+        # The gate and the guard only know the installed routes: they delete others.
+        return "apply would delete"
     occasions: list[str] = []
     if host.files.look(HostLayout.step_path(HostLayout.routes_step)) is not None:
         if host.files.look(HostLayout.guard_path) is not None:
             occasions.append("pass of the guard")
         occasions.append("start of a gated unit")
-    if not installed.route_overlap.is_strict:  # else apply refuses
+    if not _refuses_escapes(installed, config):
         occasions.append("apply")
     occasions.append("boot")
     return f"the next {spoken(occasions, last='or')} deletes"
+
+
+def _refuses_escapes(installed: HostRoutingConfig, config: HostRoutingConfig) -> bool:
+    """Whether `apply` of the installed configuration refuses to delete the routes without which
+    addresses of this one would escape: in STRICT, and only for its own CIDRs.
+    """
+    section = installed.route_overlap
+    return section.is_strict and not outside(section.cidrs, config.route_overlap.cidrs)
 
 
 def _is_guard_masked(host: Host) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakSet
 
 import attrs
 
@@ -51,6 +52,10 @@ class Before:
     """What was installed; None if it could not be read."""
     changes: list[RouteRequest] = attrs.field(factory=list)
     """What the run has done with routes, or is about to do, in order."""
+    held: WeakSet[HostRoutingError] = attrs.field(factory=WeakSet)
+    """The errors of the run that say that the gate holds units back, which undo ends. A report that
+    somebody keeps has them; otherwise nobody needs them.
+    """
 
     @property
     def deleted(self) -> list[Route]:
@@ -135,6 +140,8 @@ class TaskRun(Generic[R]):
                 consequence = _consequence(self.task.host, part.step)
                 if consequence:
                     error.consequence = consequence
+                    if self.ctx.run_id in self.task.before:
+                        self.task.before[self.ctx.run_id].held.add(error)
             raise
         self._keep_changes(result)
         return result

@@ -93,9 +93,10 @@ class InstallTask(ABC, Generic[R]):
         if none is named. A task about one section restores that section. Where nothing was
         installed, nothing is left.
 
-        Routes that somebody had typed, and that a run has deleted, are added again. HostError if
-        what was installed could not be read, if another run has installed something else since, or
-        if another object made the run that is undone.
+        Routes that somebody had typed, and that a run has deleted, are added again. The errors of
+        the undone runs no longer say that the gate holds units back. HostError if what was
+        installed could not be read, if another run has installed something else since, or if
+        another object made the run that is undone.
         """
         runs = [*self.before]
         nothing_to_do = (
@@ -110,7 +111,8 @@ class InstallTask(ABC, Generic[R]):
             return phases.Skip(nothing_to_do)
         result = Undo.of(self, [self.before[run] for run in runs]).do(ctx)
         for run in runs:
-            del self.before[run]
+            for error in self.before.pop(run).held:
+                vars(error).pop("consequence", None)  # that gate is no longer there
             self.undone.add(run)
         return result
 

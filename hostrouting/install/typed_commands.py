@@ -35,7 +35,7 @@ def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     if managed is not None:
         if managed.needs_consent:
             apply += " --allow-removal"
-        apply += gate_options(managed.gated)
+        apply += gate_options(managed.to_keep_gated)
     return f"hostrouting repair{options} | {apply}"
 
 

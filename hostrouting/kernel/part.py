@@ -30,7 +30,7 @@ def part_of(
         rules = tuple(rule for rule in rules if rule.family == family)
         routes = tuple(route for route in routes if route.prefix.family == family)
     tables = reached_tables(rules) if reached else None
-    if tables is not None:
+    if tables is not None:  # else any table
         routes = tuple(route for route in routes if route.table in tables)
     if near is not None:
         routes = tuple(filter(Near(near).keeps, routes))
@@ -44,9 +44,10 @@ _EVERYWHERE = (0,)
 class Near:
     """The routes that `near` keeps; without blocks, all.
 
-    Of routes that differ only in their first address, the first one is kept, and each that overlaps
-    a block. Such a route begins in one of certain ranges. These are a list of borders: where the
-    first range begins, where it ends, where the next one begins, and so on.
+    Of routes that differ only in the first address of their prefix (its `network`), the first one
+    is kept, and each that overlaps a block. Such a route begins in one of certain ranges. These are
+    a list of borders: where the first range begins, where it ends, where the next one begins, and
+    so on.
     """
 
     def __init__(self, blocks: Collection[Prefix] | None) -> None:
@@ -68,10 +69,13 @@ class Near:
         return is_first or is_wanted(network, borders)
 
     def borders_for(self, route: Route) -> Sequence[int]:
-        """The borders for routes that differ from this one only in their first address."""
+        """The borders for routes that differ from this one only in their first address.
+
+        Default routes, their halves (/1), routes without a gateway and our own are always kept.
+        """
         family, _, length = route.prefix
-        can_be_far = length > 1 and route.has_gateway
-        if self._blocks is None or not can_be_far or route.protocol == OURS:
+        can_be_left_out = length > 1 and route.has_gateway and route.protocol != OURS
+        if self._blocks is None or not can_be_left_out:
             return _EVERYWHERE
         if (family, length) not in self._borders:
             self._borders[family, length] = _borders_near(self._blocks, family, length)

@@ -20,7 +20,7 @@ def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
 
     A ConfigError names the file.
     """
-    given: object = place  # not every author checks types
+    given: object = place  # not every caller checks types
     if not isinstance(given, str | os.PathLike):
         kind = type(given).__name__
         raise TypeError(f"path must be a str or a Path, not a {kind}: load reads a file")
@@ -46,7 +46,7 @@ def _source_of(path: str) -> str:
 
 
 def _text_of(path: str, source: str) -> bytes:
-    if path == "-" and not sys.stdin:
+    if path == "-" and (not sys.stdin or sys.stdin.closed):
         raise ConfigError([Fault("", "", "is closed")], source)
     try:
         if path == "-":
@@ -64,7 +64,7 @@ def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
 
     If the text is not JSON, the fault has this remedy, and this rule if one is given.
     """
-    import json  # noqa: PLC0415  a check on the host reads none
+    import json  # noqa: PLC0415  a check on the host reads no JSON
 
     try:
         if isinstance(text, bytes):

@@ -206,7 +206,14 @@ def test_what_the_live_tree_shows() -> None:
     ]
 
 
-@pytest.mark.parametrize("holder", ["phases.test.live", None], ids=["own logger", "root logger"])
+@pytest.mark.parametrize(
+    "holder",
+    [
+        pytest.param("phases.test.live", id="own logger"),
+        pytest.param("phases.test", id="a logger above its own"),
+        pytest.param(None, id="root logger"),
+    ],
+)
 def test_log_handlers_make_room_for_the_live_tree(
     monkeypatch: pytest.MonkeyPatch, holder: str | None
 ) -> None:
@@ -230,6 +237,16 @@ def test_log_handlers_make_room_for_the_live_tree(
         True,
     ]
     assert [handler.stream for handler in handlers] == before
+
+
+def test_log_handlers_beside_a_live_tree_that_is_not_on_a_terminal() -> None:
+    """Rich then leaves standard error as it is, so a log handler on the same stream keeps it."""
+    logger, file = logging.getLogger("phases.test.file"), io.StringIO()
+    handler = logging.StreamHandler(file)
+    logger.addHandler(handler)
+    tree = LiveTree(Console(file=file), logger=logger)
+    look = phases.task("look")(lambda _ctx: handler.stream is file)
+    assert phases.run(look, observers=[tree], logger=logger).result
 
 
 PROGRAM = """

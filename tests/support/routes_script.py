@@ -113,14 +113,26 @@ def ours(namespace: Namespace, family: int = IPV4) -> list[str]:
 
 
 def listed(namespace: Namespace) -> list[str]:
-    """The routes of table main, of both families, sorted: the order among IPv6 next hops means
+    """The routes of table main, of both families, by their destinations. Of several IPv4 routes
+    with one destination, the first stays first: Linux uses it. The order among IPv6 next hops means
     nothing.
     """
-    lines: list[str] = []
-    for family in (IPV4, IPV6):
-        shown = namespace.ip(f"-{family}", "-N", "-o", "route").stdout
-        lines += re.sub(r" expires \w+", "", shown).splitlines()
-    return sorted(" ".join(sorted(line.split())) for line in lines)
+    ipv4 = _lines(namespace, IPV4)
+    ipv6 = _lines(namespace, IPV6)
+    return [
+        *sorted(ipv4, key=_destination),
+        *sorted(" ".join(sorted(line.split())) for line in ipv6),
+    ]
+
+
+def _lines(namespace: Namespace, family: int) -> list[str]:
+    shown = namespace.ip(f"-{family}", "-N", "-o", "route").stdout
+    return re.sub(r" expires \w+", "", shown).splitlines()
+
+
+def _destination(line: str) -> str:
+    """The first word that is a prefix; before it, there may be the number of a type."""
+    return next(word for word in line.split() if word == "default" or "." in word)
 
 
 @contextmanager

@@ -58,7 +58,8 @@ def _lines(outcome: Run, status: Status) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
     headline, *page = status_lines(status)
     yield from outcome.lines(_success(status))
-    if not outcome.report.ok or status.state != "installed":  # else the first line says it
+    says_how_it_is = outcome.report.ok and status.state == "installed"
+    if not says_how_it_is:
         yield headline
     yield from page
 
@@ -81,5 +82,5 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
         if outcome.undone is not None and outcome.effects.changed:
-            terminal.log(outcome.lines())
+            terminal.log(outcome.lines())  # perhaps nobody is there to read the answer
         return outcome

@@ -152,7 +152,7 @@ def test_a_drop_in_for_a_unit_that_cannot_be_gated() -> None:
     assert enforced.gate == GateConfig(("kubelet.service",))
     managed = find_managed(host, HostRoutingConfig(), host.kernel.snapshot())
     assert managed is not None
-    assert managed.gated == ("kubelet.service",)
+    assert managed.to_keep_gated == ("kubelet.service",)
     with pytest.raises(ConfigError, match=r'"gate": \{"units": \["kubelet.service"\]\}'):
         read_installed(host)
 

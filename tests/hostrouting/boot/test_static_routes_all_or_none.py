@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import ProbeRewriteConfig
-from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from tests.support.commands import fabric_host
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace
@@ -113,6 +113,15 @@ class TestWrites:
         deleted = [event.startswith("Deleted ") for event in seen if "fd00:16:" in event]
         assert deleted == [True, False, True]
 
+    def test_ours_that_refused_packets(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It goes when the new one is there: until then no wider route may have the packets."""
+        namespace.batch(["route add blackhole 172.16.0.0/17 proto 213"])
+        with events(namespace, tmp_path / "events") as seen:
+            assert Ran(namespace, [HALF], tmp_path).lines == []
+        added, deleted = [event for event in seen if "172.16.0.0/17" in event]
+        assert added.startswith("172.16.0.0/17 via 10.0.0.1 dev")
+        assert deleted.startswith("Deleted 6 172.16.0.0/17 ")  # 6: blackhole
+
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
         """Ours that are not configured go, of any kind; those of other programs stay, and those in
         other tables.
@@ -147,6 +156,7 @@ class TestAllOrNothing:
 
     STANDING = (
         "10.3.0.0/16 via 10.0.0.1 proto 213",
+        "10.3.0.0/16 via 10.0.0.2 proto 213",
         "172.16.0.0/17 via 10.0.0.1 dev eth0 mtu 1400 proto 213",
         "172.16.128.0/17 dev ib0 proto 213",
         "fd00:16::/64 proto 213 nexthop via fe80::3 dev eth0 nexthop via fe80::4 dev eth0",
@@ -163,9 +173,22 @@ class TestAllOrNothing:
     IS_KILLED = "kill -KILL $$"
     IS_TOLD_TO_STOP = "kill -TERM 0"
 
+    def failing_once(self, folder: Path, done: int, before: str = ":", fault: str = FAILS) -> str:
+        """An `ip` that does so many commands of its first batch, and then fails."""
+        return f"""
+            if ! {IS_WRITING} || [[ -e {folder}/tried ]]; then
+              exec ip "$@"
+            fi
+            : >{folder}/tried
+            done={done}
+            {before}
+            head -n $done | ip -batch - 2>&1
+            {fault}
+        """
+
     @settings(max_examples=scaled(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
-        done=st.integers(0, 9),
+        done=st.integers(0, 10),
         fault=st.sampled_from([FAILS, IS_KILLED]),
         stop=st.sampled_from([":", IS_TOLD_TO_STOP]),
     )
@@ -177,18 +200,9 @@ class TestAllOrNothing:
         """
         folder = tmp_path_factory.mktemp("failing")
         with fabric_host() as namespace:
-            namespace.batch([ROUTER, *(f"route add {route}" for route in self.STANDING)])
+            namespace.batch([ROUTER, *(f"route append {route}" for route in self.STANDING)])
             before = listed(namespace)
-            ip = f"""
-                if ! {IS_WRITING} || [[ -e {folder}/tried ]]; then
-                  exec ip "$@"
-                fi
-                : >{folder}/tried
-                done={done}
-                {stop}
-                head -n $done | ip -batch - 2>&1
-                {fault}
-            """
+            ip = self.failing_once(folder, done, before=stop, fault=fault)
 
             ran = Ran(namespace, self.WANTED, folder, tools={"ip": ip})
 
@@ -269,6 +283,28 @@ class TestAllOrNothing:
         assert ours(namespace) == [str(HALVES[1].destination)]
 
     @pytest.mark.parametrize(
+        ("right", "behind"),
+        [
+            pytest.param(f"proto 213 {ETH0}", f"proto 213 {ETH0} mtu 1400", id="with an MTU"),
+            pytest.param(
+                f"proto 4 {ETH0}",
+                f"proto 213 nexthop {ETH0} nexthop via 10.0.0.2 dev eth0",
+                id="behind another program's",
+            ),
+        ],
+    )
+    def test_ours_behind_the_right_one(
+        self, namespace: Namespace, tmp_path: Path, right: str, behind: str
+    ) -> None:
+        """It goes where no command to delete it could hit the right one."""
+        namespace.batch(f"route append {HALF.destination} {way}" for way in (right, behind))
+        ran = Ran(namespace, [HALF], tmp_path)
+        assert ran.lines == []
+        assert ran.changes == [1]
+        place = Prefix.of(HALF.destination)
+        assert [route.way for route in namespace.routes(IPV4) if route.prefix == place] == [ETH0]
+
+    @pytest.mark.parametrize(
         "more", ["src 10.0.0.4", "mtu 1400", "src 10.0.0.4 mtu 1400 advmss 1200"]
     )
     def test_ours_with_an_attribute(self, namespace: Namespace, tmp_path: Path, more: str) -> None:
@@ -291,15 +327,7 @@ class TestAllOrNothing:
         """
         ways = [f"via 10.0.0.{number} dev eth0" for number in (1, 2, 3)]
         namespace.batch([f"route append 10.7.0.0/16 proto 213 {way}" for way in ways])
-        ip = f"""
-            if ! {IS_WRITING} || [[ -e {tmp_path}/tried ]]; then
-              exec ip "$@"
-            fi
-            : >{tmp_path}/tried
-            done={1 + deleted}
-            head -n $done | ip -batch - 2>&1
-            {self.FAILS}
-        """
+        ip = self.failing_once(tmp_path, done=1 + deleted)
         ran = Ran(namespace, [HALF], tmp_path, tools={"ip": ip})
         assert ran.status == 1, ran.said
         assert [route.way for route in our_routes(namespace)] == ways, ran.said
@@ -422,6 +450,15 @@ class TestAllOrNothing:
         assert listed(namespace) == before
         assert Ran(namespace, HALVES, tmp_path).lines == []
         assert "rto_min" not in namespace.ip("route").stdout
+
+    def test_a_locked_attribute(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If a route has been deleted when a command fails, the lock of its MTU comes back, too."""
+        tuned = "route add 10.7.0.0/16 via 10.0.0.1 dev eth0 mtu lock 1400 proto 213"
+        namespace.batch([tuned, f"route add 10.8.0.0/16 {ETH0} proto 213"])
+        before = listed(namespace)
+        ip = self.failing_once(tmp_path, done=2)
+        assert Ran(namespace, [HALF], tmp_path, tools={"ip": ip}).status == 1
+        assert listed(namespace) == before
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """What another program undoes each time is not left half done, and is said."""

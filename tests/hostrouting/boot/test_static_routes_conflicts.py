@@ -267,6 +267,28 @@ def test_what_takes_precedence(
     require_success(namespace, wanted, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "option"),
+    [
+        pytest.param(213, "option A: write 10.7.0.0/17 and 10.7.128.0/17 instead", id="ours"),
+        pytest.param(4, "the only option: ", id="of another program"),
+    ],
+)
+def test_a_half_that_is_taken(
+    namespace: Namespace, tmp_path: Path, protocol: int, option: str
+) -> None:
+    """Halves are proposed beside a route of ours to one of them, and not beside another program's,
+    with which that half would be in conflict, too.
+    """
+    namespace.batch(
+        ["route add 10.7.0.0/16 dev ib0", f"route add 10.7.0.0/17 via 10.0.0.1 proto {protocol}"]
+    )
+    wanted = static("10.7.0.0/16")
+    ran = Ran(namespace, [wanted], tmp_path)
+    assert ran.lines == conflict_lines(planned(namespace, wanted).conflicts)
+    assert f"10.7.0.0/16: {option}" in ran.said
+
+
 @pytest.mark.parametrize(("place", "metric"), [("172.16.0.9/32", 0), ("fd00:16::9/128", 1)])
 def test_no_precedence(namespace: Namespace, tmp_path: Path, place: str, metric: int) -> None:
     """A single address has no halves: without a lower metric, the only way is to delete the other

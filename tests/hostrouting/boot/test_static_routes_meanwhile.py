@@ -528,10 +528,55 @@ class TestWhenTheDefaultRouteGoes:
     def test_a_line_of_a_provider(self, namespace: Namespace, tmp_path: Path) -> None:
         """A modem's line may have the only default route, although a card has an address."""
         namespace.batch(["route del default", "route add default dev wg0"])
-        edit = r"s,(: wg0[@:].*\\ +)veth,\1ppp,"
-        assert Ran(namespace, [HALF], tmp_path, tools=listing_links(edit)).lines == []
+        tools = listing_links(r"s,(: wg0[@:].*\\ +)veth,\1ppp,")
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
         [route] = our_routes(namespace)
         assert route.devs == ("wg0",)
+
+    def test_a_line_beside_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It hides no default route that counts, so it is the only uplink."""
+        fabric = "route append default dev ib0 metric 100"
+        namespace.batch(["route del default", "route add default dev wg0", fabric])
+        line = r"s,(: wg0[@:].*\\ +)veth,\1ppp,"
+        tools = listing_links(rf"{line}; s,(: ib0[@:].* link/)\[1\],\1[32],")
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
+        [route] = our_routes(namespace)
+        assert route.devs == ("wg0",)
+
+    def test_a_line_beside_a_card(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where it hides the default route of a card, it can be a VPN, and is not followed."""
+        card = f"route append default {ETH0} metric 100"
+        namespace.batch(["route del default", "route add default dev wg0", card])
+        tools = listing_links(r"s,(: wg0[@:].*\\ +)veth,\1ppp,")
+        ran = Ran(namespace, [HALF], tmp_path, tools=tools)
+        [line] = ran.lines
+        assert 'write "dev": "wg0" or "eth0" into' in line
+        assert ours(namespace) == []
+
+    def test_a_named_device_beside_an_expected_one(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """Ours by the named device stays while its default route is missing, whichever device is
+        expected of those with equal default routes.
+        """
+        equal = ["route add default dev eth1", "route append default dev wg0"]
+        there = f"route add {HALF.destination} {ETH0} proto 213"
+        namespace.batch(["route del default", *equal, there])
+        wish = static(HALF.destination, dev="eth0")
+        ran = Ran(namespace, [wish], tmp_path, expected=["eth1"])
+        assert ran.lines == []
+        assert len(ran.stays) == 1
+        assert way_of_ours(namespace) == ETH0
+
+    def test_what_was_moved_into_infiniband_waits(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """No default route by it counts, so it is not right without a dev, and stays as it is."""
+        namespace.batch(["route del default", "route add 172.16.0.0/17 dev ib0 proto 213"])
+        tools = listing_links(r"s,(: ib0[@:].* link/)\[1\],\1[32],")
+        [line] = Ran(namespace, [HALF], tmp_path, tools=tools).lines
+        assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
+        assert ours(namespace) == ["172.16.0.0/17"]
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:

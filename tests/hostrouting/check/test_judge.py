@@ -640,6 +640,14 @@ class TestRefusedRanges:
         host = node(block, by_source, rules=(rule("10.0.0.4/32"),), links=(CALI1,))
         assert checked(host).verdict == "ok"
 
+    def test_a_refused_address_like_ciliums_without_cilium(self) -> None:
+        """That Linux has other routes of the same protocol, as it has for each network, is not a
+        trace of Cilium.
+        """
+        refused = Route.to("172.16.5.9/32", type="unreachable", protocol=PROTOCOL_KERNEL)
+        network = Route.to("10.0.0.0/24", dev="eth0", protocol=PROTOCOL_KERNEL)
+        assert checked(node(refused, network)).verdict == "overlap"
+
     def test_a_cni_that_refuses_in_one_family_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A row of the table may have the lengths of one family; the other family has no such
         routes.

@@ -750,6 +750,18 @@ def test_a_stopped_run() -> None:
     assert [line for line in others if line.startswith("NOT READY")] == [now]
 
 
+def test_the_document_of_a_stopped_run() -> None:
+    """It has the reason, and a run that was not stopped has none."""
+    host = FakeHost(kernel=FakeKernel())
+    host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGTERM), nth=2)
+    stopped = apply(host, routes_to("9.0.0.0/8"), "--json")
+    failed = apply(host, routes_to("9.0.0.0/8"), "--json", "--wait", "0")
+    assert stopped.json["failures"] == []
+    assert stopped.json["stopped"] == "SIGTERM"
+    assert failed.json["failures"]
+    assert failed.json["stopped"] == ""
+
+
 def test_the_mode_without_systemd() -> None:
     """The mode is in config.json, so `status` shows it where nothing is known about the guard."""
     host = FakeHost(manager=None)

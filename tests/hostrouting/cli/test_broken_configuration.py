@@ -314,6 +314,19 @@ def test_a_file_that_this_user_may_not_read(command: str) -> None:
     assert "plan" not in page
 
 
+def test_a_route_by_hand_beside_a_file_that_this_user_may_not_read() -> None:
+    """The file may have the route, so nobody says that the next boot lacks it."""
+    host = node(config(*REPAIR))
+    lose_routes(host)
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+    assert "ROUTE-NOT-CONFIGURED" not in say("check", CIDR, host=host).out
+    host = attrs.evolve(host, files=PrivateFiles(texts=host.files.texts))
+    check = say("check", CIDR, host=host)
+    assert check.lines[0].startswith("OK")
+    assert "Permission denied; run as root\n" in check.out
+    assert "ROUTE-NOT-CONFIGURED" not in check.out
+
+
 @pytest.mark.parametrize("words", ["check", "repair --commands"])
 def test_the_repair_for_a_user_who_may_not_read_the_file(words: str) -> None:
     """Root types the repair, and is asked then whether it may take something away."""

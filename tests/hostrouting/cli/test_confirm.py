@@ -30,9 +30,10 @@ from hostrouting.cli.confirming import (
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import BackendError, HostRoutingError, RouteConflict
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.examples import scaled
+from tests.support.incidents import node
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
     LAYOUT,
@@ -223,6 +224,7 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: Fa
     assert state(installed) == before
     assert said.code == 128 + signal.SIGTERM
     assert said.json["takenBack"]
+    assert said.json["stopped"] == "SIGTERM"
     assert terminal.logged[0] == "STOPPED: SIGTERM; not everything was done"
 
 
@@ -246,6 +248,28 @@ def test_a_hang_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: F
         "STOPPED: the terminal was closed; not everything was done",
         "TAKEN BACK: files, routes and units are as they were before",
     ]
+
+
+def test_a_hang_up_during_the_undo(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """What came first has stopped the run: the terminal is closed later."""
+
+    def killed() -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        installed.faults.meanwhile("change", hang_up, nth=1)
+        return False
+
+    def hang_up() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.5)  # the main thread handles the signal
+
+    terminal = FakeTerminal(killed, *FOR_A_MINUTE)
+
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+
+    assert said.code == 128 + signal.SIGTERM
+    assert terminal.logged[0] == "STOPPED: SIGTERM; not everything was done"
 
 
 def test_a_run_that_fails(
@@ -280,6 +304,41 @@ def test_addresses_escape(
     assert names == ["OVERLAP", "ACTION", "REPAIR-COST"]
     assert findings[0].startswith("OVERLAP: 172.16.0.0/16 leaves through ib0")
     assert last.startswith("TAKEN BACK: ")
+
+
+def test_addresses_escape_in_warn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """The operator sees what escapes before Enter is asked, although the page would say it later;
+    after an undo, the page and the journal say what escaped.
+    """
+    seen: list[str] = []
+
+    def look() -> bool:
+        seen.append(sys.stderr.buffer.getvalue().decode())  # type: ignore[union-attr]  # see `say`
+        return False
+
+    wanted = config(cidrs=("172.16.0.0/16",), mode="WARN")
+    terminal = FakeTerminal(look)
+
+    said = apply_with(monkeypatch, tmp_path, installed, terminal, wanted=wanted)
+
+    [before_enter] = seen
+    escape = "OVERLAP: 172.16.0.0/16 leaves through ib0"
+    assert any(line.startswith(escape) for line in before_enter.splitlines())
+    reason, heading, escaped, taken_back = said.lines
+    assert reason == "FAILED: nobody pressed Enter within 1 s"
+    assert heading == "With the change in place, the check found:"
+    assert escaped.startswith(escape)
+    assert taken_back.startswith("TAKEN BACK: ")
+    assert terminal.logged == said.lines
+
+
+def test_a_unit_that_is_not_gated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Other warnings of the page are also seen before Enter is asked."""
+    said = apply_with(monkeypatch, tmp_path, node({}, plain_vm), FakeTerminal(nothing))
+
+    assert "kubelet.service runs on this host and is not gated" in said.err
 
 
 def test_what_a_failure_meant_for_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import io
 import json
 import math
 import pickle
@@ -393,6 +394,15 @@ def test_load_without_a_standard_input(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text(json.dumps(ROUTES))
     monkeypatch.setattr("sys.stdin", None)
     assert HostRoutingConfig.load(path) == HostRoutingConfig.from_mapping(ROUTES)
+    with pytest.raises(ConfigError, match="standard input is closed"):
+        HostRoutingConfig.load("-")
+
+
+def test_load_from_a_standard_input_that_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that has closed it reads that it is closed, not that `-` is not a path."""
+    closed = io.TextIOWrapper(io.BytesIO())
+    closed.close()
+    monkeypatch.setattr("sys.stdin", closed)
     with pytest.raises(ConfigError, match="standard input is closed"):
         HostRoutingConfig.load("-")
 

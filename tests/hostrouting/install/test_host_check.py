@@ -13,7 +13,16 @@ from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
-from tests.support.tasks import CIDR, GUARDED, LAYOUT, REPAIR, config, configured, type_routes
+from tests.support.tasks import (
+    CIDR,
+    GUARDED,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    our_routes,
+    type_routes,
+)
 
 
 def check_of(kernel: FakeKernel) -> HostCheck:
@@ -152,6 +161,23 @@ def test_strict_without_cidrs() -> None:
     [finding] = check_host(typed, host).named("route-not-configured")
     occasions = "start of a gated unit, apply or boot"
     assert finding.sentence.startswith(f"the next {occasions} deletes routes")
+
+
+def test_strict_for_other_cidrs() -> None:
+    """For these, nothing escapes without the routes, so apply is not refused."""
+    installed = config("10.77.0.0/16", cidrs=("10.9.0.0/16",))
+    host = FakeHost(kernel=h200())
+    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+    type_routes(host, *REPAIR)
+    typed = config("10.77.0.0/16", cidrs=(CIDR,))
+    both = config("10.77.0.0/16", cidrs=("10.9.0.0/16", CIDR))
+    [finding] = check_host(typed, host, to_repair=both).named("route-not-configured")
+    occasions = "start of a gated unit, apply or boot"
+    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
+
+    applied = phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+    assert applied.ok
+    assert [str(route.prefix) for route in our_routes(host)] == ["10.77.0.0/16"]
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
