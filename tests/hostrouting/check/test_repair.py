@@ -287,13 +287,16 @@ class TestWayOut:
         assert family.repair.lacks == lacks
 
     def test_what_the_default_route_has_whose_next_hops_have_weights(self) -> None:
-        """The route by one of them has no weight, and lacks the rest, too."""
+        """The route names the expected one, so that nothing goes by the other, which Linux would
+        accept, too. It has no weight, and lacks the rest.
+        """
         hops = (
             NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
             NextHop("eth1", gateway=as_ip("10.1.0.1")),
         )
         by_both = Route(Prefix.parse("0.0.0.0/0"), hops, mtu=1400)
-        host = node(Route.to(CIDR, dev="ib0"), links=(ETH1,))
+        near_eth1 = Route.to("10.1.0.0/24", dev="eth1")
+        host = node(Route.to(CIDR, dev="ib0"), near_eth1, links=(ETH1,))
         others = [route for route in host.routes if route.prefix.length]
         report = checked(host._replace(routes=(by_both, *others)), expected_devs=["eth0"])
         [family] = report.families
@@ -305,6 +308,13 @@ class TestWayOut:
         inside = Route.to("172.16.5.0/24", dev="wg1")
         host = node(inside, links=(WG1,), addresses=(address("172.16.0.2/16", "wg1"),))
         assert lost_by_device(checked(host)) == [("wg1", "172.16.5.0/24")]
+
+    def test_a_default_route_by_a_partition_of_infiniband(self) -> None:
+        """It does not say that there are hosts, as a VPN's would: nothing is taken from it."""
+        vpn, partition = WG1, Link(name="ib0.8001", index=20, kind="ipoib", type=32)
+        for link, costs in ((vpn, [("wg1", CIDR)]), (partition, [])):
+            host = node(Route.to("0.0.0.0/0", dev=link.name), links=(link,))
+            assert lost_by_device(checked(host, expected_devs=["eth0"])) == costs
 
     @pytest.mark.parametrize(
         ("marked", "routes"),
