@@ -15,9 +15,10 @@ from hostrouting.boot import files as boot_files, scripts, units
 from hostrouting.boot.files import files_of, render_config, steps_of
 from hostrouting.boot.health import foreign_steps, why_not_run
 from hostrouting.boot.listed import name_settings
-from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.on_disk import gated_on_disk, owned_paths
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import (
+    MACHINES,
     HostRoutingConfig,
     RouteOverlapConfig,
     StaticRoutesConfig,
@@ -157,6 +158,17 @@ class TestFiles:
         owned = owned_paths(files)
         assert LAYOUT.enabled_path(LAYOUT.routes_unit) not in owned
         assert unit not in owned
+
+    def test_a_link_to_a_copy_of_our_drop_in(self) -> None:
+        """As of a program that keeps its files in one folder. systemd reads the copy, so the unit
+        is gated; and without gate.sh, it would not start as long as the link is there.
+        """
+        files = put(files_of(FULL))
+        drop_in = LAYOUT.drop_in_path(MACHINES)
+        files.texts["/opt/gitops/drop-in"] = files.texts.pop(drop_in)
+        files.links[drop_in] = "/opt/gitops/drop-in"
+        assert gated_on_disk(files) == (MACHINES,)
+        assert owned_paths(files)[0] == drop_in
 
     def test_modes(self) -> None:
         """Scripts can be executed, other files only be read."""

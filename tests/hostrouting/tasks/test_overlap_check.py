@@ -22,7 +22,7 @@ from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, context, failure_of, run
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
@@ -280,4 +280,18 @@ def test_no_answer() -> None:
     checked(host, "10.0.0.0/8")
     host.faults.fail("snapshot", 5)
     failure_of(checked, host, "10.0.0.0/8")
+    assert markers(host) == {}
+
+
+def test_a_cancelled_wait() -> None:
+    """The marker is removed then, too: what it says was true while there was a default route."""
+    host = FakeHost(kernel=h200())
+    checked(host, "10.0.0.0/8")
+    [default] = host.kernel.snapshot().default_routes(4)
+    host.kernel.ip_route("delete", default)
+    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
+    ctx = context()
+    host.kernel.later(lambda: ctx.cancel("enough"))
+    with pytest.raises(phases.Cancelled, match="enough"):
+        phases.execute(task, ctx)
     assert markers(host) == {}
