@@ -314,10 +314,28 @@ def test_a_gateway_that_the_wanted_route_takes_in(
     assert_waiting(namespace, tmp_path, wish)
 
 
+def test_a_gateway_in_a_destination_on_the_link(namespace: Namespace, tmp_path: Path) -> None:
+    """The wanted route may take the gateway in if it has none itself."""
+    by_default_gateway(namespace, ["route add default dev eth0 metric 9"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", dev="eth0"))
+
+
+def test_a_default_route_of_the_other_family(namespace: Namespace, tmp_path: Path) -> None:
+    """An IPv4 default route on the link reaches no IPv6 gateway."""
+    namespace.batch(["route replace default dev eth0"])
+    assert_waiting(namespace, tmp_path, static("fd00:16::/64", "fd55::1", "eth0"))
+
+
 def test_a_gateway_that_is_said_to_be_on_the_link(namespace: Namespace, tmp_path: Path) -> None:
     """Linux does not ask for a route to it, so the wanted route may contain it and be longer."""
     by_default_gateway(namespace, ["route replace default via fd55::1 dev eth0 onlink"])
     assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "eth0"))
+
+
+def test_a_link_local_gateway_in_the_destination(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux asks for no route to one, so the wanted route may take it in."""
+    namespace.batch(["route add ::/0 dev eth0"])
+    assert_complete(namespace, tmp_path, static("8000::/1", "fe80::5", "eth0"))
 
 
 @pytest.mark.parametrize(
@@ -354,12 +372,18 @@ ON_LINK_IN_IPV6 = "route add default via fd55::1 dev eth0 onlink"
 
 
 @pytest.mark.parametrize(
-    "other", ["fd00::/8 via fe80::7 dev eth0", "unreachable fd00::/8", "::/8 via fe80::7 dev eth1"]
+    "other",
+    [
+        "fd00::/8 via fe80::7 dev eth0",
+        "unreachable fd00::/8",
+        "::/8 via fe80::7 dev eth1",
+        "default via fe80::7 dev eth1 metric 100",
+    ],
 )
 def test_a_gateway_on_link_in_ipv6(namespace: Namespace, tmp_path: Path, other: str) -> None:
-    """No route leads to the gateway by another device."""
+    """No route leads to the gateway by another device, but perhaps a default route."""
     namespace.batch([ON_LINK_IN_IPV6, f"route add {other}"], family=IPV6)
-    assert_complete(namespace, tmp_path, static("2001:db8::/32"))
+    assert_complete(namespace, tmp_path, static("2001:db8::/32", dev="eth0"))
 
 
 def test_a_gateway_on_link_to_which_a_route_leads_elsewhere(

@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 IN_IPV6 = static("fd00:16::/64")
 IPV6_BY_ETH0 = "via fe80::1 dev eth0"
 BY_WG0 = static(HALF.destination, dev="wg0")
+IN_PLACE = f"{HALF.destination} proto 213"
 NEXTHOP_OBJECTS = (
     "nexthop add id 5 via 10.0.0.1 dev eth0",
     "nexthop add id 6 via 10.0.0.2 dev eth0",
@@ -553,6 +554,17 @@ class TestWhenTheDefaultRouteGoes:
         assert 'write "dev": "wg0" or "eth0" into' in line
         assert ours(namespace) == []
 
+    def test_a_line_beside_a_card_of_another_table(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """It hides nothing: that default route is for the packets of the card's own address."""
+        card = f"route add default {ETH0} table 100"
+        namespace.batch(["route del default", "route add default dev wg0", card])
+        tools = listing_links(r"s,(: wg0[@:].*\\ +)veth,\1ppp,")
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
+        [route] = our_routes(namespace)
+        assert route.devs == ("wg0",)
+
     def test_a_named_device_beside_an_expected_one(
         self, namespace: Namespace, tmp_path: Path
     ) -> None:
@@ -577,6 +589,24 @@ class TestWhenTheDefaultRouteGoes:
         [line] = Ran(namespace, [HALF], tmp_path, tools=tools).lines
         assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
         assert ours(namespace) == ["172.16.0.0/17"]
+
+    @pytest.mark.parametrize(
+        "unusable",
+        [
+            pytest.param(f"{IN_PLACE} nexthop {ETH0} nexthop dev eth1", id="half of it is down"),
+            pytest.param(f"local {IN_PLACE} dev eth0 table main", id="another type"),
+        ],
+    )
+    def test_what_is_not_usable_waits(
+        self, namespace: Namespace, tmp_path: Path, unusable: str
+    ) -> None:
+        """It is not right without a default route, and stays as it is. Python has the same."""
+        there = f"route add {unusable}"
+        namespace.batch(["route del default", there, "link set eth1 down"])
+        [waiting] = planned(namespace, HALF).waiting
+        [line] = Ran(namespace, [HALF], tmp_path).lines
+        assert line == f"<3>static-routes: ROUTE-WAITS: {waiting}; last seen: none"
+        assert ours(namespace) == [str(HALF.destination)]
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:
