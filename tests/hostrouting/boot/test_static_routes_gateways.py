@@ -145,6 +145,11 @@ def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path
             id="reached by a route of ours, which goes",
         ),
         pytest.param(
+            [*ANOTHER_NETWORK, "route add 10.0.0.1 dev eth0 table 100"],
+            NOT_NEAR,
+            id="reached by a route of another table",
+        ),
+        pytest.param(
             [*ANOTHER_NETWORK, "route add 10.0.0.1 tos 0x10 dev eth0"],
             NOT_NEAR,
             id="reached by a route for some packets",
@@ -279,6 +284,9 @@ def by_default_gateway(namespace: Namespace, changes: list[str]) -> None:
         pytest.param(static("fd55::/64"), id="as long as the route to the gateway"),
         pytest.param(static("fd55::/63", metric=100), id="shorter"),
         pytest.param(static("fd55::/80", "fe80::5", "eth1"), id="longer, by another device"),
+        pytest.param(static("fd54::/80"), id="longer, and before it"),
+        pytest.param(static("fd56::/80"), id="longer, and behind it"),
+        pytest.param(static("10.0.0.0/25"), id="in IPv4"),
     ],
 )
 def test_a_gateway_in_the_destination(
@@ -318,6 +326,20 @@ def test_a_gateway_in_a_destination_on_the_link(namespace: Namespace, tmp_path: 
     """The wanted route may take the gateway in if it has none itself."""
     by_default_gateway(namespace, ["route add default dev eth0 metric 9"])
     assert_complete(namespace, tmp_path, static("fd55::/80", dev="eth0"))
+
+
+def test_a_gateway_that_is_not_near_in_the_destination(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """Linux does not reach it anyway: the wanted route takes nothing away."""
+    by_default_gateway(namespace, ["address del fd55::4/64 dev eth0"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "eth0"))
+
+
+def test_a_gateway_by_the_default_route(namespace: Namespace, tmp_path: Path) -> None:
+    """A default route on the link reaches any gateway there."""
+    namespace.batch(["route add ::/0 dev eth0"])
+    assert_complete(namespace, tmp_path, static("fd00:16::/64", "fd55::1", "eth0"))
 
 
 def test_a_default_route_of_the_other_family(namespace: Namespace, tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ CHOICES = {
     "not a refusal": Choice(
         appended("unreachable default", f"default {ETH0} metric 9"), wish=HALF, way=ETH0
     ),
+    "not one of ours, which goes": Choice(
+        appended("default via 10.0.0.9 dev eth0 proto 213", f"default {ETH0} metric 9"),
+        wish=HALF,
+        way=ETH0,
+    ),
     "none, and all is configured": Choice(
         appended("10.9.0.0/24 dev wg0"),
         wish=static(HALF.destination, "10.9.0.1", "wg0"),
@@ -104,6 +109,16 @@ CHOICES = {
         appended(f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"),
         wish=static(HALF.destination, "10.0.0.1"),
         way=f"{ETH0} onlink",
+    ),
+    "the next hop by the named device": Choice(
+        appended(f"default nexthop {ETH0} nexthop via 10.0.0.1 dev eth1 onlink"),
+        wish=static(HALF.destination, "10.0.0.1", "eth1"),
+        way="via 10.0.0.1 dev eth1 onlink",
+    ),
+    "an IPv6 gateway": Choice(
+        appended("0.0.0.0/0 via inet6 fe80::1 dev eth0"),
+        wish=HALF,
+        way="via inet6 fe80::1 dev eth0",
     ),
     "the next hop whose device reaches the gateway": Choice(
         appended("10.1.0.0/24 dev eth1", f"default nexthop {ETH0} nexthop via 10.1.0.1 dev eth1"),
@@ -164,6 +179,13 @@ class TestWaiting:
         assert ours(namespace, IPV6) == []
         naps = len((tmp_path / "naps").read_text())
         assert naps in {1, 2}, "the wait is in seconds, not in looks"
+
+    def test_how_long_a_default_route_lasts(self, namespace: Namespace, tmp_path: Path) -> None:
+        """That is not said: the guard would log a new line each second."""
+        namespace.batch([ROUTER])
+        [line] = Ran(namespace, [static(IN_IPV6.destination, dev="ib0")], tmp_path).lines
+        assert "; last seen: [default via fe80::1 dev eth0 proto ra " in line
+        assert not re.search(" expires [0-9]", line)
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is stopped says what it waited for, and ends at once."""
@@ -314,6 +336,17 @@ class TestWhichDefaultRoute:
         assert line.startswith(f"<3>static-routes: ROUTE-WAITS: {waiting}; last seen: ")
         assert " from fd55::/64 " not in line
         assert way_of_ours_in_ipv6(namespace) == ""
+
+    def test_two_routers_that_advertise_themselves(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """Linux lists them as one route, and they are in doubt like two. Python has the same."""
+        for way in (IPV6_BY_ETH0, "via fe80::2 dev eth1"):
+            namespace.batch([f"route append ::/0 {way} proto ra"])
+        [waiting] = planned(namespace, IN_IPV6).waiting
+        assert 'write "dev": "eth0" or "eth1" into' in str(waiting.missing.remedy)
+        [line] = Ran(namespace, [IN_IPV6], tmp_path).lines
+        assert 'write "dev": "eth0" or "eth1" into' in line
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
