@@ -283,6 +283,8 @@ class TestWhichDefaultRoute:
         ran = Ran(namespace, [choice.wish], tmp_path)
 
         assert ran.lines == []
+        [first_change] = ran.first_changes
+        assert first_change.endswith(f" {choice.way}"), "it is not written twice"
         assert way_of_ours(namespace) == choice.way
         assert [step.action for step in planned(namespace, choice.wish).steps] == ["keep"]
 
