@@ -185,6 +185,7 @@ NEAR = [
     ("fd55::4/64", "fd55::1"),
     ("fd55::4/63", "fd55::1"),
     ("::1.2.3.4/120", "::1.2.3.9"),
+    ("0:1::4/20", "0:1::1"),
 ]
 NOT_IN_THE_PREFIX = ("fd56::4/64", "fd55::1")
 
@@ -334,6 +335,17 @@ def test_a_gateway_that_is_not_near_in_the_destination(
     """Linux does not reach it anyway: the wanted route takes nothing away."""
     by_default_gateway(namespace, ["address del fd55::4/64 dev eth0"])
     assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "eth0"))
+
+
+def test_a_gateway_of_a_default_route_without_a_carrier(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """It does not matter that the wanted route takes that in: the default route is not in use."""
+    default = ["address add fd55::4/64 dev ib0 nodad", "route add default via fd55::1"]
+    namespace.batch(default, family=IPV6)
+    namespace.sysctl("ipv6/conf/ib0/ignore_routes_with_linkdown", 1)
+    lose_carriers(namespace, ["ib0"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "ib0"))
 
 
 def test_a_gateway_by_the_default_route(namespace: Namespace, tmp_path: Path) -> None:

@@ -305,6 +305,15 @@ class TestWhichDefaultRoute:
         assert Ran(namespace, [IN_IPV6], tmp_path).lines == []
         assert way_of_ours_in_ipv6(namespace) == "via fe80::8 dev eth1"
 
+    def test_weights_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each next hop is added alone, with its weight. Python has the same."""
+        hops = f"nexthop {IPV6_BY_ETH0} weight 2 nexthop via fe80::2 dev eth0 weight 5"
+        namespace.batch([f"route add ::/0 {hops}"])
+        assert Ran(namespace, [IN_IPV6], tmp_path).lines == []
+        shown = namespace.ip("-6", "route", "show", str(IN_IPV6.destination)).stdout
+        assert sorted(re.findall("weight ([0-9])", shown)) == ["2", "5"]
+        assert {step.action for step in planned(namespace, IN_IPV6).steps} == {"keep"}
+
     FOR_SOME_SOURCES = "route append ::/0 from fd55::/64"
     """A default route that leads only packets with such a source. In IPv4, Linux has no such
     routes: it drops `from`.
