@@ -121,6 +121,17 @@ def test_a_gateway_that_another_table_takes_in(namespace: Namespace, tmp_path: P
     assert Ran(namespace, [HALF], tmp_path).changes == [1]
 
 
+def test_a_gateway_with_a_route_of_its_own(namespace: Namespace, tmp_path: Path) -> None:
+    """The route to it, which is wanted and that of another program, makes it no address of this
+    host.
+    """
+    there = "route add 10.9.0.1 dev wg0 proto 4"
+    namespace.batch(["route add default dev wg0 table 100", there])
+    wanted = [static("10.9.0.1/32", dev="wg0"), static("172.16.0.0/17", "10.9.0.1", "wg0")]
+    assert [step.action for step in planned(namespace, *wanted).steps] == ["keep", "add"]
+    assert Ran(namespace, wanted, tmp_path).changes == [1]
+
+
 def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path) -> None:
     """The scope is link only if no next hop has a gateway: else Linux refuses the route."""
     default = "nexthop dev eth1 nexthop via 10.0.0.1 dev eth0"
