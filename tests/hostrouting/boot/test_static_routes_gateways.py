@@ -146,6 +146,11 @@ def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path
     [
         pytest.param(ANOTHER_NETWORK, NOT_NEAR, id="not reached"),
         pytest.param(
+            ["address add 9.9.9.4/24 dev eth0", "address del 10.0.0.4/24 dev eth0"],
+            NOT_NEAR,
+            id="not reached, and behind the network",
+        ),
+        pytest.param(
             [*ANOTHER_NETWORK, "route add 10.0.0.1 dev eth0 scope global"],
             NOT_NEAR,
             id="reached by a route of the wrong scope",
@@ -421,13 +426,21 @@ ON_LINK_IN_IPV6 = "route add default via fd55::1 dev eth0 onlink"
     [
         "fd00::/8 via fe80::7 dev eth0",
         "unreachable fd00::/8",
-        "::/8 via fe80::7 dev eth1",
         "default via fe80::7 dev eth1 metric 100",
     ],
 )
 def test_a_gateway_on_link_in_ipv6(namespace: Namespace, tmp_path: Path, other: str) -> None:
     """No route leads to the gateway by another device, but perhaps a default route."""
     namespace.batch([ON_LINK_IN_IPV6, f"route add {other}"], family=IPV6)
+    assert_complete(namespace, tmp_path, static("2001:db8::/32", dev="eth0"))
+
+
+def test_a_gateway_on_link_in_a_prefix_that_begins_with_zeros(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """Linux takes a route to such a prefix for a default route, and asks for none of those."""
+    default = "route add default via 2001:db9::1 dev eth0 onlink"
+    namespace.batch([default, "route add ::/2 via fe80::7 dev eth1"], family=IPV6)
     assert_complete(namespace, tmp_path, static("2001:db8::/32", dev="eth0"))
 
 
