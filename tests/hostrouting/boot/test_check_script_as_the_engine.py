@@ -661,10 +661,12 @@ a rule for users, which plain packets do not meet
 a rule that refuses what has no mark
   rule add pref 9 not fwmark 0x1 prohibit
   overlap: is refused (prohibit) by a route or rule that is not known; expected via eth0
-the block of a CNI whose only pod has its first address
+blocks of a CNI: the only pod of one has its first address, and that of the other its last one
   {pods}
   route add blackhole 172.20.40.0/26 proto 12
   route add 172.20.40.0 dev cali1
+  route add blackhole 172.20.41.0/26 proto 12
+  route add 172.20.41.63 dev cali1
   ok
 a default route that refuses, with the protocol of a CNI of which an address is inside
   {pods}
@@ -696,6 +698,7 @@ a refused range as Flannel has it, which does not begin with an address of Flann
 a mark with two rules, of which the first has a table for a part
   rule add pref 9 fwmark 1 lookup 100
   rule add pref 10 fwmark 1 lookup 101
+  route add throw default table 100
   route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100
   route add default dev eth1 table 101
   undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 10: from all
@@ -716,6 +719,41 @@ a rule for all packets but those of a bridge of pods
   rule add pref 9 not iif cni0 lookup 100
   route add 172.20.0.0/16 via 10.0.0.1 dev eth0 table 100
   ok
+a refused part, where no device is expected
+  rule add pref 9 to 172.20.4.0/24 blackhole
+  rule add pref 50 lookup main suppress_prefixlength 0
+  {halves}
+  rule del pref 32766
+  overlap: is refused (blackhole) by [rule 9: from all to 172.20.4.0/24 blackhole]; expected via
+      another device
+a tap as the network card of a virtual machine, beside an address of a CNI
+  address flush dev eth0
+  address flush dev ib0
+  tuntap add dev tap7 mode tap
+  link set tap7 up
+  route replace default dev tap7
+  link add cilium_host type veth peer name cilium_net
+  link set cilium_host up
+  address add 10.244.0.7/32 dev cilium_host
+  ok
+a block like a CNI's, with nothing inside but the expected device, which has a name as of a pod
+  {pods}
+  route replace default dev cali1
+  route add blackhole 172.20.40.0/26 proto 12
+  route add 172.20.40.9 dev cali1
+  undecided: [blackhole 172.20.40.0/26 proto bird] refuses them, perhaps for pods;
+a refused range that is too small for Flannel, which has its first address
+  link add flannel.1 type vxlan id 1 dstport 8472
+  link set flannel.1 up
+  address add 172.20.64.0/32 dev flannel.1
+  route add blackhole 172.20.64.0/31
+  undecided: [blackhole 172.20.64.0/31 proto boot] refuses them, perhaps for pods;
+the peer at the other end of a link, which is not this host
+  route add 172.20.9.7 dev ib0 proto kernel
+  overlap: routes via ib0 [172.20.9.7 dev ib0 proto kernel scope link], expected eth0
+a network of the type broadcast, which is no broadcast address
+  route add broadcast 172.20.9.0/24 dev ib0 proto kernel
+  overlap: routes via ib0 [broadcast 172.20.9.0/24 dev ib0 proto kernel scope link], expected eth0
 the block of a CNI, and a route of another type that it hides
   {pods}
   route add blackhole 172.20.40.0/26 proto 80
