@@ -751,6 +751,11 @@ a refused range that is too small for Flannel, which has its first address
 the peer at the other end of a link, which is not this host
   route add 172.20.9.7 dev ib0 proto kernel
   overlap: routes via ib0 [172.20.9.7 dev ib0 proto kernel scope link], expected eth0
+a rule for what this host sends, beside pods
+  {pods}
+  rule add pref 9 iif lo lookup 100
+  route add default via 10.0.0.1 dev eth0 table 100
+  ok
 a network of the type broadcast, which is no broadcast address
   route add broadcast 172.20.9.0/24 dev ib0 proto kernel
   overlap: routes via ib0 [broadcast 172.20.9.0/24 dev ib0 proto kernel scope link], expected eth0
@@ -823,6 +828,7 @@ OTHER_PACKETS = [
     ("fwmark 0x1/0xf", "local default dev lo", "ok"),
     ("fwmark 0x1", "default dev ib0, 172.16.0.0/12 via 10.0.0.1 dev eth0", "ok"),
     ("to 10.0.0.0/8 fwmark 0x1", "default dev ib0", "ok"),
+    ("to 192.168.0.0/16 fwmark 0x1", "default dev ib0", "ok"),
     ("iif eth1", "default dev ib0", "ok"),
     ("iif gone0", "default dev ib0", "ok"),
 ]
