@@ -661,6 +661,11 @@ a rule for users, which plain packets do not meet
 a rule that refuses what has no mark
   rule add pref 9 not fwmark 0x1 prohibit
   overlap: is refused (prohibit) by a route or rule that is not known; expected via eth0
+the only default route, which each rule passes over
+  rule add pref 50 lookup main suppress_prefixlength 0
+  rule del pref 32766
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the
+      network
 blocks of a CNI: the only pod of one has its first address, and that of the other its last one
   {pods}
   route add blackhole 172.20.40.0/26 proto 12
