@@ -1023,7 +1023,6 @@ function find_expected(   classes, used) {
     used = first_default(classes, 0)
   }
   if (used) uplink = of_class(classes, route_devices[used])
-  if (first_default(LEADING "|dummy", 1)) has_some_default = 1 # it matters where none is used
   # Until a rule is added, IPv6 looks up table main without its rule.
   if (family == 6 && defaults && !has_rule_beside_local) has_some_default = 1
   if (named != NONE) expect_named()

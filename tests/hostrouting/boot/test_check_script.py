@@ -629,6 +629,19 @@ MISHAPS = {
         ),
         f"{NO_ANSWER}172.20.0.0: No buffer space available",
     ),
+    "the kernel does not answer once": Mishap(
+        "ip",
+        ANSWERED.format(
+            r"s/^1 172\.20\.77\..*/RTNETLINK answers: No buffer space available\n"
+            "Command failed -:4/"
+        ),
+        f"{NO_ANSWER}172.20.77.0: No buffer space available",
+    ),
+    "an answer comes twice": Mishap(
+        "ip",
+        ANSWERED.format(r"/^1 172\.20\.77\./p"),
+        f"{NO_ANSWER}172.20.201.0: there are too many answers",
+    ),
 }
 # The last words of each look at the links, rules and routes.
 UNREAD: dict[str, tuple[list[str], str]] = {

@@ -584,6 +584,9 @@ a rule for the address of a card that came before the expected one, beside a bri
   link add cni0 type bridge
   address add 10.244.0.1/24 dev cni0
   link set cni0 up
+  route add 172.20.45.0/24 dev cni0
+  route add 172.20.0.0/16 via 10.9.0.1 dev eth1
+  route add 172.16.0.0/12 dev wg0
   rule add pref 9 from 10.0.0.4 lookup 100
   route add default via 10.0.0.1 dev eth0 table 100
   ok
@@ -658,6 +661,109 @@ a rule for users, which plain packets do not meet
 a rule that refuses what has no mark
   rule add pref 9 not fwmark 0x1 prohibit
   overlap: is refused (prohibit) by a route or rule that is not known; expected via eth0
+the only default route, which each rule passes over
+  rule add pref 50 lookup main suppress_prefixlength 0
+  rule del pref 32766
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the
+      network
+blocks of a CNI: the only pod of one has its first address, and that of the other its last one
+  {pods}
+  route add blackhole 172.20.40.0/26 proto 12
+  route add 172.20.40.0 dev cali1
+  route add blackhole 172.20.41.0/26 proto 12
+  route add 172.20.41.63 dev cali1
+  ok
+a default route that refuses, with the protocol of a CNI of which an address is inside
+  {pods}
+  address add 172.20.9.7/32 dev cali1
+  rule add pref 9 lookup 100
+  route add blackhole default proto 80 table 100
+  overlap: is refused (blackhole) by [blackhole default table 100 proto calico]; expected via eth0
+a mark with two rules, of which the first passes over the default route of its table
+  rule add pref 8 fwmark 1 lookup main suppress_prefixlength 0
+  rule add pref 9 fwmark 1 lookup 100
+  route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all
+      fwmark 0x1 lookup 100;
+a default route by lo, which Linux uses before that by a card
+  route add default via 10.0.0.1 dev eth0 metric 9
+  route replace default dev lo
+  overlap: routes via lo [default dev lo proto boot scope link], expected eth0
+a rule that refuses a part with an address of a CNI inside
+  {pods}
+  address add 172.20.4.7/32 dev cali1
+  rule add pref 9 to 172.20.4.0/24 blackhole
+  overlap: is refused (blackhole) by [rule 9: from all to 172.20.4.0/24 blackhole]
+a refused range as Flannel has it, which does not begin with an address of Flannel
+  link add flannel.1 type vxlan id 1 dstport 8472
+  link set flannel.1 up
+  address add 172.20.64.7/32 dev flannel.1
+  route add blackhole 172.20.64.0/18
+  overlap: is refused (blackhole) by [blackhole 172.20.64.0/18 proto boot]; expected via eth0
+a mark with two rules, of which the first has a table for a part
+  rule add pref 9 fwmark 1 lookup 100
+  rule add pref 10 fwmark 1 lookup 101
+  route add throw default table 100
+  route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100
+  route add default dev eth1 table 101
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 10: from all
+      fwmark 0x1 lookup 101;
+a default route on the link, by DHCP, which is no network around that of a CNI
+  route replace default dev eth0 proto dhcp
+  link add flannel.1 type vxlan id 1 dstport 8472
+  link set flannel.1 up
+  route add 172.20.9.0/24 dev flannel.1
+  ok
+the block of a CNI, of which there is only a device
+  {pods}
+  route add blackhole 172.20.40.0/26 proto 12
+  undecided: [blackhole 172.20.40.0/26 proto bird] refuses them, perhaps for pods;
+a rule for all packets but those of a bridge of pods
+  link add cni0 type bridge
+  link set cni0 up
+  rule add pref 9 not iif cni0 lookup 100
+  route add 172.20.0.0/16 via 10.0.0.1 dev eth0 table 100
+  ok
+a refused part, where no device is expected
+  rule add pref 9 to 172.20.4.0/24 blackhole
+  rule add pref 50 lookup main suppress_prefixlength 0
+  {halves}
+  rule del pref 32766
+  overlap: is refused (blackhole) by [rule 9: from all to 172.20.4.0/24 blackhole]; expected via
+      another device
+a tap as the network card of a virtual machine, beside an address of a CNI
+  address flush dev eth0
+  address flush dev ib0
+  tuntap add dev tap7 mode tap
+  link set tap7 up
+  route replace default dev tap7
+  link add cilium_host type veth peer name cilium_net
+  link set cilium_host up
+  address add 10.244.0.7/32 dev cilium_host
+  ok
+a block like a CNI's, with nothing inside but the expected device, which has a name as of a pod
+  {pods}
+  route replace default dev cali1
+  route add blackhole 172.20.40.0/26 proto 12
+  route add 172.20.40.9 dev cali1
+  undecided: [blackhole 172.20.40.0/26 proto bird] refuses them, perhaps for pods;
+a refused range that is too small for Flannel, which has its first address
+  link add flannel.1 type vxlan id 1 dstport 8472
+  link set flannel.1 up
+  address add 172.20.64.0/32 dev flannel.1
+  route add blackhole 172.20.64.0/31
+  undecided: [blackhole 172.20.64.0/31 proto boot] refuses them, perhaps for pods;
+the peer at the other end of a link, which is not this host
+  route add 172.20.9.7 dev ib0 proto kernel
+  overlap: routes via ib0 [172.20.9.7 dev ib0 proto kernel scope link], expected eth0
+a rule for what this host sends, beside pods
+  {pods}
+  rule add pref 9 iif lo lookup 100
+  route add default via 10.0.0.1 dev eth0 table 100
+  ok
+a network of the type broadcast, which is no broadcast address
+  route add broadcast 172.20.9.0/24 dev ib0 proto kernel
+  overlap: routes via ib0 [broadcast 172.20.9.0/24 dev ib0 proto kernel scope link], expected eth0
 the block of a CNI, and a route of another type that it hides
   {pods}
   route add blackhole 172.20.40.0/26 proto 80
@@ -727,6 +833,7 @@ OTHER_PACKETS = [
     ("fwmark 0x1/0xf", "local default dev lo", "ok"),
     ("fwmark 0x1", "default dev ib0, 172.16.0.0/12 via 10.0.0.1 dev eth0", "ok"),
     ("to 10.0.0.0/8 fwmark 0x1", "default dev ib0", "ok"),
+    ("to 192.168.0.0/16 fwmark 0x1", "default dev ib0", "ok"),
     ("iif eth1", "default dev ib0", "ok"),
     ("iif gone0", "default dev ib0", "ok"),
 ]
@@ -758,6 +865,15 @@ def test_rules_for_other_packets(
         assert engines.verdict == right, checked.said
         doubt = f'to routeOverlap.intendedRules: "{selectors}"'
         assert (doubt in checked.said) is (right == "undecided")
+
+
+def test_a_rule_that_matters_to_one_of_three(namespace: Namespace, tmp_path: Path) -> None:
+    """What its table has for one network is in doubt for that one alone."""
+    namespace.batch(
+        ["rule add pref 9 fwmark 1 lookup 100", "route add 172.20.9.0/24 dev ib0 table 100"]
+    )
+    checked = Checked(namespace, check("172.19.0.0/16", "172.20.0.0/16", "172.21.0.0/16"), tmp_path)
+    assert "some packets to 172.20.0.0/16 are routed differently" in checked.said
 
 
 @pytest.mark.parametrize(
@@ -1052,6 +1168,51 @@ def test_a_rule_that_refuses(namespace: Namespace, tmp_path: Path, family: int, 
     rule = f"[rule 100: from all to {cidr} {kind}]"
     assert f" is refused ({kind}) by {rule}; expected via eth0\n" in checked.said
     assert "hostrouting repair" not in checked.said
+
+
+@pytest.mark.parametrize(
+    ("refused", "pod", "verdict"),
+    [
+        ("172.20.64.0/20", "172.20.64.9", "undecided"),
+        ("fd16::/32", "fd16::9", "overlap"),
+        ("fd16::/64", "fd16::9", "undecided"),
+        ("fd16::/120", "fd16::9", "ok"),
+    ],
+)
+def test_refused_ranges_of_both_families(
+    namespace: Namespace, tmp_path: Path, refused: str, pod: str, verdict: str
+) -> None:
+    """The blocks of a CNI and of a node have other lengths in IPv6 than in IPv4."""
+    protocol = "bird" if ":" in refused else "196"
+    namespace.batch(ports("cali1"))
+    namespace.batch(["route add default via fe80::1 dev eth0"], family=IPV6)
+    namespace.batch(
+        [f"route add blackhole {refused} proto {protocol}", f"route add {pod} dev cali1"],
+        family=IPV6 if ":" in refused else IPV4,
+    )
+    config = check("172.20.0.0/16", "fd16::/32")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert engines.objections(checked) == []
+    assert checked.verdict == verdict, checked.said
+    assert engines.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "rule del pref 32766",  # Linux looks up table main all the same, and there is none
+        "link add ifb7 type ifb; link set ifb7 up; route add default dev ifb7",
+    ],
+)
+def test_no_default_route_in_ipv6(namespace: Namespace, tmp_path: Path, commands: str) -> None:
+    """None is there, or none that leads out: nothing is open."""
+    namespace.batch(commands.split("; "), family=IPV6)
+    config = check("fd16::/64")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert checked.verdict == "no-default-route", checked.said
+    assert engines.objections(checked) == []
 
 
 @pytest.mark.parametrize("awk", AWKS)

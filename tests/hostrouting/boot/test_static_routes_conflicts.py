@@ -318,6 +318,23 @@ def test_the_network_of_an_address(
 
 
 @pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param("10.7.0.0/16 proto kernel nexthop dev eth1 nexthop dev ib0", id="two devices"),
+        pytest.param("local 10.7.0.0/16 dev eth1 table main proto kernel", id="another type"),
+        pytest.param("10.7.0.0/16 dev eth1 proto 4", id="another protocol"),
+    ],
+)
+def test_not_the_network_of_an_address(namespace: Namespace, tmp_path: Path, held: str) -> None:
+    """Linux adds no such routes: no warning of an address, here and in Python."""
+    namespace.batch([f"route add {held}"])
+    wanted = static("10.7.0.0/16")
+    ran = Ran(namespace, [wanted], tmp_path)
+    assert "from an address of" not in ran.said
+    assert ran.lines == conflict_lines(planned(namespace, wanted).conflicts)
+
+
+@pytest.mark.parametrize(
     ("place", "objects", "program"),
     [
         pytest.param("172.16.0.0/17", ["nexthop add id 5 via 10.0.0.9 dev eth0"], "ip", id="one"),

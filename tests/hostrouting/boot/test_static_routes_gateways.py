@@ -121,6 +121,17 @@ def test_a_gateway_that_another_table_takes_in(namespace: Namespace, tmp_path: P
     assert Ran(namespace, [HALF], tmp_path).changes == [1]
 
 
+def test_a_gateway_with_a_route_of_its_own(namespace: Namespace, tmp_path: Path) -> None:
+    """The route to it, which is wanted and that of another program, makes it no address of this
+    host.
+    """
+    there = "route add 10.9.0.1 dev wg0 proto 4"
+    namespace.batch(["route add default dev wg0 table 100", there])
+    wanted = [static("10.9.0.1/32", dev="wg0"), static("172.16.0.0/17", "10.9.0.1", "wg0")]
+    assert [step.action for step in planned(namespace, *wanted).steps] == ["keep", "add"]
+    assert Ran(namespace, wanted, tmp_path).changes == [1]
+
+
 def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path) -> None:
     """The scope is link only if no next hop has a gateway: else Linux refuses the route."""
     default = "nexthop dev eth1 nexthop via 10.0.0.1 dev eth0"
@@ -135,6 +146,11 @@ def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path
     [
         pytest.param(ANOTHER_NETWORK, NOT_NEAR, id="not reached"),
         pytest.param(
+            ["address add 9.9.9.4/24 dev eth0", "address del 10.0.0.4/24 dev eth0"],
+            NOT_NEAR,
+            id="not reached, and behind the network",
+        ),
+        pytest.param(
             [*ANOTHER_NETWORK, "route add 10.0.0.1 dev eth0 scope global"],
             NOT_NEAR,
             id="reached by a route of the wrong scope",
@@ -143,6 +159,11 @@ def test_a_first_next_hop_without_a_gateway(namespace: Namespace, tmp_path: Path
             [*ANOTHER_NETWORK, "route add 10.0.0.1 dev eth0 proto 213"],
             NOT_NEAR,
             id="reached by a route of ours, which goes",
+        ),
+        pytest.param(
+            [*ANOTHER_NETWORK, "route add 10.0.0.1 dev eth0 table 100"],
+            NOT_NEAR,
+            id="reached by a route of another table",
         ),
         pytest.param(
             [*ANOTHER_NETWORK, "route add 10.0.0.1 tos 0x10 dev eth0"],
@@ -180,6 +201,7 @@ NEAR = [
     ("fd55::4/64", "fd55::1"),
     ("fd55::4/63", "fd55::1"),
     ("::1.2.3.4/120", "::1.2.3.9"),
+    ("0:1::4/20", "0:1::1"),
 ]
 NOT_IN_THE_PREFIX = ("fd56::4/64", "fd55::1")
 
@@ -279,6 +301,9 @@ def by_default_gateway(namespace: Namespace, changes: list[str]) -> None:
         pytest.param(static("fd55::/64"), id="as long as the route to the gateway"),
         pytest.param(static("fd55::/63", metric=100), id="shorter"),
         pytest.param(static("fd55::/80", "fe80::5", "eth1"), id="longer, by another device"),
+        pytest.param(static("fd54::/80"), id="longer, and before it"),
+        pytest.param(static("fd56::/80"), id="longer, and behind it"),
+        pytest.param(static("10.0.0.0/25"), id="in IPv4"),
     ],
 )
 def test_a_gateway_in_the_destination(
@@ -314,10 +339,53 @@ def test_a_gateway_that_the_wanted_route_takes_in(
     assert_waiting(namespace, tmp_path, wish)
 
 
+def test_a_gateway_in_a_destination_on_the_link(namespace: Namespace, tmp_path: Path) -> None:
+    """The wanted route may take the gateway in if it has none itself."""
+    by_default_gateway(namespace, ["route add default dev eth0 metric 9"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", dev="eth0"))
+
+
+def test_a_gateway_that_is_not_near_in_the_destination(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """Linux does not reach it anyway: the wanted route takes nothing away."""
+    by_default_gateway(namespace, ["address del fd55::4/64 dev eth0"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "eth0"))
+
+
+def test_a_gateway_of_a_default_route_without_a_carrier(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """It does not matter that the wanted route takes that in: the default route is not in use."""
+    default = ["address add fd55::4/64 dev ib0 nodad", "route add default via fd55::1"]
+    namespace.batch(default, family=IPV6)
+    namespace.sysctl("ipv6/conf/ib0/ignore_routes_with_linkdown", 1)
+    lose_carriers(namespace, ["ib0"])
+    assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "ib0"))
+
+
+def test_a_gateway_by_the_default_route(namespace: Namespace, tmp_path: Path) -> None:
+    """A default route on the link reaches any gateway there."""
+    namespace.batch(["route add ::/0 dev eth0"])
+    assert_complete(namespace, tmp_path, static("fd00:16::/64", "fd55::1", "eth0"))
+
+
+def test_a_default_route_of_the_other_family(namespace: Namespace, tmp_path: Path) -> None:
+    """An IPv4 default route on the link reaches no IPv6 gateway."""
+    namespace.batch(["route replace default dev eth0"])
+    assert_waiting(namespace, tmp_path, static("fd00:16::/64", "fd55::1", "eth0"))
+
+
 def test_a_gateway_that_is_said_to_be_on_the_link(namespace: Namespace, tmp_path: Path) -> None:
     """Linux does not ask for a route to it, so the wanted route may contain it and be longer."""
     by_default_gateway(namespace, ["route replace default via fd55::1 dev eth0 onlink"])
     assert_complete(namespace, tmp_path, static("fd55::/80", "fe80::5", "eth0"))
+
+
+def test_a_link_local_gateway_in_the_destination(namespace: Namespace, tmp_path: Path) -> None:
+    """Linux asks for no route to one, so the wanted route may take it in."""
+    namespace.batch(["route add ::/0 dev eth0"])
+    assert_complete(namespace, tmp_path, static("8000::/1", "fe80::5", "eth0"))
 
 
 @pytest.mark.parametrize(
@@ -354,12 +422,26 @@ ON_LINK_IN_IPV6 = "route add default via fd55::1 dev eth0 onlink"
 
 
 @pytest.mark.parametrize(
-    "other", ["fd00::/8 via fe80::7 dev eth0", "unreachable fd00::/8", "::/8 via fe80::7 dev eth1"]
+    "other",
+    [
+        "fd00::/8 via fe80::7 dev eth0",
+        "unreachable fd00::/8",
+        "default via fe80::7 dev eth1 metric 100",
+    ],
 )
 def test_a_gateway_on_link_in_ipv6(namespace: Namespace, tmp_path: Path, other: str) -> None:
-    """No route leads to the gateway by another device."""
+    """No route leads to the gateway by another device, but perhaps a default route."""
     namespace.batch([ON_LINK_IN_IPV6, f"route add {other}"], family=IPV6)
-    assert_complete(namespace, tmp_path, static("2001:db8::/32"))
+    assert_complete(namespace, tmp_path, static("2001:db8::/32", dev="eth0"))
+
+
+def test_a_gateway_on_link_in_a_prefix_that_begins_with_zeros(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    """Linux takes a route to such a prefix for a default route, and asks for none of those."""
+    default = "route add default via 2001:db9::1 dev eth0 onlink"
+    namespace.batch([default, "route add ::/2 via fe80::7 dev eth1"], family=IPV6)
+    assert_complete(namespace, tmp_path, static("2001:db8::/32", dev="eth0"))
 
 
 def test_a_gateway_on_link_to_which_a_route_leads_elsewhere(

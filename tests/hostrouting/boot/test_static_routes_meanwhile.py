@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 IN_IPV6 = static("fd00:16::/64")
 IPV6_BY_ETH0 = "via fe80::1 dev eth0"
 BY_WG0 = static(HALF.destination, dev="wg0")
+IN_PLACE = f"{HALF.destination} proto 213"
 NEXTHOP_OBJECTS = (
     "nexthop add id 5 via 10.0.0.1 dev eth0",
     "nexthop add id 6 via 10.0.0.2 dev eth0",
@@ -83,6 +84,11 @@ CHOICES = {
     "not a refusal": Choice(
         appended("unreachable default", f"default {ETH0} metric 9"), wish=HALF, way=ETH0
     ),
+    "not one of ours, which goes": Choice(
+        appended("default via 10.0.0.9 dev eth0 proto 213", f"default {ETH0} metric 9"),
+        wish=HALF,
+        way=ETH0,
+    ),
     "none, and all is configured": Choice(
         appended("10.9.0.0/24 dev wg0"),
         wish=static(HALF.destination, "10.9.0.1", "wg0"),
@@ -103,6 +109,16 @@ CHOICES = {
         appended(f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"),
         wish=static(HALF.destination, "10.0.0.1"),
         way=f"{ETH0} onlink",
+    ),
+    "the next hop by the named device": Choice(
+        appended(f"default nexthop {ETH0} nexthop via 10.0.0.1 dev eth1 onlink"),
+        wish=static(HALF.destination, "10.0.0.1", "eth1"),
+        way="via 10.0.0.1 dev eth1 onlink",
+    ),
+    "an IPv6 gateway": Choice(
+        appended("0.0.0.0/0 via inet6 fe80::1 dev eth0"),
+        wish=HALF,
+        way="via inet6 fe80::1 dev eth0",
     ),
     "the next hop whose device reaches the gateway": Choice(
         appended("10.1.0.0/24 dev eth1", f"default nexthop {ETH0} nexthop via 10.1.0.1 dev eth1"),
@@ -163,6 +179,13 @@ class TestWaiting:
         assert ours(namespace, IPV6) == []
         naps = len((tmp_path / "naps").read_text())
         assert naps in {1, 2}, "the wait is in seconds, not in looks"
+
+    def test_how_long_a_default_route_lasts(self, namespace: Namespace, tmp_path: Path) -> None:
+        """That is not said: the guard would log a new line each second."""
+        namespace.batch([ROUTER])
+        [line] = Ran(namespace, [static(IN_IPV6.destination, dev="ib0")], tmp_path).lines
+        assert "; last seen: [default via fe80::1 dev eth0 proto ra " in line
+        assert not re.search(" expires [0-9]", line)
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is stopped says what it waited for, and ends at once."""
@@ -260,6 +283,8 @@ class TestWhichDefaultRoute:
         ran = Ran(namespace, [choice.wish], tmp_path)
 
         assert ran.lines == []
+        [first_change] = ran.first_changes
+        assert first_change.endswith(f" {choice.way}"), "it is not written twice"
         assert way_of_ours(namespace) == choice.way
         assert [step.action for step in planned(namespace, choice.wish).steps] == ["keep"]
 
@@ -279,6 +304,15 @@ class TestWhichDefaultRoute:
         namespace.batch([f"route del ::/0 {high}"])
         assert Ran(namespace, [IN_IPV6], tmp_path).lines == []
         assert way_of_ours_in_ipv6(namespace) == "via fe80::8 dev eth1"
+
+    def test_weights_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each next hop is added alone, with its weight. Python has the same."""
+        hops = f"nexthop {IPV6_BY_ETH0} weight 2 nexthop via fe80::2 dev eth0 weight 5"
+        namespace.batch([f"route add ::/0 {hops}"])
+        assert Ran(namespace, [IN_IPV6], tmp_path).lines == []
+        shown = namespace.ip("-6", "route", "show", str(IN_IPV6.destination)).stdout
+        assert sorted(re.findall("weight ([0-9])", shown)) == ["2", "5"]
+        assert {step.action for step in planned(namespace, IN_IPV6).steps} == {"keep"}
 
     FOR_SOME_SOURCES = "route append ::/0 from fd55::/64"
     """A default route that leads only packets with such a source. In IPv4, Linux has no such
@@ -313,6 +347,17 @@ class TestWhichDefaultRoute:
         assert line.startswith(f"<3>static-routes: ROUTE-WAITS: {waiting}; last seen: ")
         assert " from fd55::/64 " not in line
         assert way_of_ours_in_ipv6(namespace) == ""
+
+    def test_two_routers_that_advertise_themselves(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """Linux lists them as one route, and they are in doubt like two. Python has the same."""
+        for way in (IPV6_BY_ETH0, "via fe80::2 dev eth1"):
+            namespace.batch([f"route append ::/0 {way} proto ra"])
+        [waiting] = planned(namespace, IN_IPV6).waiting
+        assert 'write "dev": "eth0" or "eth1" into' in str(waiting.missing.remedy)
+        [line] = Ran(namespace, [IN_IPV6], tmp_path).lines
+        assert 'write "dev": "eth0" or "eth1" into' in line
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
@@ -553,6 +598,17 @@ class TestWhenTheDefaultRouteGoes:
         assert 'write "dev": "wg0" or "eth0" into' in line
         assert ours(namespace) == []
 
+    def test_a_line_beside_a_card_of_another_table(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """It hides nothing: that default route is for the packets of the card's own address."""
+        card = f"route add default {ETH0} table 100"
+        namespace.batch(["route del default", "route add default dev wg0", card])
+        tools = listing_links(r"s,(: wg0[@:].*\\ +)veth,\1ppp,")
+        assert Ran(namespace, [HALF], tmp_path, tools=tools).lines == []
+        [route] = our_routes(namespace)
+        assert route.devs == ("wg0",)
+
     def test_a_named_device_beside_an_expected_one(
         self, namespace: Namespace, tmp_path: Path
     ) -> None:
@@ -577,6 +633,24 @@ class TestWhenTheDefaultRouteGoes:
         [line] = Ran(namespace, [HALF], tmp_path, tools=tools).lines
         assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
         assert ours(namespace) == ["172.16.0.0/17"]
+
+    @pytest.mark.parametrize(
+        "unusable",
+        [
+            pytest.param(f"{IN_PLACE} nexthop {ETH0} nexthop dev eth1", id="half of it is down"),
+            pytest.param(f"local {IN_PLACE} dev eth0 table main", id="another type"),
+        ],
+    )
+    def test_what_is_not_usable_waits(
+        self, namespace: Namespace, tmp_path: Path, unusable: str
+    ) -> None:
+        """It is not right without a default route, and stays as it is. Python has the same."""
+        there = f"route add {unusable}"
+        namespace.batch(["route del default", there, "link set eth1 down"])
+        [waiting] = planned(namespace, HALF).waiting
+        [line] = Ran(namespace, [HALF], tmp_path).lines
+        assert line == f"<3>static-routes: ROUTE-WAITS: {waiting}; last seen: none"
+        assert ours(namespace) == [str(HALF.destination)]
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_was_moved_into_a_tunnel_waits(self, namespace: Namespace, tmp_path: Path) -> None:
