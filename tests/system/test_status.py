@@ -244,6 +244,8 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     """
     script = f"exec 9<>{LAYOUT.lock_path}; flock 9; exec sleep infinity"
     repaired.must("systemd-run", "--quiet", "--unit=backup", "bash", "-c", script)
+    shared = ("flock", "--shared", "--nonblock", LAYOUT.lock_path, "true")
+    wait_for("the service to lock", lambda: repaired.run(*shared).returncode)
     process = f"process {repaired.show('backup.service', 'MainPID')} (sleep) of backup.service"
     locked = f"    it waits for {LAYOUT.lock_path}, which is locked by {process}"
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
