@@ -38,8 +38,8 @@ def writer_of(files: Files) -> str:
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal, each after its temporary file
-    (`leftover`) if a process was killed while it wrote this path.
+    """Every path of ours that this host has, in the order of removal. Before a path comes the
+    temporary file that is left beside it if its writer was killed (`leftover`).
 
     1. the drop-ins, and the links and files of our units,
     2. the steps that gate.sh does not require (it passes over them if they are missing), and the
@@ -74,8 +74,8 @@ def _paths_at(files: Files, path: str) -> Iterator[str]:
 
 
 def _leftover_of(files: Files, path: str) -> Iterator[str]:
-    """The temporary file of this path, if it is there and ours: with our text, empty, or a link to
-    a unit of ours.
+    """The temporary file of this path, if it is there and ours. It is ours if it is empty, has our
+    text, or is a link to a unit of ours.
     """
     temporary = leftover(path)
     entry = files.look(temporary)
@@ -114,8 +114,8 @@ def _paths_of_unit(files: Files, unit: str) -> Iterator[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours, as far as drop-ins can be read: who asks wants to say
-    what is known although something is broken.
+    """The units that have a drop-in of ours. A drop-in that cannot be read is left out, because a
+    page says what is known although something is broken.
     """
     gated: list[str] = []
     with suppress(HostError):
@@ -151,8 +151,8 @@ def text_at(files: Files, path: str) -> str:
 
 
 def optional_step_paths(files: Files) -> tuple[str, ...]:
-    """The steps of ours that need not succeed for the installed gate.sh, by their paths. None, if
-    gate.sh does not say which ones have to: each might.
+    """The paths of our steps that may fail: the installed gate.sh starts a unit all the same. Empty
+    if gate.sh does not say which steps have to succeed.
     """
     steps = steps_of_gate(files)
     if steps is None:

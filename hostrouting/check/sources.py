@@ -75,9 +75,9 @@ def _first_of_ipv4(judge: Judge, of_device: list[Address], gateway: IP | None) -
 def _of_first_device(judge: Judge) -> list[Address]:
     """The addresses of the host's first device with an address, if it is lo or an uplink.
 
-    Linux takes the devices in the order in which this namespace got them. The numbers of
-    devices do not always say it: a rail that was in a pod comes last in that order, and keeps its
-    number. So another first device is not certain.
+    Linux takes the devices in the order in which this namespace got them. Their numbers do not
+    always say it: a rail that was in a pod comes last in that order, and keeps its number. So
+    another first device is not certain.
     """
     devs = judge.devices.devs_with_address
     links = [link for link in judge.devices.links.values() if link.name in devs]

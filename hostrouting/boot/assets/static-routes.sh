@@ -265,7 +265,7 @@ settings_and_lists() {
 write_changes() {
   local said failed succeeded=${#changes[@]}
   if [[ ! $first_change ]]; then
-    first_change=${changes[0]} # it says by which device routes lead now, if they have moved
+    first_change=${changes[0]} # the journal has it, because it names the device
   fi
   if said=$(batch "${changes[@]}"); then
     written+=("${undos[@]}")

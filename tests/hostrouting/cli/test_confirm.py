@@ -315,7 +315,7 @@ def test_addresses_escape_in_warn(
     seen: list[str] = []
 
     def look() -> bool:
-        seen.append(sys.stderr.buffer.getvalue().decode())  # type: ignore[union-attr]  # see `say`
+        seen.append(sys.stderr.buffer.getvalue().decode())  # type: ignore[union-attr]  # a BytesIO, by `say`
         return False
 
     wanted = config(cidrs=("172.16.0.0/16",), mode="WARN")
