@@ -44,11 +44,7 @@ def headline_of(status: Status) -> str:
     if cause is None:
         return headline
     if status.state == "waiting":
-        gated = _gated_by(status.known_config)
-        starts = f"{gated} cannot start"
-        if status.waits_after_apply:
-            starts = f"after apply, {gated} could not start"
-        return f"{headline}{starts}: {cause.sentence}"
+        return f"{headline}{_gated_by(status.known_config)} cannot start: {cause.sentence}"
     return headline + cause.sentence
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import (
     find_faults,
@@ -26,7 +25,7 @@ from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
-from hostrouting.finding import Finding, Name, Remedy, worst_first
+from hostrouting.finding import Finding, Name, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
@@ -34,8 +33,7 @@ from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.requirements import shuts_gate
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
-from hostrouting.routes.plan import plan_static_routes
-from hostrouting.routes.steps import RoutePlan
+from hostrouting.install.wanted import configured_keys
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import command_of
 
@@ -85,7 +83,7 @@ MEANINGS: dict[State, Meaning] = {
     "not-configured": Meaning(
         "DIFFERENT: ", "route-not-configured", TO_KEEP, may_apply=False, plan_first=True
     ),
-    # apply would fail for another reason, such as an edit that takes protection away.
+    # apply would fail for another reason, such as a unit that is masked.
     "failing": Meaning("DIFFERENT: ", purpose=_TO_MATCH, may_apply=False),
     "escaping": Meaning(
         f"DIFFERENT: {NO_MATCH}, and addresses would escape after apply",
@@ -100,10 +98,6 @@ MEANINGS: dict[State, Meaning] = {
         f"INSTALLED: this host matches {_PATH}", purpose="to start what was refused"
     ),
 }
-_EDITED = Remedy(
-    f"to keep it, undo the edit of {_PATH}",
-    otherwise=Remedy("to give it up", f"{APPLY.command} --allow-removal"),
-)
 Guard: TypeAlias = Literal[
     "", "is not enabled", "runs", "does not run", "has failed", "is masked", "is being restarted"
 ]
@@ -124,14 +118,10 @@ class Status:
     """The unit that was asked about; None for all."""
     config: HostRoutingConfig | None = None
     """What config.json says, if that is known."""
-    enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
-    """What the installed scripts do, whatever config.json says since."""
     foreign_steps: tuple[str, ...] = ()
     """The steps of the gate that are not hostrouting's."""
     plan: Plan = attrs.field(factory=Plan)
-    """What apply would do; where config.json cannot be used, how the routes of the installed script
-    come back.
-    """
+    """What apply would do with config.json."""
     check: HostCheck | None = None
     faults: tuple[Finding, ...] = ()
     """What is wrong with the gate."""
@@ -152,8 +142,8 @@ class Status:
 
     @property
     def known_config(self) -> HostRoutingConfig:
-        """What config.json says, or else what the installed scripts do."""
-        return self.config or self.enforced
+        """What config.json says; nothing is configured where that is not known."""
+        return self.config or HostRoutingConfig()
 
     @property
     def report(self) -> CheckReport | None:
@@ -162,14 +152,14 @@ class Status:
 
     @property
     def unset_routes(self) -> int:
-        """How many routes are missing that a guard that runs should have set: the installed script
-        has them, and none waits or conflicts.
+        """How many static routes are missing that a guard that runs should have set: none waits or
+        conflicts.
         """
         routes = self.plan.routes
         if self.guard != "runs" or routes.waiting or routes.conflicts:
             return 0
-        of_script = {route.key for route in self.enforced.static_routes.routes}
-        return len([step for step in self.missing_routes if step.route.key in of_script])
+        configured = configured_keys(self.config)
+        return len([step for step in self.missing_routes if step.route.key in configured])
 
     @property
     def missing_routes(self) -> tuple[Step, ...]:
@@ -179,10 +169,8 @@ class Status:
     @property
     def mode(self) -> Mode | Literal[""]:
         """The mode of the check; empty if nothing is checked, or that is not known."""
-        for config in (self.enforced, self.config):
-            if config is not None and config.route_overlap.cidrs:
-                return config.route_overlap.mode
-        return ""
+        check = self.known_config.route_overlap
+        return check.mode if check.cidrs else ""
 
     @property
     def command(self) -> str:
@@ -224,18 +212,9 @@ class Status:
         return refused_units(self.units)
 
     @property
-    def waits_after_apply(self) -> bool:
-        """Whether routes wait only in an edited config.json: the installed script sets others, so
-        units start until `apply`.
-        """
-        in_force = self.enforced.static_routes.routes
-        waiting = [route.route for route in self.plan.routes.waiting]
-        return self.state == "waiting" and bool(in_force) and not set(waiting) & set(in_force)
-
-    @property
     def may_apply(self) -> bool:
         """Whether it is possible, and does no harm, to apply the installed configuration."""
-        return MEANINGS[self.state].may_apply and not self.waits_after_apply
+        return MEANINGS[self.state].may_apply
 
     @property
     def shutting(self) -> tuple[Finding, ...]:
@@ -298,7 +277,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     return _ask(
         host,
         status,
-        _with_scripts,
+        _with_foreign_steps,
         _with_plan,
         _with_faults,
         _with_check,
@@ -337,15 +316,14 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
     return attrs.evolve(status, faults=tuple(find_unkept_routes(take_snapshot(host))))
 
 
-def _with_scripts(host: Host, status: Status) -> Status:
-    files = host.files
-    return attrs.evolve(status, enforced=read_enforced(files), foreign_steps=foreign_steps(files))
+def _with_foreign_steps(host: Host, status: Status) -> Status:
+    return attrs.evolve(status, foreign_steps=foreign_steps(host.files))
 
 
 def _with_plan(host: Host, status: Status) -> Status:
     """The status with what apply would do, and how the host compares with its configuration."""
     if status.config is None:
-        return attrs.evolve(status, plan=_restoring(host, status.enforced))
+        return status
     plan = _plan_of(host, status.config)
     return attrs.evolve(status, state=_state_of(plan), plan=plan)
 
@@ -354,26 +332,15 @@ def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
     """What apply would do; a unit that a drop-in still gates is not called ungated."""
     plan = Configure(config, host=host, allow_removal=False).plan()
     on_disk = gated_on_disk(host.files)
-    findings: list[Finding] = []
-    for finding in plan.findings:
-        if finding.name == "removal":
-            findings.append(finding._replace(remedy=_EDITED))
-        elif finding.name != "unit-not-gated" or finding.target not in on_disk:
-            findings.append(finding)
+    findings = [
+        finding
+        for finding in plan.findings
+        if finding.name != "unit-not-gated" or finding.target not in on_disk
+    ]
     files = plan.files
     if writer_of(host.files) != WRITER:
         files = FileChanges()  # another release writes other texts
     return attrs.evolve(plan, files=files, findings=tuple(findings))
-
-
-def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
-    """The routes of the installed script that are missing; nothing if it would also delete some, or
-    would fail.
-    """
-    routes = plan_static_routes(enforced, take_snapshot(host))
-    if routes.waiting or any(step.action not in {"add", "keep"} for step in routes.steps):
-        return Plan()
-    return Plan(routes=RoutePlan(routes.changes))
 
 
 def _state_of(plan: Plan) -> State:
@@ -384,8 +351,7 @@ def _state_of(plan: Plan) -> State:
         return "waiting"
     if plan.is_empty:
         return "installed"
-    names = {finding.name for finding in plan.findings}
-    if "route-not-configured" in names and "removal" not in names:
+    if any(finding.name == "route-not-configured" for finding in plan.findings):
         return "not-configured"
     if plan.errors:
         return "failing"

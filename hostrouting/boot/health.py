@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of, steps_of
-from hostrouting.boot.on_disk import steps_of_gate, writer_of
+from hostrouting.boot.files import UNIT_OF_STEP, WRITER, steps_of
+from hostrouting.boot.on_disk import files_on, writer_of
 from hostrouting.boot.unit_gates import APPLY, judge_gates
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
@@ -50,17 +50,10 @@ def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Findin
 
 
 def _unusable_gate(files: Files) -> Iterator[Finding]:
-    """That gate.sh, or a step that it requires, is missing or cannot be run, so that the gate lets
-    no unit pass.
-    """
+    """That gate.sh is missing or empty, so that the gate lets no unit pass."""
     gate = _why_unusable(files, File(HostLayout.gate_path))
     if gate is not None:
         yield _shutting(gate)
-    required, _ = steps_of_gate(files) or ((), ())
-    for path in map(HostLayout.step_path, required):
-        step = _why_unusable(files, File(path)) or why_not_run(files, path)
-        if step is not None:
-            yield _shutting(step)
 
 
 def _with_others(
@@ -93,7 +86,7 @@ def _own_files(files: Files, config: HostRoutingConfig, *, holds_units: bool) ->
     if not is_current:
         yield note_of_writer(writer or "an unknown release")
     required = {step.file.path for step in steps_of(config) if step.is_required}
-    for file in files_of(config):
+    for file in files_on(files, config):
         is_required = file.path in required
         unusable = _why_unusable(files, file)
         if unusable is not None:
@@ -173,11 +166,9 @@ def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
 
 
 def _how_it_differs(files: Files, file: File) -> str:
-    """What is wrong with a file that is there: it need not be this file that somebody edited."""
+    """What is wrong with a file that is there."""
     if not file.target and files.read(file.path) == file.text:
         return _OTHER_OWNER_OR_MODE
-    if file.path == HostLayout.config_path:
-        return "was edited since it was applied"
     return f"is not what {HostLayout.config_path} asks for"
 
 

@@ -1,4 +1,4 @@
-"""The files of ours that a host has, whatever its configuration.
+"""The files of ours, as they are on a host.
 
 `files` says which ones a configuration asks for. Nothing is changed here.
 """
@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from hostrouting.boot import units
-from hostrouting.boot.files import UNIT_OF_STEP
+from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of
 from hostrouting.boot.unit_names import template_of
-from hostrouting.errors import HostError
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.files import Files, leftover
-from hostrouting.host.fileset import is_masked, is_ours
+from hostrouting.host.fileset import File, is_masked, is_ours
 from hostrouting.host.layout import HostLayout
 
 _STEPS = re.compile(r"(?m)^required=\((.*?)\)(?: wanted=\((.*?)\))?")
@@ -35,6 +36,28 @@ def writer_of(files: Files) -> str:
     if not isinstance(writer, str):
         return ""
     return writer
+
+
+def files_on(files: Files, config: HostRoutingConfig) -> tuple[File, ...]:
+    """The files of this configuration, as `files_of` has them. But a config.json that says the same
+    in another layout stays as it is.
+    """
+    wanted = files_of(config)
+    if not wanted or not _is_written(files, config):
+        return wanted
+    written, *others = wanted
+    text = files.read(written.path) or ""
+    return (written._replace(text=text), *others)
+
+
+def _is_written(files: Files, config: HostRoutingConfig) -> bool:
+    """Whether this release has written config.json, and the file says this configuration now."""
+    if writer_of(files) != WRITER:
+        return False
+    text = files.read(HostLayout.config_path) or ""
+    with suppress(ConfigError):
+        return HostRoutingConfig.from_json(text, required=True) == config
+    return False
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:

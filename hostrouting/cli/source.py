@@ -6,12 +6,13 @@ proposed command has them; the exit code with --fail-on.
 import argparse
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
 from hostrouting.finding import AS_ROOT, Finding
+from hostrouting.host.files import Files
 from hostrouting.host.host import Host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
@@ -92,32 +93,27 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 
 def find_config_or_warn(
-    arguments: argparse.Namespace, host: Host, cidrs: Sequence[str] = ()
+    arguments: argparse.Namespace, host: Host
 ) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """As `find_config`, for a question that can be answered without, perhaps about these CIDRs: a
-    warning says that the installed configuration is unusable.
+    """As `find_config`, for a question that can be answered without: a warning says that the
+    installed configuration is unusable.
     """
     try:
         return find_config(arguments, host), ()
     except (ConfigError, HostError) as error:
         if arguments.config is not None:
             raise
-        return HostRoutingConfig(), (_not_used(error, cidrs, host),)
+        return HostRoutingConfig(), (_not_used(error, host.files),)
 
 
-def _not_used(error: ConfigError | HostError, cidrs: Sequence[str], host: Host) -> Finding:
+def _not_used(error: ConfigError | HostError, files: Files) -> Finding:
     """The warning that the installed configuration was not used, because of this error."""
     from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  see Host.may_have_ours
 
     [finding] = error.findings  # one, also if config.json has several faults
     remedy = finding.remedy
-    options = ""
-    if cidrs:
-        options = f" {shlex.join(cidrs)}"
-    elif remedy is None:
-        options = " CIDR"
-    if options and not is_denied(error):  # root can perhaps read the file
-        remedy = remedy_without_config(host, options)
+    if remedy is None and not is_denied(error):  # root can perhaps read the file
+        remedy = remedy_without_config(files)
     sentence = f"the installed configuration was not used: {finding.sentence}"
     return finding._replace(severity="warning", sentence=sentence, remedy=remedy)
 

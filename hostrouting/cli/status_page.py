@@ -23,10 +23,6 @@ from hostrouting.install.plan import Plan
 from hostrouting.status import MEANINGS, Asked, Status
 from hostrouting.text import agreeing, command_of, counted, spoken
 
-_TO_RESTORE = Remedy(
-    "the boot script still has the missing routes; to set them now (this stops no unit)",
-    f"systemctl restart {HostLayout.routes_unit}",
-)
 _TO_CORRECT = APPLY._replace(words=f"when {HostLayout.config_path} is corrected")
 _NAMED_BELOW = Remedy("the commands below name the device")
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
@@ -87,7 +83,6 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
         for step in status.foreign_steps:
             take_out = shlex.join(["mv", step, f"{step}.off"])  # the gate runs *.sh
             yield f"  {Remedy(f'if {step} fails again, to take it out of the gate', take_out)}"
-    yield from _protection_lines(status)
     yield from way_lines(remedy)
     if status.state == "waiting" and remedy != _NAMED_BELOW and _may_be_wrong(status):
         yield f"  {_TO_CORRECT}"
@@ -120,19 +115,6 @@ def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
     others = [finding for finding in status.findings if finding not in said]
     shown = tuple(_without_repeated_remedy(finding, status) for finding in others)
     return attrs.evolve(status.plan, routes=routes, findings=shown)
-
-
-def _protection_lines(status: Status) -> Iterator[str]:
-    """Where config.json cannot be used: how lost routes come back, and whether the gate works."""
-    if status.state != "broken":
-        return
-    if status.plan.routes.changes:
-        yield f"  {_TO_RESTORE}"
-    gate = status.enforced.gate
-    # These faults say that the gate does not work, for at least one unit.
-    faults = [fault for fault in status.faults if fault.name in {"gate-open", "gate-shut"}]
-    if gate is not None and not faults:  # "this file" is config.json: the headline names it
-        yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
 def _without_repeated_remedy(finding: Finding, status: Status) -> Finding:

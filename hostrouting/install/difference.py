@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import files_of
-from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.on_disk import files_on, owned_paths
 from hostrouting.boot.unit_names import instance_pattern
 from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """The files that have to be written, and the paths that have to be removed."""
     files = host.files
-    wanted = files_of(config)
+    wanted = files_on(files, config)
     kept = {file.path for file in wanted}
     removes: list[str] = []
     if wanted:

@@ -10,8 +10,6 @@ from hostrouting.config.settings import HostRoutingConfig, Network, StaticRoute,
 from hostrouting.errors import Fault
 from hostrouting.text import spoken
 
-GUARD_GOES = Fault("guard.enabled", "", "the guard that repairs routes would be removed")
-
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
     """The protection that goes: routes, STRICT, CIDRs, gated units and the guard.
@@ -40,7 +38,7 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if units:
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.guard.enabled and not config.guard.enabled:
-        yield GUARD_GOES
+        yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
 def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:

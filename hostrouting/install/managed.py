@@ -10,10 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.enforced import nameable_gated_units
 from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import find_by_hand, propose_configuration
-from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
@@ -49,10 +48,6 @@ class Managed(NamedTuple):
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
     """The routes that are only on the host, and without which addresses escape."""
-    to_keep_gated: tuple[str, ...] = ()
-    """If the installed configuration was not read: the units with a drop-in of ours that the
-    configuration of the repair does not gate.
-    """
     is_guard_masked: bool = False
     """Whether `apply` of the repair would fail because it cannot start the guard."""
 
@@ -82,13 +77,8 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     try:
         installed = read_installed(host)
     except HostRoutingError as error:
-        known = gated_units(config)
-        on_disk = nameable_gated_units(host.files)
-        return Managed(
-            "denied" if is_denied(error) else "failed",
-            to_keep_gated=tuple(unit for unit in on_disk if unit not in known),
-            is_guard_masked=is_guard_masked,
-        )
+        reading: _Reading = "denied" if is_denied(error) else "failed"
+        return Managed(reading, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None
     deleter = _deleter(host, config, installed)

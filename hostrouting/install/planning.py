@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.sentences import not_configured
 from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import read_installed
-from hostrouting.install.losses import GUARD_GOES, find_losses
+from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import ALLOWED_BY, LET_THEM_GO, Plan
 from hostrouting.install.requirements import find_requirements
@@ -89,25 +86,13 @@ def _plan_changes(
 
 
 def _find_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
-    """What this configuration takes away: of the installed configuration, and of what the scripts
-    do, because config.json may have been edited since.
-    """
+    """What this configuration takes away of the installed one."""
     installed = wanted.former
     if installed is None:
         # It could not be read. This raises why, unless another run has just replaced the file: the
         # plan that is made again under the lock has that one.
         installed = read_installed(host)
-    losses = [*find_losses(installed, wanted.config)]
-    # A removal that was killed takes the drop-ins and units away first. Scripts that it has left
-    # are run by nothing, so nothing is lost with them.
-    if gated_on_disk(host.files):
-        losses += find_losses(read_enforced(host.files), wanted.config)
-        # `read_enforced` leaves the guard out where no other script can be read. Where it does not,
-        # this is the same loss again, and is told once.
-        has_guard = host.files.look(HostLayout.guard_path) is not None
-        if has_guard and not wanted.config.guard.enabled:
-            losses.append(GUARD_GOES)
-    return tuple(dict.fromkeys(losses))
+    return tuple(find_losses(installed, wanted.config))
 
 
 def _find_forbidden_deletions(wanted: Wanted, plan: Plan, snapshot: Snapshot) -> Iterator[Finding]:

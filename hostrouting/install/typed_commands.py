@@ -32,10 +32,8 @@ GUARD_IS_MASKED = Finding(
 def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     """The line to type that repairs a host for good; `repair` gets these options."""
     apply = APPLY_PIPED
-    if managed is not None:
-        if managed.needs_consent:
-            apply += " --allow-removal"
-        apply += gate_options(managed.to_keep_gated)
+    if managed is not None and managed.needs_consent:
+        apply += " --allow-removal"
     return f"hostrouting repair{options} | {apply}"
 
 

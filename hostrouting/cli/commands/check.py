@@ -34,7 +34,7 @@ ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.cidrs:
-        known, unusable = find_config_or_warn(arguments, host, arguments.cidrs)
+        known, unusable = find_config_or_warn(arguments, host)
     else:  # its CIDRs are checked
         known, unusable = find_config(arguments, host), ()
     config = config_to_check(known, arguments)

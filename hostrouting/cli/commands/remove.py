@@ -14,7 +14,6 @@ from contextlib import suppress
 
 import attrs
 
-from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
@@ -38,7 +37,7 @@ _NOTHING = "hostrouting has nothing installed on this host"
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    former = _former(host)
+    former = installed_or_none(host) or HostRoutingConfig()  # a broken file hinders no removal
     if arguments.dry_run:
         return _show(former, host)
     outcome = run_task(Remove(host=host), host)
@@ -54,16 +53,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
                 command = _check_command(report, former.route_overlap.expected_devs)
                 lines.append(f"To see what repairs that: {command}")
     return Answer(outcome.code, document, lines)
-
-
-def _former(host: Host) -> HostRoutingConfig:
-    """What is installed; what the scripts do, if config.json cannot be used."""
-    former = installed_or_none(host)
-    if former is not None:
-        return former
-    with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
-        return read_enforced(host.files)
-    return HostRoutingConfig()
 
 
 def _show(former: HostRoutingConfig, host: Host) -> Answer:
@@ -95,7 +84,7 @@ def _plan(former: HostRoutingConfig, host: Host) -> Plan:
 
 def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckReport | None:
     """The check of what was expected, once these routes are removed; None if nothing was."""
-    with suppress(HostRoutingError):  # as above
+    with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
         return check_snapshot(removal.apply_to(take_snapshot(host)), former)
     return None
 

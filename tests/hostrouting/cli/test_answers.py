@@ -360,14 +360,6 @@ class TestTypedCidrs:
         assert remedy.startswith(f"  correct {HostLayout.config_path}") is is_there
 
     @pytest.mark.parametrize("name", UNUSABLE)
-    def test_a_way_to_write_it_anew(self, name: str) -> None:
-        """In one pipeline, and once."""
-        page = say("check", CIDR, host=with_unusable_config(name, h200()))
-        repair = f"hostrouting repair {CIDR}"
-        anew = f"' | {repair} --config - | hostrouting apply --config - --allow-removal"
-        assert page.out.count(anew) == 1
-
-    @pytest.mark.parametrize("name", UNUSABLE)
     def test_in_an_explanation(self, name: str) -> None:
         """The verdict is on the page, and the warning beside it."""
         said = say("explain", "172.16.5.9", host=with_unusable_config(name, h200()))

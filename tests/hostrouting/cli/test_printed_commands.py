@@ -42,6 +42,7 @@ PAGES = (
     f"plan --config {OTHER}",
 )
 OF_ANOTHER_FILE = f"check --config {OTHER}"
+BY_BACKUP = "hostrouting repair --config BACKUP | hostrouting apply --config -"
 APPLY = f"apply --config {OTHER} --allow-removal"
 RANKS = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 _PROGRAM = "(?:echo|cp|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?"
@@ -197,8 +198,8 @@ NEEDING_OPTIONS = {
     "STRICT",
     "broken: config.json, with kubelet gated, and the guard",
 }
-"""The hosts on which what `check` of another file proposes needs other options: none, leave for
-what the file takes away, and that with a unit to gate.
+"""The hosts on which what `check` of another file proposes needs other options: none, or leave for
+what the file takes away.
 """
 
 
@@ -398,24 +399,21 @@ def test_one_line_repairs_what_escapes_and_keeps_what_was_typed(tmp_path: Path) 
         assert verdict(machine) == RANKS["ok"]
 
 
-def test_a_repair_without_the_configuration_keeps_what_the_scripts_say(tmp_path: Path) -> None:
-    """With a copy nothing is lost; without one, the mode, the guard and the gated units stay, and
-    no other unit is gated.
-    """
-    host = "broken: config.json, with kubelet gated, and the guard"
-    kept: list[bool] = []
-    for page in (f"check {CIDR}", "status"):
-        with made(host, tmp_path) as machine:
-            repairs = [command for command in printed(machine, page) if command.is_repair]
-        for repair in repairs:
-            with made(host, tmp_path) as machine:
-                done = type_in(machine, repair.command)
-                assert done.returncode == 0, done.stderr
-                shown = machine.run("cat", LAYOUT.config_path).stdout
-                config = json.loads(shown)["hostRouting"]
-                assert config["gate"]["units"] == ["kubelet.service"], repair
-                kept.append("guard" in config and config["routeOverlap"].get("mode") == "STRICT")
-    assert kept == [True] * 4
+def test_a_backup_of_the_configuration_brings_everything_back(tmp_path: Path) -> None:
+    """Each page has one line for that, and nothing is lost with it."""
+    with made("broken: config.json, with kubelet gated, and the guard", tmp_path) as machine:
+        repairs: list[str] = []
+        for page in (f"check {CIDR}", "status"):
+            repairs += [command.command for command in printed(machine, page) if command.is_repair]
+        assert repairs == [f"{BY_BACKUP} --allow-removal"] * 2
+
+        assert type_in(machine, repairs[0]).returncode == 0
+
+        shown = machine.run("cat", LAYOUT.config_path).stdout
+    config = json.loads(shown)["hostRouting"]
+    assert config["gate"]["units"] == ["kubelet.service"]
+    assert config["guard"] == {"enabled": True}
+    assert config["routeOverlap"]["mode"] == "STRICT"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.health import find_faults
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
@@ -207,7 +206,6 @@ class TestPaths:
         path = LAYOUT.drop_in_path("a.service")
         host.files.texts[f"{path}/x"] = ""
         assert gated_on_disk(host.files) == (MACHINES,)
-        assert read_enforced(host.files).gate == GateConfig((MACHINES,))
         assert lacking(host, GATED) == []
         run(Remove(host=host))
         assert [*host.files.texts] == [f"{path}/x"]

@@ -393,7 +393,10 @@ class TestGuard:
         """The guard that it has stopped runs again, whichever of its files are new."""
         host = configured(GUARDED)
         make_old(host, LAYOUT.guard_path, GUARD_UNIT)
-        host.files.texts[LAYOUT.config_path] += "\n"
+        config_text = host.files.texts[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = config_text.replace(
+            "hostrouting ", "hostrouting 0.", 1
+        )
         manager_of(host).reload()
         host.files.broken[path] = "No space left on device"
         calls_of(host)
