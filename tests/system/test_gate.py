@@ -159,16 +159,6 @@ def the_start_waits_for_the_default_route(system: System) -> None:
     assert gate.has_started(system)
 
 
-def test_lost_routes_beside_a_broken_file() -> None:
-    """The unit sets the routes of its script again, whatever config.json has become."""
-    with gate.host(gate.config(*HALVES, mode="STRICT")) as system:
-        assert len(gate.ours(system)) == len(HALVES)
-        system.lay(LAYOUT.config_path, "{")
-        system.must("ip", "route", "flush", "proto", "213")
-        system.must("systemctl", "restart", LAYOUT.routes_unit)
-        assert len(gate.ours(system)) == len(HALVES)
-
-
 def routes_wait(system: System) -> bool:
     """Whether the unit of the routes is starting."""
     return system.show(LAYOUT.routes_unit, "SubState") == "start"
