@@ -11,9 +11,10 @@ from contextlib import suppress
 class FileLock:
     """The lock of an open file, which this process alone has, or waits for.
 
-    A thread waits in flock(2): whoever instead asks for the lock from time to time does not get it
-    beside processes that lock the file again and again. Nothing ends such a wait, so a thread whose
-    lock is released before it has it stays until it has it, and then gives it back.
+    A thread waits in flock(2), because Linux wakes it when the lock is free: whoever asks from time
+    to time instead waits long beside processes that lock the file again and again. Nothing ends
+    such a wait, so a thread whose lock is released before it has it stays until it has it, and then
+    gives it back.
     """
 
     def __init__(self, descriptor: int, wake: Callable[[], object]) -> None:

@@ -30,7 +30,11 @@ def locking(path: Path, option: str, *, sleep: str | bytes = "sleep") -> Iterato
 
 @contextmanager
 def locking_in_turn(path: Path, count: int) -> Iterator[None]:
-    """So many processes that take the lock of this file again and again, each for 5 ms."""
+    """So many processes that take the lock of this file again and again, each for 5 ms.
+
+    Without the short pause, Linux may let the process that has just released the lock take it again
+    before it runs one that waits, if all processors are busy.
+    """
     loop = """if True:
         import fcntl, sys, time
         with open(sys.argv[1], "w") as file:
@@ -39,6 +43,7 @@ def locking_in_turn(path: Path, count: int) -> Iterator[None]:
                 print(end=".", flush=True)
                 time.sleep(0.005)
                 fcntl.flock(file, fcntl.LOCK_UN)
+                time.sleep(0.0001)
     """
     with ExitStack() as processes:
         for _ in range(count):
