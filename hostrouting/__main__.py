@@ -24,10 +24,7 @@ def run() -> int:
 def _too_old() -> str:
     needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST)
     present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
-    remedy = (
-        "start it with a newer one, or, for scripts that need no Python, run on another computer"
-    )
-    return f"{needed}, and {present}; {remedy}: hostrouting render --config FILE --root FOLDER"
+    return f"{needed}, and {present}; start it with a newer one, such as python3.11, or install one"
 
 
 if __name__ == "__main__":

@@ -25,8 +25,7 @@ LOADED_BEFORE_THE_CHECK = ("__main__.py", "__init__.py", "release.py")
 TOO_OLD = range(6, 10)
 LINE = re.compile(
     r"hostrouting needs Python 3\.10 or newer, and .+ is Python 3\.\d+\.\d+; "
-    r"start it with a newer one, or, for scripts that need no Python, run on another computer: "
-    r"hostrouting render --config FILE --root FOLDER\n"
+    r"start it with a newer one, such as python3\.11, or install one\n"
 )
 
 pytestmark = pytest.mark.linux

@@ -39,8 +39,6 @@ class Answer(NamedTuple):
     """
     report: CheckReport | None = None
     """The check whose CIDRs a terminal shows as strips, before the first empty line."""
-    archive: bytes = b""
-    """What is printed in place of the lines."""
 
 
 def error_document(error: BaseException) -> dict[str, Any]:
@@ -72,9 +70,6 @@ def write(answer: Answer, *, as_json: bool) -> int:
             import json  # noqa: PLC0415  a check on the host needs none
 
             _print(json.dumps(answer.document, indent=2), sys.stdout)
-        elif answer.archive:  # `render` has made sure that there is a standard output
-            sys.stdout.buffer.write(answer.archive)
-            sys.stdout.flush()
         else:
             _write_lines(answer)
     except OSError as error:

@@ -122,10 +122,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "check the snapshots in DIR; can be repeated",
     },
     "--root": {"metavar": "DIR", "help": "where the image is mounted"},
-    "--tar": {
-        "metavar": "FILE",
-        "help": "write an archive, to be unpacked in / by root; - is standard output",
-    },
     "--dev": {
         "metavar": "NAME",
         "action": "append",

@@ -6,11 +6,9 @@ and `LocalFiles("/mnt/image")` finds them below the folder where the image is mo
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
@@ -92,18 +90,28 @@ class Files(Protocol):
         attempt is certain. To remove a file from it, no space is needed.
         """
 
-    def try_lock(self, path: str) -> Callable[[], None] | None:
-        """Take the lock of this file, and return a function that releases it; None if another
-        process has the lock.
+    def lock(self, path: str, wake: Callable[[], object]) -> "Lock":
+        """Take the lock of this file, or begin to wait for it if another process has it; `wake` is
+        called in another thread when it is held.
 
         A missing file is created. The path "/" is the lock of the root folder. The end of the
         process releases a lock.
         """
 
-    def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:
-        """The processes that have the lock of this file alone, in words, or also those that share
-        it. Of those that this process may look at: for root, all in its pid namespace.
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        """The processes that have the lock of this file, in words. Of those that this process may
+        look at: for root, all in its pid namespace.
         """
+
+
+class Lock(Protocol):
+    """The lock of a file: held, or awaited."""
+
+    def is_held(self) -> bool:
+        """Whether it is held by now; quick, so that a wait can ask."""
+
+    def release(self) -> None:
+        """Give it back, or end the wait for it. Only once."""
 
 
 def leftover(path: str) -> str:
@@ -239,42 +247,26 @@ class LocalFiles:
             f"lsattr -d {place}"
         )
 
-    def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files. Only root can open the file, because whoever can open a file can lock it; the
-        root folder is locked only in an image, which nobody else uses.
-        """
-        import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
+    def lock(self, path: str, wake: Callable[[], object]) -> Lock:
+        """See Files. The root folder is locked only in an image, which nobody else uses."""
+        from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
-        is_file = path != "/"
-        flags = os.O_RDONLY | os.O_DIRECTORY
-        if is_file:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         with _as_host_error("lock", place):
-            if is_file:
-                _make_folder(os.path.dirname(place))
-            descriptor = os.open(place, flags, 0o600)
+            if path == "/":
+                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+            else:
+                descriptor = open_lock(place)
             try:
-                if is_file:
-                    os.fchmod(descriptor, 0o600)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BaseException as error:
+                return FileLock(descriptor, wake)
+            except BaseException:
                 os.close(descriptor)
-                if isinstance(error, BlockingIOError):
-                    return None
                 raise
-        return partial(os.close, descriptor)
 
-    def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:
-        place = self._followed(path)
-        kinds = "(READ|WRITE)" if shared else "WRITE"
-        holders: list[str] = []
-        for pid in _pids():
-            with suppress(OSError):  # it has ended, or belongs to another user
-                numbers = os.listdir(f"/proc/{pid}/fd")
-                if any(_is_locked(pid, number, place, kinds) for number in numbers):
-                    holders.append(_process_in_words(pid))
-        return tuple(holders)
+    def lock_holders(self, path: str) -> tuple[str, ...]:
+        from hostrouting.host.lock import lock_holders  # noqa: PLC0415  some systems lack fcntl
+
+        return lock_holders(self._followed(path))
 
     def _place(self, path: str) -> str:
         """The file's path on this machine, with links in its folder followed; the file itself may
@@ -351,48 +343,20 @@ def require_removable(place: str, entry: Entry | None) -> None:
     require_kind("remove", place, entry, "file", "link", "fifo", "special file")
 
 
-def _pids() -> list[str]:
-    """The numbers of all processes; none on a system that does not list them."""
-    with suppress(OSError):
-        return [name for name in os.listdir("/proc") if name.isdigit()]
-    return []
+def open_lock(place: str) -> int:
+    """Open the file whose lock is taken with flock(2), and return the descriptor; the file and its
+    folder are created. Raises OSError.
 
-
-def _process_in_words(pid: str) -> str:
-    """The process with its name, and with the service that it belongs to: the gate is a bash of the
-    unit that starts.
+    Only root can open the file, because whoever can open a file can lock it.
     """
-    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
-        words = f"process {pid} ({name.read().strip()})"
-    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as groups:
-        service = service_of(groups.read())
-    return f"{words} of {service}" if service else words
-
-
-def service_of(control_groups: str) -> str:
-    """The service to which a process with these control groups, as in /proc/PID/cgroup, belongs;
-    empty for one of a session or of a container. systemd runs the commands before the main process
-    of some services in a group `.control`.
-    """
-    service = re.search(r"/([^/\n]+\.service)(/\.control)?$", control_groups, re.MULTILINE)
-    return "" if service is None else service[1]
-
-
-def _is_locked(pid: str, number: str, place: str, kinds: str) -> bool:
-    """Whether this open file of a process is the file at `place`, and has a lock of these kinds.
-
-    In /proc/locks is the process that took the lock, and that may have ended: flock(1) takes it for
-    its shell. The file itself comes last: one on a network may not answer.
-    """
-    name = os.path.basename(place)
-    opened = f"/proc/{pid}/fd/{number}"
-    with suppress(OSError):  # it was closed
-        if not os.readlink(opened).endswith(f"/{name}"):
-            return False
-        with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as info:
-            is_locked = re.search(f"FLOCK +ADVISORY +{kinds}", info.read()) is not None
-        return is_locked and os.path.samefile(opened, place)
-    return False
+    _make_folder(os.path.dirname(place))
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 @contextmanager

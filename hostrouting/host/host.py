@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import HostError, NotReady
-from hostrouting.host.files import Files, LocalFiles
+from hostrouting.host.files import Files, LocalFiles, Lock
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.session import ssh_client
 from hostrouting.host.systemd import Manager, SystemdManager
@@ -179,28 +179,23 @@ class Host:
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:
-        """Hold the lock on the host during the block, so that no other run changes it and no unit
-        passes the gate: each start shares this lock.
-
-        Starts that overlap could keep the lock shared forever. So there is a second lock, the turn:
-        a run holds it while it waits, and a start needs it before it can share the lock.
+        """Hold the lock on the host during the block, so that no other run, no pass of the guard
+        and no start of a gated unit changes it.
 
         Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
         first. In an image, the root folder is locked, so that no file is left there.
         """
+        files = self.files
+        path = HostLayout.lock_path
         if self.backend is None:
-            release = _LockWait(ctx, self.files, "/").lock("/")
-        else:
-            wait = _LockWait(ctx, self.files, HostLayout.lock_path)
-            end_turn = wait.lock(HostLayout.turn_path)
-            try:
-                release = wait.lock(HostLayout.lock_path)
-            finally:
-                end_turn()  # from now on, the next process waits for the lock itself
-        try:
-            yield
-        finally:
-            release()
+            path = "/"
+        wait = _LockWait(ctx, files, path)
+        with ExitStack() as turn:
+            if self.backend is not None and files.look(HostLayout.turn_path) is not None:
+                turn.enter_context(wait.locked(HostLayout.turn_path))
+            with wait.locked(path):
+                turn.close()
+                yield
 
 
 def _can_be_run(files: Files, path: str) -> bool:
@@ -218,9 +213,7 @@ def _can_be_run(files: Files, path: str) -> bool:
 
 
 class _LockWait:
-    """The wait for the lock of a host, and for the turn before it: it has one end, and is logged
-    once.
-    """
+    """The wait for the lock of a host, and for the turn before it: both have one end."""
 
     def __init__(self, ctx: phases.Context, files: Files, path: str) -> None:
         """Begin to wait. The path is that of the lock itself, whose holders are named also during
@@ -230,31 +223,33 @@ class _LockWait:
         self._files = files
         self._path = path
         self._until = ctx.clock.now() + _LOCK_WAIT
-        self._is_logged = False
 
-    def lock(self, path: str) -> Callable[[], None]:
-        """Wait for the lock of this file, and return the function that releases it."""
-        while True:
-            release = self._files.try_lock(path)
-            if release is not None:
-                return release
-            if self._ctx.clock.now() >= self._until:
-                holders = self._holders_in_words()
-                still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
-                remedy = "wait until it is free, or stop what hangs"
-                raise NotReady(f"{still_locked}; {remedy}", kind="busy")
-            if not self._is_logged:
-                self._ctx.log.info(
-                    "this host is locked by %s; waiting up to %g s",
-                    self._holders_in_words(),
-                    _LOCK_WAIT,
-                )
-                self._is_logged = True
-            self._ctx.sleep(0.1)
+    @contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """Hold the lock of this file during the block."""
+        lock = self._files.lock(path, self._ctx.clock.wake)
+        try:
+            if not lock.is_held():
+                self._wait_for(lock)
+            yield
+        finally:
+            lock.release()
+
+    def _wait_for(self, lock: Lock) -> None:
+        clock = self._ctx.clock
+        holders = self._holders_in_words()
+        self._ctx.log.info("this host is locked by %s; waiting up to %g s", holders, _LOCK_WAIT)
+        with self._ctx.on_cancel(clock.wake):
+            clock.wait(lambda: lock.is_held() or self._ctx.cancelled, self._until)
+        if not lock.is_held():
+            holders = self._holders_in_words()
+            still_locked = f"this host is still locked after {_LOCK_WAIT:g} s, by {holders}"
+            remedy = "wait until it is free, or stop what hangs"
+            raise NotReady(f"{still_locked}; {remedy}", kind="busy")
 
     def _holders_in_words(self) -> str:
         """Who has the lock, in words. No process is found if it is in another pid namespace."""
-        holders = self._files.lock_holders(self._path, shared=True)
+        holders = self._files.lock_holders(self._path)
         if holders:
             return spoken(holders)
         anybody = "another run, the guard, or the start of a gated unit"

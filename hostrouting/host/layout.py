@@ -35,10 +35,10 @@ class HostLayout:
     guard_path = "/etc/hostrouting/guard.sh"
     networkd_path = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
     lock_path = "/run/hostrouting/lock"
-    """Held shared by each start of a gated unit, and exclusively by what changes the host."""
+    """Held by whatever changes the host: a run, a start of a gated unit, a pass of the guard."""
     turn_path = "/run/hostrouting/turn"
-    """Held by the process that gets the lock next, so that a series of starts cannot starve a
-    change.
+    """There after an earlier version, whose starts share the lock. Starts that overlap could keep
+    it shared forever, so each first takes this one, and a run holds it while it waits for the lock.
     """
     opening_path = "/run/hostrouting/gate.open"
     """Break glass: while this file exists, belongs to root and contains a reason, gated units start

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
-_OLDEST = 247
+_OLDEST = 249
 """The oldest systemd with which the gate works."""
 _NETWORK_TARGETS = {
     "sysinit.target",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 import attrs
 
@@ -37,6 +36,8 @@ class FakeFiles:
     """Files that cannot be changed, and folders in which nothing can, with the reason for each."""
     locked: set[str] = attrs.field(factory=set)
     """Paths that another process has locked."""
+    _wakes: list[Callable[[], object]] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    """Called when a lock is released: it may be held now."""
 
     def read(self, path: str) -> str | None:
         require_path(path)
@@ -103,14 +104,11 @@ class FakeFiles:
             place = os.path.dirname(place)
         return ""
 
-    def try_lock(self, path: str) -> Callable[[], None] | None:
-        if path in self.locked:
-            return None
+    def lock(self, path: str, wake: Callable[[], object]) -> _FakeLock:
         self._change("lock", path, "file", "directory")
-        self.locked.add(path)
-        return partial(self.locked.discard, path)
+        return _FakeLock(self, path, wake)
 
-    def lock_holders(self, path: str, *, shared: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+    def lock_holders(self, path: str) -> tuple[str, ...]:
         require_path(path)
         return ("another process",) if path in self.locked else ()
 
@@ -125,3 +123,28 @@ class FakeFiles:
     def _forget(self, path: str) -> None:
         for known in (self.texts, self.modes, self.links):
             known.pop(path, None)
+
+
+class _FakeLock:
+    """The lock of a file in FakeFiles: whoever asks while no process has it takes it."""
+
+    def __init__(self, files: FakeFiles, path: str, wake: Callable[[], object]) -> None:
+        self._files = files
+        self._path = path
+        self._wake = wake
+        self._is_held = False
+        files._wakes.append(wake)
+        self.is_held()
+
+    def is_held(self) -> bool:
+        if self._path not in self._files.locked:
+            self._files.locked.add(self._path)
+            self._is_held = True
+        return self._is_held
+
+    def release(self) -> None:
+        self._files._wakes.remove(self._wake)
+        if self._is_held:
+            self._files.locked.discard(self._path)
+            for wake in tuple(self._files._wakes):
+                wake()

@@ -4,7 +4,7 @@
 # mounted: nothing in them is deleted.
 set -euo pipefail
 directory=$1
-packages=systemd,systemd-sysv,systemd-container,dbus,iproute2,libpam-systemd,mawk,nftables,procps,python3
+packages=systemd,systemd-sysv,systemd-container,dbus,iproute2,libpam-systemd,nftables,procps,python3
 mkdir -p "$directory"
 for release in "${@:2}"; do
   [[ -d $directory/$release && $(cat "$directory/$release.packages" 2>/dev/null) == "$packages" ]] && continue

@@ -10,9 +10,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -84,9 +83,8 @@ def host(
     scripts: Mapping[str, str] | None = None,
     links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
-    finish: Callable[[Path], object] = lambda _root: None,
 ) -> Iterator[System]:
-    """A booted host whose image the tasks have prepared, and then `finish`.
+    """A booted host whose image the tasks have prepared.
 
     If `is_late`, its default route is added later than its devices: in each boot when `LET_ROUTE`
     exists. `then` are the commands that follow it.
@@ -97,7 +95,6 @@ def host(
         if image is not None:
             task = Configure(image, host=Host.offline(root), wait=0)
             phases.execute(task, phases.Context(observers=[]))
-        finish(Path(root))
 
     unit_type = "exec" if is_late else "oneshot"
     late = _LATE if is_late else ""

@@ -1,9 +1,9 @@
 """Command lines of this project that run inside a booted system, or inside a machine's namespaces.
 
-The Python of an older distribution is too old for the library, and does not have its dependencies.
-So this host's Python runs them, in a process that has imported everything before it enters the
-namespaces. Importing takes a second, and to enter takes longer than most commands: for each host
-there is one process that has done both, and each command line is a fork of it.
+The Python of another distribution does not have what the library depends on. So this host's Python
+runs them, in a process that has imported everything before it enters the namespaces. Importing
+takes a second, and to enter takes longer than most commands: for each host there is one process
+that has done both, and each command line is a fork of it.
 """
 
 import gc

@@ -1,9 +1,13 @@
 """A process that has the lock of a file."""
 
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from tests.support.waiting import wait_for
 
 
 @contextmanager
@@ -17,6 +21,45 @@ def locking(path: Path, option: str, *, sleep: str | bytes = "sleep") -> Iterato
         assert process.stdout is not None
         process.stdout.readline()
         try:
+            comm = Path(f"/proc/{process.pid}/comm")
+            wait_for("the process to sleep", lambda: comm.read_bytes() != b"bash\n")
             yield process.pid
         finally:
             process.kill()
+
+
+@contextmanager
+def locking_in_turn(path: Path, count: int) -> Iterator[None]:
+    """So many processes that take the lock of this file again and again, each for 5 ms.
+
+    Without the short pause, Linux may let the process that has just released the lock take it again
+    before it runs one that waits, if all processors are busy.
+    """
+    loop = """if True:
+        import fcntl, sys, time
+        with open(sys.argv[1], "w") as file:
+            while True:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                print(end=".", flush=True)
+                time.sleep(0.005)
+                fcntl.flock(file, fcntl.LOCK_UN)
+                time.sleep(0.0001)
+    """
+    with ExitStack() as processes:
+        for _ in range(count):
+            command = [sys.executable, "-S", "-c", loop, str(path)]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE)
+            processes.enter_context(process)
+            processes.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.read(1)
+        yield
+
+
+def wait_until_no_thread_locks() -> None:
+    """Wait for the threads whose lock was released before they had it: each has it once."""
+    wait_for("threads to have had the lock", lambda: "hostrouting-lock" not in _threads())
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}

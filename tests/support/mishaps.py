@@ -105,7 +105,7 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     watch(files, "write", lambda path, _text: f"write {path}")
     watch(files, "link", lambda path, _target: f"link {path}")
     watch(files, "remove", lambda path: f"remove {path}" if files.look(path) else "")
-    watch(files, "try_lock", lambda path: f"lock {path}")
+    watch(files, "lock", lambda path, _wake: f"lock {path}")
     watch(manager, "reload", lambda: "reload")
     watch(manager, "start", lambda unit: f"start {unit}")
     watch(manager, "stop", lambda unit: f"stop {unit}")

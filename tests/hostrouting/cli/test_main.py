@@ -283,15 +283,6 @@ class TestADeviceThatIsTyped:
         assert repair["routeOverlap"]["expectedDevs"] == ["eth0"]
 
 
-@pytest.mark.parametrize("words", [[], ["--root", "/x", "--tar", "/y"]])
-def test_where_files_are_rendered(words: list[str], tmp_path: Path) -> None:
-    """Exactly one of --root and --tar is needed."""
-    (tmp_path / "config.json").write_text("{}")
-    said = say("render", "--config", str(tmp_path / "config.json"), *words)
-    assert said.code == 2
-    assert "--root, --tar: exactly one of them says where the files go" in said.err
-
-
 def test_an_empty_root(tmp_path: Path) -> None:
     """An empty --root, as of an unset variable, is not the current directory."""
     (tmp_path / "config.json").write_text("{}")
@@ -721,21 +712,6 @@ class TestAsAProgram:
         done = completed(["bash", "-c", f"{fine} 1<>/proc/$$/mem; exit $?"])
         assert done.stderr == "hostrouting: the answer could not be written: Input/output error\n"
         assert done.returncode == 1
-
-    @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
-    def test_an_archive_that_goes_nowhere(self, tmp_path: Path, where: str) -> None:
-        """The same; but an archive is only what is written, so a closed output is a mistake."""
-        (tmp_path / "config.json").write_text(json.dumps(incident()))
-        fine = f"{shlex.join(PROGRAM)} render --config {tmp_path}/config.json --tar -"
-        done = completed(["bash", "-c", f"{fine} {where} | wc -c; exit ${{PIPESTATUS[0]}}"])
-        code, problem = {
-            "| true": (0, ""),
-            ">&-": (2, "hostrouting: standard output is closed; name a file: --tar FILE\n"),
-            "2>&-": (0, ""),
-            ">/dev/full": (1, FULL),
-        }[where]
-        assert done.stderr == problem
-        assert done.returncode == code
 
     def test_a_snapshot_that_nothing_takes(self) -> None:
         """A check has its exit code; a snapshot is only what is written, so a closed output is a

@@ -5,9 +5,7 @@ or not there.
 import errno
 import os
 import re
-import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,14 +19,12 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Files, LocalFiles, service_of
+from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
-from tests.support.locks import locking
 from tests.support.programs import completed
-from tests.support.waiting import wait_for
 
 # The contract of Files, on a folder and on the fake
 
@@ -107,7 +103,7 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
         lambda: files.remove(path),
         lambda: files.remove_empty(path),
         lambda: files.why_unwritable(path),
-        lambda: files.try_lock(path),
+        lambda: files.lock(path, list),
         lambda: files.lock_holders(path),
     ]
     said = re.escape(f"path is {path!r}; it must be a str that begins with /")
@@ -291,10 +287,12 @@ def test_an_image_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "current").symlink_to("image")
     (tmp_path / "image" / "run").symlink_to("/run")
     link, root = LocalFiles(f"{tmp_path}/current"), LocalFiles(f"{tmp_path}/image")
-    release = link.try_lock("/")
-    assert release
-    assert root.try_lock("/") is None
-    release()
+    lock = link.lock("/", list)
+    other = root.lock("/", list)
+    assert lock.is_held()
+    assert not other.is_held()
+    lock.release()
+    other.release()
     link.write("/etc/unit", "text")
     assert root.read("/etc/unit") == "text"
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):
@@ -533,13 +531,14 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
         from hostrouting.errors import HostError
         from hostrouting.host.files import LocalFiles
         files = LocalFiles({str(tmp_path)!r})
-        assert files.read("/file") == "text" and files.try_lock("/") and not files.remove("/absent")
+        assert files.read("/file") == "text" and not files.remove("/absent")
+        assert files.lock("/", list).is_held()
         print(files.why_unwritable("/new/folder"))
         for change in (
             lambda: files.write("/file", "x"),
             lambda: files.link("/file", "/x"),
             lambda: files.remove("/file"),
-            lambda: files.try_lock("/file"),
+            lambda: files.lock("/file", list),
         ):
             try:
                 change()
@@ -659,133 +658,3 @@ def test_a_file_system_that_does_not_answer(
     monkeypatch.setattr(os, "statvfs", statvfs)
     with pytest.raises(HostError, match=f"cannot read {tmp_path}: Stale file handle"):
         HERE.why_unwritable(str(tmp_path))
-
-
-def test_a_system_that_lists_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is known to have a lock."""
-
-    def listdir(place: str) -> list[str]:
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", place)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    assert HERE.lock_holders("/lock") == ()
-
-
-@pytest.mark.linux
-def test_who_has_a_lock(tmp_path: Path) -> None:
-    """The process in which the locked file is open; not one that waits, nor one that has locked
-    another file of that name; one that shares the lock only if those are asked for.
-    """
-    files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
-    service = service_of(Path("/proc/self/cgroup").read_text())  # that of this test, if any
-    of_service = f" of {service}" if service else ""
-    assert files.lock_holders("/lock") == ()
-    (tmp_path / "other").mkdir()
-    with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared") as pid:
-        assert files.lock_holders("/lock") == ()
-        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep){of_service}",)
-    with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
-        waits = re.compile(f"-> .*:{place.stat().st_ino} ")
-        wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
-        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
-        assert files.lock_holders("/lock", shared=True) == (f"process {pid} (sleep){of_service}",)
-        next_.kill()
-    assert files.lock_holders("/lock") == ()
-
-
-@pytest.mark.parametrize(
-    ("groups", "service"),
-    [
-        ("0::/system.slice/kubelet.service\n", "kubelet.service"),
-        ("0::/system.slice/docker.service/.control\n", "docker.service"),
-        ("5:cpu:/\n1:name=systemd:/system.slice/a@b.service\n0::/\n", "a@b.service"),
-        ("0::/user.slice/user-0.slice/session-3.scope\n", ""),
-        ("0::/system.slice/containerd.service/kubepods/1234\n", ""),
-        ("0::/\n", ""),
-        ("", ""),
-    ],
-)
-def test_the_service_of_a_process(groups: str, service: str) -> None:
-    """The gate is a bash of the unit that it holds back: the number of the process says nothing to
-    an operator. A process of a session, or of a container, is not its service.
-    """
-    assert service_of(groups) == service
-
-
-@pytest.mark.linux
-def test_who_has_the_lock_of_the_root_folder(tmp_path: Path) -> None:
-    """The lock of an image is found like that of a file."""
-    files = LocalFiles(str(tmp_path))
-    release = files.try_lock("/")
-    assert release
-    [holder] = files.lock_holders("/")
-    assert holder.startswith(f"process {os.getpid()} (")
-    release()
-    assert files.lock_holders("/") == ()
-
-
-@pytest.mark.linux
-def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of that name that nobody has locked is not asked for: a file on a network, for which
-    a dead server would be awaited.
-    """
-    asked: list[str] = []
-    monkeypatch.setattr(os.path, "samefile", lambda opened, _: asked.append(opened))
-    (tmp_path / "other").mkdir()
-    with (tmp_path / "other/unanswered").open("w"):
-        assert LocalFiles(str(tmp_path)).lock_holders("/unanswered") == ()
-    assert asked == []
-
-
-@pytest.mark.linux
-def test_who_has_a_lock_with_a_name_that_is_no_text(tmp_path: Path) -> None:
-    """What cannot be read of it is replaced."""
-    named = os.fsencode(tmp_path) + b"/sleep\xff"
-    os.symlink(str(shutil.which("sleep")), named)
-    with locking(tmp_path / "lock", "--exclusive", sleep=named) as pid:
-        holder = f"process {pid} (sleep\N{REPLACEMENT CHARACTER})"
-        wait_for("the process to sleep", lambda: b"bash" not in comm_of(pid))
-        assert LocalFiles(str(tmp_path)).lock_holders("/lock") == (holder,)
-
-
-def comm_of(pid: int) -> bytes:
-    """The name of this process."""
-    return Path(f"/proc/{pid}/comm").read_bytes()
-
-
-@pytest.mark.linux
-@pytest.mark.parametrize("name", ["run/lock", ""])
-def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
-    """flock(1), as the gate uses it, and we exclude each other; only its owner can open the file of
-    a lock.
-    """
-    files, place = LocalFiles(str(tmp_path)), tmp_path / name
-    for _ in range(2):
-        release = files.try_lock(f"/{name}")
-        assert release
-        assert files.try_lock(f"/{name}") is None
-        assert subprocess.run(["flock", "-n", place, "true"], check=False).returncode == 1
-        release()
-        assert (
-            in_child(lambda: subprocess.run(["flock", "-n", place, "true"], check=False).returncode)
-            == 0
-        )
-        assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
-        place.chmod(0o777)
-
-
-def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
-    """A link in the place of the lock is not followed."""
-    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(HostError, match="the path is a link: remove it"):
-        HERE.try_lock(str(tmp_path / "lock"))
-
-
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says so, and no descriptor stays open."""
-    before = os.listdir("/proc/self/fd")
-    no_locks = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=no_locks))
-    with pytest.raises(HostError, match="lock: No locks available"):
-        HERE.try_lock(str(tmp_path / "lock"))
-    assert os.listdir("/proc/self/fd") == before

@@ -1,7 +1,8 @@
 """hostrouting.host.host: the edges of a host, and the lock on it."""
 
 import os
-from contextlib import ExitStack, suppress
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,22 +15,20 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
-from tests.support.locks import locking
+from tests.support.locks import locking, locking_in_turn, wait_until_no_thread_locks
 from tests.support.tasks import context
 
 LAYOUT = HostLayout()
 
 
 def test_the_lock_is_held() -> None:
-    """It is held until the block ends, also by an error; whoever waits holds the turn alone, until
-    its deadline.
-    """
+    """It is held until the block ends, also by an error. The deadline of a run ends a wait."""
     host = FakeHost()
     with suppress(EOFError), host.locked(context()):
-        assert host.files.locked == {LAYOUT.lock_path}, "the turn is given back by then"
+        assert host.files.locked == {LAYOUT.lock_path}
         raise EOFError
     assert host.files.locked == set()
-    assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
+    assert host.files.writes == [LAYOUT.lock_path]
     with (
         host.locked(context()),
         pytest.raises(phases.DeadlineExceeded),
@@ -39,45 +38,100 @@ def test_the_lock_is_held() -> None:
         pytest.fail("two at once")
 
 
-def test_a_wait_is_announced_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although it is for two files: first a start of a unit holds the turn, then a change the
-    lock.
-    """
+def test_a_wait_is_announced(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever waits says for whom, and has the lock when that has released it."""
     host = FakeHost()
-    host.files.locked.update({LAYOUT.turn_path, LAYOUT.lock_path})
-    held = [LAYOUT.lock_path, LAYOUT.turn_path]
+    ctx = context()
+    host.files.locked.add(LAYOUT.lock_path)
 
-    def release_one(*_: object) -> None:
-        host.files.locked.remove(held.pop())
+    def release() -> None:
+        phases.Context(clock=ctx.clock, observers=[]).sleep(1)
+        host.files.locked.remove(LAYOUT.lock_path)
 
-    monkeypatch.setattr(phases.Context, "sleep", release_one)
-    with caplog.at_level("INFO"), host.locked(context()):
-        assert not held
+    releasing = ctx.clock.start(release, name="release")
+    with caplog.at_level("INFO"), host.locked(ctx):
+        assert host.files.locked == {LAYOUT.lock_path}
+    releasing.join()
     assert caplog.messages == ["this host is locked by another process; waiting up to 150 s"]
 
 
+def test_the_turn_of_an_earlier_version() -> None:
+    """Where the starts of an earlier version wait for their turn before they share the lock, a run
+    waits for it, too, and gives it back as soon as it has the lock.
+    """
+    host = FakeHost()
+    host.files.texts[LAYOUT.turn_path] = ""
+    with host.locked(context()):
+        assert host.files.locked == {LAYOUT.lock_path}
+    assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
+    host.files.locked.add(LAYOUT.turn_path)
+    waiting = context()
+    with pytest.raises(NotReady, match="still locked after 150 s"), host.locked(waiting):
+        pytest.fail("before its turn")
+    assert waiting.clock.now() == 150
+    assert host.files.locked == {LAYOUT.turn_path}
+
+
 @pytest.mark.linux
-@pytest.mark.parametrize("waits_for", ["lock", "turn"])
-def test_who_has_locked_the_host(tmp_path: Path, waits_for: str) -> None:
-    """A start that shares the lock, and not the flock(1) that took it and has ended, nor the next
-    one in the queue.
+def test_who_has_locked_the_host(tmp_path: Path) -> None:
+    """The process that has the lock, and not the flock(1) that took it and has ended; also while
+    another process has the turn, because that waits for it, too.
     """
     host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
     folder = tmp_path / "run/hostrouting"
     folder.mkdir(parents=True)
-    with ExitStack() as processes:
-        pid = processes.enter_context(locking(folder / "lock", "--shared"))
-        if waits_for == "turn":
-            processes.enter_context(locking(folder / "turn", "--exclusive"))
-        with pytest.raises(NotReady) as caught, host.locked(context()):
-            pytest.fail("two at once")
-    assert str(caught.value) == (
-        f"this host is still locked after 150 s, by process {pid} (sleep); "
-        "wait until it is free, or stop what hangs"
-    )
+    with locking(folder / "lock", "--shared") as pid:
+        busy = (
+            f"this host is still locked after 150 s, by process {pid} (sleep); "
+            "wait until it is free, or stop what hangs"
+        )
+        assert why_locked(host) == busy
+        with locking(folder / "turn", "--exclusive"):
+            assert why_locked(host) == busy
+    wait_until_no_thread_locks()
+
+
+def why_locked(host: Host) -> str:
+    """The error of a run that does not get the lock."""
+    with pytest.raises(NotReady) as caught, host.locked(context()):
+        pytest.fail("two at once")
     assert caught.value.kind == "busy"
+    return str(caught.value)
+
+
+@pytest.mark.linux
+def test_a_cancelled_wait(tmp_path: Path) -> None:
+    """Whoever waits for the lock is cancelled from another thread at once, and then keeps it from
+    nobody.
+    """
+    host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
+    ctx = phases.Context(observers=[])
+    lock = tmp_path / LAYOUT.lock_path.lstrip("/")
+    lock.parent.mkdir(parents=True)
+    with locking(lock, "--exclusive"):
+        canceller = threading.Timer(0.1, ctx.cancel, ["Ctrl-C"])
+        canceller.start()
+        with pytest.raises(phases.Cancelled, match="Ctrl-C"), host.locked(ctx):
+            pytest.fail("two at once")
+        canceller.join()
+    wait_until_no_thread_locks()
+    with host.locked(context()):
+        pass
+
+
+@pytest.mark.linux
+def test_a_host_that_is_locked_again_and_again(tmp_path: Path) -> None:
+    """A run has its turn beside two processes that take the lock again and again, as many starts at
+    once do. A run that asked for the lock every 0.1 s got it once in a second or two.
+    """
+    host = Host(backend=FakeKernel, files=LocalFiles(tmp_path), manager=None)
+    lock = tmp_path / LAYOUT.lock_path.lstrip("/")
+    lock.parent.mkdir(parents=True)
+    ctx = phases.Context(observers=[])
+    with locking_in_turn(lock, 2), ctx.within(20) as soon:
+        for _ in range(50):
+            with host.locked(soon):
+                pass
 
 
 def test_an_image_has_no_part_of_this_machine(tmp_path: Path) -> None:
@@ -98,7 +152,8 @@ def test_the_lock_of_an_image(tmp_path: Path) -> None:
         second.locked(waiting),
     ):
         pytest.fail("two at once")
-    assert 150 <= waiting.clock.now() < 151
+    assert waiting.clock.now() == 150
+    wait_until_no_thread_locks()
     with second.locked(context()):
         assert list(tmp_path.iterdir()) == []
     image = Host.offline(f"{tmp_path}/nowhere")

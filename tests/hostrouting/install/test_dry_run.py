@@ -101,9 +101,9 @@ def without_nsenter() -> FakeHost:
     return attrs.evolve(h200_node(), missing=["nsenter"])
 
 
-def with_systemd_246() -> FakeHost:
+def with_systemd_248() -> FakeHost:
     """A host whose systemd is too old."""
-    return FakeHost(kernel=h200(), manager=FakeManager(version="246"))
+    return FakeHost(kernel=h200(), manager=FakeManager(version="248"))
 
 
 def removal(_config: HostRoutingConfig, *, host: FakeHost) -> Remove:
@@ -204,7 +204,7 @@ CASES: dict[str, Case] = {
         REPAIRED,
         lambda: attrs.evolve(FakeHost.image(), missing=["nsenter"]),
     ),
-    "an old systemd": ("systemd 246 runs here", Configure, REPAIRED, with_systemd_246),
+    "an old systemd": ("systemd 248 runs here", Configure, REPAIRED, with_systemd_248),
     "a foreign unit": (
         "was not written by",
         Configure,

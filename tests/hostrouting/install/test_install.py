@@ -582,9 +582,9 @@ class TestRequirements:
 
     def test_the_version_of_systemd(self, host: FakeHost) -> None:
         """The gate needs a newer one."""
-        manager_of(host).version = "246.7-1"
+        manager_of(host).version = "248.3-1"
         [words] = self.lacking(host)
-        assert "systemd 246 runs here, and the gate needs" in words
+        assert "systemd 248 runs here, and the gate needs" in words
 
     @pytest.mark.parametrize(
         "target", ["sysinit", "basic", "network-pre", "network", "network-online"]
@@ -673,7 +673,7 @@ class TestRequirements:
         """
         host = configured(WANTED)
         anybody = attrs.evolve(host, rights=lambda: Rights(is_root=False, changes_network=False))
-        for path in ("/etc", "/run", LAYOUT.lock_path, LAYOUT.turn_path):
+        for path in ("/etc", "/run", LAYOUT.lock_path):
             host.files.broken[path] = "Permission denied"
         installed = Configure(WANTED, host=anybody)
         removal = Configure(config(), host=anybody)
@@ -788,15 +788,14 @@ PROBES = HostRoutingConfig(
 class TestLock:
     """The lock keeps other runs, and units that start, apart from a change."""
 
-    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.turn_path])
     @pytest.mark.parametrize("make", [Configure, *TASKS])
-    def test_held(self, make: type[Any], path: str, caplog: pytest.LogCaptureFixture) -> None:
+    def test_held(self, make: type[Any], caplog: pytest.LogCaptureFixture) -> None:
         """A run says that it waits, gives up after 150 s, can be repeated, and holds and has
         changed nothing.
         """
         host = configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
         before = dict(host.files.texts)
-        host.files.locked.add(path)
+        host.files.locked.add(LAYOUT.lock_path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
         words = r"still locked after 150 s, by another .* or stop what hangs"
@@ -804,7 +803,7 @@ class TestLock:
             error = failure_of(run, make(later, host=host), of=NotReady, match=words)
         assert "waiting up to 150 s" in caplog.text
         assert error.can_retry
-        assert host.files.locked == {path}
+        assert host.files.locked == {LAYOUT.lock_path}
         assert host.files.texts == before
 
     def test_another_configuration_meanwhile(self) -> None:
@@ -828,7 +827,7 @@ class TestLock:
         host, mishaps = mishap_host()
         other = config("10.7.0.0/16")
         mishaps.meanwhile(
-            f"lock {LAYOUT.turn_path}",
+            f"lock {LAYOUT.lock_path}",
             lambda: run(Configure(other, host=host)),
             when=lambda: LAYOUT.config_path in host.files.texts,
         )

@@ -477,7 +477,7 @@ class TestGuard:
         """It is not started: whether it is wanted counts when the step has the lock."""
         host, mishaps = mishap_host()
         mishaps.meanwhile(
-            f"lock {LAYOUT.turn_path}",
+            f"lock {LAYOUT.lock_path}",
             lambda: run(Configure(WANTED, host=host)),
             when=lambda: LAYOUT.guard_path in host.files.texts,
         )

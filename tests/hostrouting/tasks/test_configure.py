@@ -124,15 +124,15 @@ def test_undo_of_configure(host: FakeHost) -> None:
         assert our_routes(host) == routes
 
 
-def test_undo_while_another_run_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_while_another_run_has_the_lock() -> None:
     """It fails, and the next one takes everything back."""
     host = FakeHost(kernel=h200())
     task = Configure(WANTED, host=host)
     run(task)
-    monkeypatch.setattr(type(host.files), "try_lock", lambda _files, _path: None)
+    host.files.locked.add(LAYOUT.lock_path)
     assert not phases.undo(task, context()).ok
     assert len(our_routes(host)) == 2
-    monkeypatch.undo()
+    host.files.locked.clear()
     assert undo(task).ok
     assert host.files.texts == {}
     assert our_routes(host) == ()

@@ -270,7 +270,7 @@ class TestTransaction:
         host, mishaps = mishap_host()
         theirs = Route.to(REPAIR[0], dev="eth0", gateway="10.0.0.2")
         mishaps.meanwhile(
-            f"lock {LAYOUT.turn_path}",
+            f"lock {LAYOUT.lock_path}",
             lambda: host.kernel.ip_route("add", theirs),
             when=lambda: LAYOUT.config_path in host.files.texts,
         )

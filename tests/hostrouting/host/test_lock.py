@@ -1,0 +1,176 @@
+"""hostrouting.host.lock: the lock of a file on this machine, and that of the fake."""
+
+import errno
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from unittest import mock
+
+import pytest
+
+from hostrouting.errors import HostError
+from hostrouting.host.files import Files, LocalFiles
+from hostrouting.host.lock import lock_holders, service_of
+from hostrouting.testing import FakeFiles
+from tests.support.children import in_child
+from tests.support.locks import locking, wait_until_no_thread_locks
+from tests.support.waiting import wait_for
+
+
+@pytest.mark.parametrize("path", ["/run/lock", "/"])
+@pytest.mark.parametrize("make", [lambda _: FakeFiles(), LocalFiles], ids=["fake", "local"])
+def test_two_that_lock_a_file(tmp_path: Path, path: str, make: Callable[[Path], Files]) -> None:
+    """The second has the lock as soon as the first has released it, and is woken."""
+    files = make(tmp_path)
+    woken = Event()
+    first = files.lock(path, list)
+    assert first.is_held()
+    second = files.lock(path, woken.set)
+    assert not second.is_held()
+    assert not woken.is_set()
+    first.release()
+    assert woken.wait(10)
+    assert second.is_held()
+    assert len(files.lock_holders(path)) == 1
+    second.release()
+    assert files.lock_holders(path) == ()
+
+
+@pytest.mark.parametrize("path", ["/run/lock", "/"])
+@pytest.mark.parametrize("make", [lambda _: FakeFiles(), LocalFiles], ids=["fake", "local"])
+def test_a_wait_that_is_given_up(tmp_path: Path, path: str, make: Callable[[Path], Files]) -> None:
+    """Whoever waits no longer does not have the lock, and keeps it from nobody."""
+    files = make(tmp_path)
+    woken = Event()
+    first = files.lock(path, list)
+    files.lock(path, list).release()
+    third = files.lock(path, woken.set)
+    assert not third.is_held()
+    first.release()
+    assert third.is_held() or woken.wait(10)
+    assert third.is_held()
+    third.release()
+    wait_until_no_thread_locks()
+    assert files.lock_holders(path) == ()
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("name", ["run/lock", ""])
+def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
+    """flock(1) and we exclude each other; only its owner can open the file of a lock."""
+    files, place = LocalFiles(str(tmp_path)), tmp_path / name
+    take = ["flock", "--nonblock", str(place), "true"]
+    for _ in range(2):
+        lock = files.lock(f"/{name}", list)
+        assert lock.is_held()
+        assert subprocess.run(take, check=False).returncode == 1
+        lock.release()
+        assert in_child(lambda: subprocess.run(take, check=False).returncode) == 0
+        assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
+        place.chmod(0o777)
+
+
+def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
+    """A link in the place of the lock is not followed."""
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HostError, match="the path is a link: remove it"):
+        LocalFiles(tmp_path).lock("/lock", list)
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so, and no descriptor stays open."""
+    before = os.listdir("/proc/self/fd")
+    no_locks = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=no_locks))
+    with pytest.raises(HostError, match="lock: No locks available"):
+        LocalFiles(tmp_path).lock("/lock", list)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_system_that_lists_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is known to have a lock."""
+
+    def listdir(place: str) -> list[str]:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", place)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert lock_holders("/lock") == ()
+
+
+@pytest.mark.linux
+def test_who_has_a_lock(tmp_path: Path) -> None:
+    """The process in which the locked file is open; not one that waits, nor one that has locked
+    another file of that name; also one that shares the lock, as the starts of an earlier version
+    do.
+    """
+    files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
+    service = service_of(Path("/proc/self/cgroup").read_text())  # that of this test, if any
+    of_service = f" of {service}" if service else ""
+    assert files.lock_holders("/lock") == ()
+    (tmp_path / "other").mkdir()
+    with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared") as pid:
+        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+    with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
+        waits = re.compile(f"-> .*:{place.stat().st_ino} ")
+        wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
+        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+        next_.kill()
+    assert files.lock_holders("/lock") == ()
+
+
+@pytest.mark.parametrize(
+    ("groups", "service"),
+    [
+        ("0::/system.slice/kubelet.service\n", "kubelet.service"),
+        ("0::/system.slice/docker.service/.control\n", "docker.service"),
+        ("5:cpu:/\n1:name=systemd:/system.slice/a@b.service\n0::/\n", "a@b.service"),
+        ("0::/user.slice/user-0.slice/session-3.scope\n", ""),
+        ("0::/system.slice/containerd.service/kubepods/1234\n", ""),
+        ("0::/\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_service_of_a_process(groups: str, service: str) -> None:
+    """The gate is a process of the unit that it holds back: its number says nothing to an operator.
+    A process of a session, or of a container, is not its service.
+    """
+    assert service_of(groups) == service
+
+
+@pytest.mark.linux
+def test_who_has_the_lock_of_the_root_folder(tmp_path: Path) -> None:
+    """The lock of an image is found like that of a file."""
+    files = LocalFiles(str(tmp_path))
+    lock = files.lock("/", list)
+    [holder] = files.lock_holders("/")
+    assert holder.startswith(f"process {os.getpid()} (")
+    lock.release()
+    assert files.lock_holders("/") == ()
+
+
+@pytest.mark.linux
+def test_a_file_that_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of that name that nobody has locked is not asked for: a file on a network, for which
+    a dead server would be awaited.
+    """
+    asked: list[str] = []
+    monkeypatch.setattr(os.path, "samefile", lambda opened, _: asked.append(opened))
+    (tmp_path / "other").mkdir()
+    with (tmp_path / "other/unanswered").open("w"):
+        assert LocalFiles(str(tmp_path)).lock_holders("/unanswered") == ()
+    assert asked == []
+
+
+@pytest.mark.linux
+def test_who_has_a_lock_with_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """What cannot be read of it is replaced."""
+    named = os.fsencode(tmp_path) + b"/sleep\xff"
+    os.symlink(str(shutil.which("sleep")), named)
+    with locking(tmp_path / "lock", "--exclusive", sleep=named) as pid:
+        holder = f"process {pid} (sleep\N{REPLACEMENT CHARACTER})"
+        assert LocalFiles(str(tmp_path)).lock_holders("/lock") == (holder,)
