@@ -22,7 +22,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError
-from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.route import Route, RouteKey, as_listed, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
@@ -53,31 +52,34 @@ def apply_plan(
     *,
     before: Snapshot,
     check: Callable[[], object] = lambda: None,
+    done: list[RouteRequest] | None = None,
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
     ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
     The changes were then rolled back, and the error says what is true now. `check` is called
-    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan
-    without changes writes nothing.
+    wherever the run can be cancelled; what it raises is raised again after the rollback. Each
+    change that the kernel makes is appended to `done`, so it is known also if an error is raised. A
+    plan without changes writes nothing.
     """
     plan.require_possible()
     if plan.waiting:
         raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
-    transaction = _Transaction(plan, backend, before, check)
-    with having_changed(transaction.done):
-        try:
-            problems = transaction.carry_out()
-            if not problems:
-                return Applied(plan, tuple(transaction.done))
-            after = transaction.undo()
-        except BaseException as stopped:  # even during a rollback, which then begins again
-            what_is_true_now = transaction.undo()
-            _add_note(stopped, what_is_true_now)
-            raise
-        can_retry = all(problem.can_retry for problem in problems)
-        raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
+    if done is None:
+        done = []
+    transaction = _Transaction(plan, backend, before, check, done)
+    try:
+        problems = transaction.carry_out()
+        if not problems:
+            return Applied(plan, tuple(done))
+        after = transaction.undo()
+    except BaseException as stopped:  # even during a rollback, which then begins again
+        what_is_true_now = transaction.undo()
+        _add_note(stopped, what_is_true_now)
+        raise
+    can_retry = all(problem.can_retry for problem in problems)
+    raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
 
 class _Transaction:
@@ -87,6 +89,7 @@ class _Transaction:
         backend: RouteBackend,
         before: Snapshot,
         check: Callable[[], object],
+        done: list[RouteRequest],
     ) -> None:
         self._plan = plan
         self._backend = backend
@@ -107,7 +110,7 @@ class _Transaction:
         """The requests that may be in effect or not: the last ones if there was no answer. During a
         rollback, all requests: each may be reversed already if the rollback begins again.
         """
-        self.done: list[RouteRequest] = []
+        self._done = done
         """What the kernel has changed, in order, including the changes of a rollback."""
 
     def carry_out(self) -> list[BackendError]:
@@ -164,7 +167,7 @@ class _Transaction:
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = self._backend.change(requests)
-        self.done += [outcome.change for outcome in outcomes if outcome.ok]
+        self._done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
     def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
