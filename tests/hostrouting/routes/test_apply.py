@@ -40,6 +40,7 @@ from tests.support.own_routes import (
     put,
     wishes,
 )
+from tests.support.programs import completed
 
 PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, ROUTER_3, BY_ETH1 = HOPS[IPV4]
@@ -515,6 +516,99 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     apply_plan(plan, kernel, before=before)
 
     assert routes_to(prefix, kernel.snapshot()) == [bare(wanted)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["its gateway", "nothing"])
+@pytest.mark.parametrize("refused", [1, 2, 3, None])
+def test_ours_by_a_nexthop_object(
+    kernel: FaultyBackend, family: int, refused: int | None, *, is_wanted: bool
+) -> None:
+    """It is deleted, also where a route by the same gateway takes its place; and it is back if a
+    request is refused.
+    """
+    prefix, other_prefix, _ = PREFIXES[family]
+    hop, other_hop, *_ = HOPS[family]
+    put(kernel.inner, [entry(other_prefix, other_hop)])
+    add_by_object(kernel.inner, entry(prefix, hop))
+    plan, before = planned(kernel, [by(prefix, hop)] if is_wanted else [])
+    assert 7 in {step.route.nexthop_id for step in plan.changes if step.action == "delete"}
+    if refused is not None:
+        kernel.fail("change", errno.EINVAL, nth=min(refused, len(plan.changes)))
+
+    done: list[RouteRequest] = []
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=done))
+
+    now = kernel.snapshot()
+    if refused is None:
+        assert error is None
+        assert in_the_places(now) == [entry(prefix, hop)] * is_wanted
+        if is_wanted:  # and it stays beside its successor where Linux can tell them apart
+            assert done[0].verb == {IPV4: "append", IPV6: "delete"}[family]
+    else:
+        assert isinstance(error, ApplyError)
+        assert error.after == AS_BEFORE
+        assert now == before
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted", "not wanted"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["object first", "object last"])
+def test_ours_beside_one_by_a_nexthop_object(
+    kernel: FaultyBackend, family: int, *, is_wanted: bool, is_first: bool
+) -> None:
+    """Each is deleted by a request that does not take the other one, though both have the same
+    gateway.
+    """
+    prefix, *_ = PREFIXES[family]
+    hop, *_ = HOPS[family]
+    plain = entry(prefix, hop)
+    put(kernel.inner, [])
+    if is_first:
+        add_by_object(kernel.inner, plain)
+    kernel.inner.change([RouteRequest("append", plain)])
+    if not is_first:
+        add_by_object(kernel.inner, plain)
+    plan, before = planned(kernel, [by(prefix, hop)] if is_wanted else [])
+    assert len(in_the_places(before)) == 2
+
+    apply_plan(plan, kernel, before=before)
+
+    assert in_the_places(kernel.snapshot()) == [plain] * is_wanted
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+def test_a_request_without_the_number_of_an_object(kernel: FaultyBackend, family: int) -> None:
+    """It deletes a route by an object in IPv6 only, and there it takes one by another gateway."""
+    prefix, *_ = PREFIXES[family]
+    hop, other_hop, *_ = HOPS[family]
+    put(kernel.inner, [])
+    add_by_object(kernel.inner, entry(prefix, hop))
+
+    [outcome] = kernel.change([RouteRequest("delete", entry(prefix, other_hop))])
+
+    assert outcome.ok is (family == IPV6)
+    assert len(in_the_places(kernel.snapshot())) == (family == IPV4)
+
+
+def add_by_object(backend: RouteBackend, route: Route) -> None:
+    """Add this route, which has one next hop, by an object with the number 7."""
+    if isinstance(backend, NetlinkBackend):
+        completed(["ip", "nexthop", "replace", "id", "7", *route.way.split()], check=True)
+    [outcome] = backend.change([RouteRequest("append", route._replace(nexthop_id=7))])
+    assert outcome.ok
+
+
+def in_the_places(host: Snapshot) -> list[Route]:
+    """The routes to the prefixes."""
+    return [route for route in host.routes if route.prefix in EVERY]
 
 
 @pytest.mark.linux
