@@ -44,6 +44,8 @@ from tests.support.programs import completed
 
 PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, ROUTER_3, BY_ETH1 = HOPS[IPV4]
+SIX = PREFIXES[IPV6][0]
+SIX_1, SIX_2, SIX_3 = HOPS[IPV6][:3]
 NOT_KNOWN = "whether every change could be rolled back is not known: "
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 laws = settings(max_examples=scaled(150), suppress_health_check=list(HealthCheck))
@@ -194,6 +196,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
     @laws
     @given(hosts(), wishes())
     @example([entry(PLACE, ROUTER_1, protocol=FOREIGN)], [by(PLACE, ROUTER_2)])
+    @example([entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)], [by(SIX, SIX_3)])
     def law(there: list[Route], wanted: list[StaticRoute]) -> None:
         owned = put_and_own(linux, there)
         plan, before = planned(linux, wanted)
@@ -207,7 +210,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
             assert now == before
         elif error is not None:
             reached["rolled back"] += 1
-            assert isinstance(error, ApplyError)
+            assert isinstance(error, ApplyError | RouteConflict)
             assert may_be_misread(before)
             assert says_what_is_true(error, now, before)
         else:
@@ -392,10 +395,10 @@ def test_somebody_else_at_the_same_time(
     now = kernel.inner.snapshot()
     assert foreign_routes(now) == foreign
     keys = {step.route.key for step in plan.steps}
-    if isinstance(error, ApplyError):
+    if error is not None:
+        assert isinstance(error, ApplyError | RouteConflict)
         assert says_what_is_true(error, with_keys(keys, now), with_keys(keys, before)), error
     else:
-        assert error is None
         again, _ = planned(kernel.inner, wanted)
         left_to_do = {step.action for step in again.steps if step.route.key in keys}
         assert left_to_do <= {"keep", "delete"}
@@ -478,27 +481,152 @@ def routes_to(prefix: Prefix, host: Snapshot) -> list[Route]:
     return [bare(route) for route in host.routes if route.prefix == prefix]
 
 
+OURS_THEN_THEIRS = [entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)]
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
-def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
-    """One that Linux lists as ours is not deleted: the routes cannot be applied, the error names
-    it, all is as before.
+@pytest.mark.parametrize(
+    ("there", "wanted", "deleted"),
+    [
+        pytest.param(OURS_THEN_THEIRS, SIX_1, 0, id="beside the wanted one"),
+        pytest.param(OURS_THEN_THEIRS, SIX_3, 0, id="behind one that goes"),
+        pytest.param([*OURS_THEN_THEIRS, entry(SIX, SIX_3)], SIX_1, 1, id="before one that goes"),
+    ],
+)
+def test_a_next_hop_of_another_program(
+    kernel: FaultyBackend, there: list[Route], wanted: NextHop, deleted: int
+) -> None:
+    """One that Linux lists as ours is found before anything is added, and named. What was deleted
+    before is there again, in its place.
     """
-    prefix, *_ = PREFIXES[IPV6]
-    first, other, *_ = HOPS[IPV6]
-    put(kernel.inner, [entry(prefix, first), entry(prefix, other, protocol=FOREIGN)])
-    plan, before = planned(kernel, [by(prefix, first)])
+    put(kernel.inner, there)
+    plan, before = planned(kernel, [by(SIX, wanted), by(PREFIXES[IPV6][1], SIX_1)])
+    done: list[RouteRequest] = []
+
+    with pytest.raises(RouteConflict) as caught:
+        apply_plan(plan, kernel, before=before, done=done)
+
+    [finding] = caught.value.findings
+    assert finding.name == "route-conflict"
+    assert str(finding) == (
+        "fd20::/32 cannot be installed: its next hop via fd00:99::2 dev eth0 is another program's, "
+        "though Linux lists it with the protocol of the first one; "
+        'write another "metric" for fd20::/32 into staticRoutes.routes: the lowest takes '
+        "precedence; then apply the configuration; or, if nothing needs that route, delete it (a "
+        "program may add it again), as root: "
+        "ip -6 route del fd20::/32 via fd00:99::2 dev eth0 table main metric 1024"
+    )
+    assert not caught.value.can_retry
+    assert [request.verb for request in done] == ["delete", "append"] * deleted
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert in_the_places(kernel.snapshot()) == in_the_places(before)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_what_deletes_a_next_hop_of_another_program(linux: NetlinkBackend) -> None:
+    """The command in the remedy, as it stands; then the routes can be applied."""
+    put(linux, OURS_THEN_THEIRS)
+    plan, before = planned(linux, [by(SIX, SIX_3)])
+    with pytest.raises(RouteConflict) as caught:
+        apply_plan(plan, linux, before=before)
+    [finding] = caught.value.findings
+    assert finding.remedy is not None
+    assert finding.remedy.otherwise is not None
+
+    completed(finding.remedy.otherwise.command.split(), check=True)
+
+    plan, before = planned(linux, [by(SIX, SIX_3)])
+    apply_plan(plan, linux, before=before)
+    assert in_the_places(linux.snapshot()) == [entry(SIX, SIX_3)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        pytest.param([by(SIX, SIX_2)], OURS_THEN_THEIRS[1:], id="as wanted"),
+        pytest.param([], OURS_THEN_THEIRS[1:], id="and nothing is wanted"),
+    ],
+)
+def test_a_next_hop_of_another_program_that_may_stay(
+    kernel: FaultyBackend, wanted: list[StaticRoute], left: list[Route]
+) -> None:
+    """It stays, and ours go."""
+    put(kernel.inner, OURS_THEN_THEIRS)
+    plan, before = planned(kernel, wanted)
+
+    apply_plan(plan, kernel, before=before)
+
+    assert in_the_places(kernel.snapshot()) == left
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_next_hop_of_ours_that_has_just_gone(kernel: FaultyBackend) -> None:
+    """If Linux has deleted it since it was listed, it is not another program's."""
+    put(kernel.inner, [entry(SIX, SIX_1), entry(SIX, SIX_2)])
+    plan, before = planned(kernel, [by(SIX, SIX_1)])
+    deletion = RouteRequest("delete", entry(SIX, SIX_2))
+    kernel.meanwhile("change", lambda: kernel.inner.change([deletion]))
+
+    apply_plan(plan, kernel, before=before)
+
+    assert in_the_places(kernel.snapshot()) == [entry(SIX, SIX_1)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_next_hop_that_goes_with_the_wanted_one(kernel: FaultyBackend) -> None:
+    """Where next hops are only deleted, too, the table is read back."""
+    put(kernel.inner, [entry(SIX, SIX_1), entry(SIX, SIX_2)])
+    plan, before = planned(kernel, [by(SIX, SIX_1)])
+    deletion = RouteRequest("delete", entry(SIX, SIX_1))
+    kernel.meanwhile("change", lambda: kernel.inner.change([deletion]))
+
+    with pytest.raises(ApplyError, match="but there is no route: another program"):
+        apply_plan(plan, kernel, before=before)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_next_hops_of_ours_that_are_replaced(kernel: FaultyBackend) -> None:
+    """The first one stays until its successor is there, so packets never lack a route."""
+    put(kernel.inner, [entry(SIX, SIX_2), entry(SIX, SIX_1)])
+    plan, before = planned(kernel, [by(SIX, SIX_3)])
+    done: list[RouteRequest] = []
+
+    apply_plan(plan, kernel, before=before, done=done)
+
+    assert done == [
+        RouteRequest("delete", entry(SIX, SIX_1)),
+        RouteRequest("append", entry(SIX, SIX_3)),
+        RouteRequest("delete", entry(SIX, SIX_2)),
+    ]
+    assert in_the_places(kernel.snapshot()) == [entry(SIX, SIX_3)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("wanted", "refused"),
+    [pytest.param([by(SIX, SIX_3)], 3, id="replaced"), pytest.param([], 2, id="only deleted")],
+)
+def test_next_hops_of_ours_that_come_back(
+    kernel: FaultyBackend, wanted: list[StaticRoute], refused: int
+) -> None:
+    """If a request is refused, all are there again in their order."""
+    put(kernel.inner, [entry(SIX, SIX_2), entry(SIX, SIX_1)])
+    plan, before = planned(kernel, wanted)
+    kernel.fail("change", errno.EINVAL, nth=refused)
 
     with pytest.raises(ApplyError) as caught:
         apply_plan(plan, kernel, before=before)
 
-    words = str(caught.value)
-    listed = "fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 "
-    assert f"but there is [{listed}" in words
-    rival = "another program changes these routes at the same time, or has a next hop in one"
-    assert f"]: {rival}: configure another metric" in words
     assert caught.value.after == AS_BEFORE
-    assert table(kernel.snapshot()) == table(before)
+    assert in_the_places(kernel.snapshot()) == in_the_places(before)
 
 
 @pytest.mark.linux
