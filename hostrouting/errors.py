@@ -178,8 +178,8 @@ class RequirementError(HostRoutingError):
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: other programs' routes have the same destination and metric. No route
-    was changed.
+    """Routes cannot be added: other programs' routes, or next hops, have the same destination and
+    metric. The routes are as they were.
     """
 
 

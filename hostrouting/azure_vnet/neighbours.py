@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink.host import IFNAME, LINK, index_here, kind_of, parts_of
+from hostrouting.kernel.netlink.host import IFNAME, LINK, find_index, kind_of, parts_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in, text_of
 from hostrouting.kernel.netlink.socket import (
     KernelError,
@@ -235,7 +235,9 @@ def _peer_mac(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
 def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
     """Delete the entry if it is there; False if another one has its address, or may have it."""
     family = AF_OF[neighbour.ip.version]
-    index = index_here(neighbour.dev)  # ENODEV without the device, which is fine
+    index = find_index(netlink, neighbour.dev)
+    if index is None:
+        return True  # the device has taken its entries along
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, neighbour.permanent)
     entries = _entries(netlink, family)

@@ -42,8 +42,12 @@ class RouteRequest(NamedTuple):
     does not compare weights, `onlink`, or an mtu that the request does not have. And if a route has
     only the first next hops of the request, that is enough.
 
+    A route by a nexthop object is added and deleted by the number of the object. Without a number,
+    `delete` takes no such route in IPv4. In IPv6 it takes one with any next hop, if that comes
+    first.
+
     What does not fit into a message is refused (invalid, ERANGE). So is a route with what is only
-    read: sources, a preference, an expiry or a nexthop object.
+    read: sources, a preference or an expiry.
 
     A route can be passed back as it was read: the state of a next hop (linkdown, dead) is ignored,
     and so is the weight of the only next hop of an IPv4 route. The only next hop of an IPv6 route

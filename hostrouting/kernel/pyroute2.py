@@ -3,12 +3,11 @@
 The handle may lead to another namespace. It sends the messages of `hostrouting.kernel.netlink`, and
 returns the answers. pyroute2 runs an event loop of its own, so every call to the handle is made in
 one worker thread: the backend may be used inside a running event loop. This module does not import
-pyroute2. Whether the host forwards IPv6 is not known: that is in a file of the other namespace.
+pyroute2.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
@@ -27,7 +26,6 @@ from hostrouting.kernel.base import (
     Watch,
 )
 from hostrouting.kernel.netlink.backend import read_host, settled
-from hostrouting.kernel.netlink.host import Names, list_links
 from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
@@ -84,10 +82,10 @@ class Pyroute2Backend(RouteBackend):
         return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        return self._call("look up destinations", _look_up, destinations)
+        return self._call("look up destinations", lookup_routes, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        return self._call("change routes", _change, tuple(requests))
+        return self._call("change routes", change_routes, tuple(requests))
 
     def watch(self) -> PollingWatch:
         """Begin to watch: the handle has one socket, so the host is read once a second."""
@@ -113,22 +111,6 @@ class Pyroute2Backend(RouteBackend):
                     f"the handle cannot {attempt}: {type(error).__name__}: {error}",
                     kind="unusable",
                 ) from error
-
-
-def _look_up(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-    names = Names({link.index: link.name for link in list_links(netlink)})
-    return lookup_routes(netlink, destinations, names)
-
-
-def _change(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
-    indexes = {link.name: link.index for link in list_links(netlink)}
-
-    def index_of(name: str) -> int:
-        if name not in indexes:
-            raise KernelError(errno.ENODEV, f"device {name} does not exist")
-        return indexes[name]
-
-    return change_routes(netlink, requests, index_of)
 
 
 def _require_handle(handle: object) -> None:

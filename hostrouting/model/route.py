@@ -409,5 +409,6 @@ def deletion_command(route: Route) -> str:
     words.append(f"table {table_name(route.table)}")
     if route.metric:
         words.append(f"metric {route.metric}")
-    words.append(f"proto {route.protocol}")
+    if route.protocol:  # 0 would match any
+        words.append(f"proto {route.protocol}")
     return command_of(*words)

@@ -11,9 +11,10 @@ Linux refuses a request or the run is cancelled, all requests are reversed, the 
 includes requests without an answer, which is harmless with one exception (`_undoable`). Then the
 table is read once more, so that the error says what is true now.
 
-If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is
-another program's. If such a next hop is not wanted, the routes cannot be applied, which cannot be
-known in advance.
+Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is not
+deleted with our protocol, and is still there, is another program's. If that is not wanted, it is a
+conflict, which cannot be known in advance. So such next hops are deleted before anything else, and
+packets use the first one, which is ours, until the end.
 """
 
 from __future__ import annotations
@@ -21,21 +22,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.errors import ApplyError, BackendError
-from hostrouting.host.effects import having_changed
+from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model.route import Route, RouteKey, as_listed, bare
+from hostrouting.model.prefix import IPV4
+from hostrouting.model.route import Route, RouteKey, as_listed, as_stored, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
+from hostrouting.routes.steps import conflict_with_next_hop
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
+    from hostrouting.finding import Finding
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import Action, RoutePlan
 
-_RIVAL = (
-    "another program changes these routes at the same time, or has a next hop in one: configure "
-    "another metric"
-)
+_RIVAL = "another program changes these routes at the same time: configure another metric"
 
 
 class Applied(NamedTuple):
@@ -53,31 +53,34 @@ def apply_plan(
     *,
     before: Snapshot,
     check: Callable[[], object] = lambda: None,
+    done: list[RouteRequest] | None = None,
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
-    ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
-    The changes were then rolled back, and the error says what is true now. `check` is called
-    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan
-    without changes writes nothing.
+    Raises RouteConflict, before anything is added, if another program's route holds a key, or if
+    one of ours has another program's next hop. Raises ApplyError if the kernel refuses a change, or
+    if the table does not match the plan afterwards. The changes were then rolled back, and the
+    error says what is true now. `check` is called wherever the run can be cancelled; what it raises
+    is raised again after the rollback. Each change that the kernel makes is appended to `done`, so
+    it is known also if an error is raised. A plan without changes writes nothing.
     """
     plan.require_possible()
     if plan.waiting:
         raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
-    transaction = _Transaction(plan, backend, before, check)
-    with having_changed(transaction.done):
-        try:
-            problems = transaction.carry_out()
-            if not problems:
-                return Applied(plan, tuple(transaction.done))
-            after = transaction.undo()
-        except BaseException as stopped:  # even during a rollback, which then begins again
-            what_is_true_now = transaction.undo()
-            _add_note(stopped, what_is_true_now)
-            raise
-        can_retry = all(problem.can_retry for problem in problems)
-        raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
+    if done is None:
+        done = []
+    transaction = _Transaction(plan, backend, before, check, done)
+    try:
+        problems = transaction.carry_out()
+        if not problems:
+            return Applied(plan, tuple(done))
+        after = transaction.undo()
+    except BaseException as stopped:  # even during a rollback, which then begins again
+        what_is_true_now = transaction.undo()
+        _add_note(stopped, what_is_true_now)
+        raise
+    can_retry = all(problem.can_retry for problem in problems)
+    raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
 
 class _Transaction:
@@ -87,6 +90,7 @@ class _Transaction:
         backend: RouteBackend,
         before: Snapshot,
         check: Callable[[], object],
+        done: list[RouteRequest],
     ) -> None:
         self._plan = plan
         self._backend = backend
@@ -101,17 +105,19 @@ class _Transaction:
             if step.action != "delete":
                 entries.append(step.route)
         self._before = self._with_wanted_keys(before)
+        self._behind_first = _next_hops_behind_first(before)
         self._accepted: list[RouteRequest] = []
         """The requests that Linux has carried out, in order, until the rollback begins."""
         self._uncertain: Sequence[RouteRequest] = ()
         """The requests that may be in effect or not: the last ones if there was no answer. During a
         rollback, all requests: each may be reversed already if the rollback begins again.
         """
-        self.done: list[RouteRequest] = []
+        self._done = done
         """What the kernel has changed, in order, including the changes of a rollback."""
 
     def carry_out(self) -> list[BackendError]:
-        """Delete what is in the way, add, verify, delete the rest, verify; returns the errors.
+        """Delete what may be another program's and what is in the way, add, verify, delete the
+        rest, verify; returns the errors.
 
         Between the deletion of what is in the way and the additions, packets lack their route, so
         nothing is read there.
@@ -120,27 +126,68 @@ class _Transaction:
         deleted = [step.route for step in self._plan.changes if step.action == "delete"]
         occupied = {key for key, routes in self._before.items() if routes}
         additions = [_addition(route, occupied) for route in added]
-        in_the_way, stale = _deletions(deleted, added)
+        doubtful, in_the_way, stale = self._deletions(deleted, added)
         try:
-            problems = self._send(in_the_way)
+            problems = self._send(doubtful)
             if not problems:
-                problems = self._send_and_verify(additions, tolerated={"keep", "delete"})
-            if not problems:
-                problems = self._send_and_verify(stale, tolerated={"keep"})
+                self._require_ours(doubtful)
+                problems = self._send(in_the_way)
+            if additions and not problems:
+                problems = self._send(additions) or self._differences({"keep", "delete"})
+            if (doubtful or stale) and not problems:
+                problems = self._send(stale) or self._differences({"keep"})
         except BackendError as error:
             return [error]
         return problems
 
-    def _send_and_verify(
-        self, requests: Sequence[RouteRequest], *, tolerated: Container[Action]
-    ) -> list[BackendError]:
-        """Make the changes, and read back; afterwards, only these actions may be left to do."""
-        if not requests:
-            return []
-        refusals = self._send(requests)
-        if refusals:
-            return refusals
-        return self._differences(tolerated)
+    def _deletions(
+        self, deleted: Iterable[Route], added: Iterable[Route]
+    ) -> tuple[list[RouteRequest], list[RouteRequest], list[RouteRequest]]:
+        """The deletions of next hops that may be another program's; those that come before the
+        additions, because a request to delete the new route, which undo would make, could take the
+        old one; and the others.
+        """
+        successors: dict[RouteKey, list[Route]] = {}
+        for route in added:
+            successors.setdefault(route.key, []).append(route)
+        doubtful: list[RouteRequest] = []
+        in_the_way: list[RouteRequest] = []
+        stale: list[RouteRequest] = []
+        for route in deleted:
+            request = RouteRequest("delete", route)
+            if self._may_be_theirs(route):
+                doubtful.append(request)
+            elif any(deletion_could_take(new, route) for new in successors.get(route.key, ())):
+                in_the_way.append(request)
+            else:
+                stale.append(request)
+        return doubtful, in_the_way, stale
+
+    def _may_be_theirs(self, entry: Route) -> bool:
+        """Whether this may be another program's next hop in the place of a wanted route. Where none
+        is wanted, another program's may stay.
+        """
+        if entry.prefix.family == IPV4 or not self._wanted[entry.key]:
+            return False
+        return entry in self._behind_first
+
+    def _require_ours(self, deletions: Iterable[RouteRequest]) -> None:
+        """Raise RouteConflict if one of the next hops that were deleted is still there."""
+        accepted = set(self._accepted)
+        refused = [request.route for request in deletions if request not in accepted]
+        if not refused:
+            return
+        now = self._read()
+        findings: list[Finding] = []
+        for entry in refused:
+            present: list[Route] = []
+            for route in now[entry.key]:
+                present += as_stored(route)
+            if entry in present:
+                wanted_route = as_listed(self._wanted[entry.key])[0]
+                findings.append(conflict_with_next_hop(entry, wanted_route).finding)
+        if findings:
+            raise RouteConflict(findings=findings)
 
     def _send(self, requests: Sequence[RouteRequest]) -> list[BackendError]:
         """Make the changes. All of them are tried, so that the failure names every route that the
@@ -164,7 +211,7 @@ class _Transaction:
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = self._backend.change(requests)
-        self.done += [outcome.change for outcome in outcomes if outcome.ok]
+        self._done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
     def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
@@ -261,24 +308,14 @@ class _Transaction:
         return {key: [*map(bare, present[key])] for key in self._wanted}
 
 
-def _deletions(
-    deleted: Iterable[Route], added: Iterable[Route]
-) -> tuple[list[RouteRequest], list[RouteRequest]]:
-    """The deletions that come before the additions, because a request to delete the new route,
-    which undo would make, could take the old one; and the other deletions.
-    """
-    successors: dict[RouteKey, list[Route]] = {}
-    for route in added:
-        successors.setdefault(route.key, []).append(route)
-    in_the_way: list[RouteRequest] = []
-    stale: list[RouteRequest] = []
-    for route in deleted:
-        request = RouteRequest("delete", route)
-        if any(deletion_could_take(new, route) for new in successors.get(route.key, ())):
-            in_the_way.append(request)
-        else:
-            stale.append(request)
-    return in_the_way, stale
+def _next_hops_behind_first(snapshot: Snapshot) -> set[Route]:
+    """The entries of IPv6 routes but the first of each: Linux does not list their protocols."""
+    entries: set[Route] = set()
+    for route in snapshot.routes:
+        if len(route.next_hops) > 1:
+            _, *others = as_stored(route)
+            entries.update(map(bare, others))
+    return entries
 
 
 def _addition(route: Route, occupied: set[RouteKey]) -> RouteRequest:

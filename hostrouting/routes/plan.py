@@ -13,13 +13,13 @@ and usable (`uplink`), that one is staying, and a finding says that it would wai
 In IPv6, each next hop of a route is an entry of its own with its own protocol. But Linux lists
 those with gateways as one route, with the protocol of the first. So the plan has a step for each
 entry, and takes all entries for ours if the first is. If another program has added one of them and
-it is not wanted, the plan cannot be applied: `apply` deletes with our protocol, so that one stays.
+it is not wanted, the plan cannot be applied, which `apply` finds out.
 """
 
 from collections.abc import Container, Iterable, Sequence
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
@@ -166,7 +166,7 @@ def steps_for_key(
     wanted_by_form = {_compared_form(entry): entry for entry in wanted}
     entries: list[Route] = []
     for route in present:
-        entries += as_stored(bare(route))
+        entries += map(bare, as_stored(route))
     stale = _stale_entries(wanted_by_form, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
@@ -198,8 +198,9 @@ def _stale_entries(wanted_forms: Container[Route], entries: Iterable[Route]) -> 
     So the first one is in use until the end, and is the first again if `apply` rolls back.
 
     A request to delete an entry could take another one before it (`deletion_could_take`). So those
-    with fewer next hops go first, and of these, those with more attributes. An entry whose deletion
-    could take a wanted one is left alone: it comes after that, so Linux does not use it.
+    by a nexthop object go first, then those with fewer next hops, and of these, those with more
+    attributes. An entry whose deletion could take a wanted one is left alone: it comes after that,
+    so Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
@@ -211,19 +212,29 @@ def _stale_entries(wanted_forms: Container[Route], entries: Iterable[Route]) -> 
         elif not any(deletion_could_take(entry, before) for before in kept):
             stale.append(entry)
     stale.reverse()
-    stale.sort(key=lambda entry: (len(entry.next_hops), -len(_optional_attributes(entry))))
+    stale.sort(key=_order_of_deletion)
     return stale
+
+
+def _order_of_deletion(entry: Route) -> tuple[bool, int, int]:
+    has_object = entry.nexthop_id is not None
+    return not has_object, len(entry.next_hops), -len(_optional_attributes(entry))
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
     """Whether a request to delete the first route could take the other one of ours with its key, if
     that comes before it.
 
-    It could if the deleted route begins with all next hops of the other one, and the other one has
-    each optional attribute of the deleted route. In IPv4, a request has a list of next hops, even
-    of a single one, because without a list Linux would compare only the first
+    A route by a nexthop object is deleted by the number of the object; without one, a request takes
+    no such route in IPv4, and any in IPv6.
+
+    Any other could be taken if the deleted one begins with all its next hops, and it has each
+    optional attribute of the deleted one. In IPv4, a request has a list of next hops, even of a
+    single one, because without a list Linux would compare only the first
     (`kernel.netlink.routes`). In IPv6, a route cannot even have one next hop twice.
     """
+    if deleted.nexthop_id != other.nexthop_id:
+        return deleted.nexthop_id is None and deleted.prefix.family == IPV6
     if (deleted.type, deleted.scope) != (other.type, other.scope):
         return False
     if not _optional_attributes(deleted).items() <= _optional_attributes(other).items():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.wanted import Wanted
-    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.model.snapshot import Snapshot
 
 
@@ -89,13 +89,12 @@ class ConfigureStaticRoutes(SectionTask):
         Under the lock, the plan is made anew: others may have changed routes while this run waited
         for the lock.
         """
-        # If the run is cancelled meanwhile, ctx.check raises that, and the changes are taken back.
         with self.changing(ctx, wanted) as config:
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)
             if plan.waiting:
                 return None
-            return apply_plan(plan, backend, before=snapshot, check=ctx.check)
+            return _apply_plan(ctx, backend, plan, snapshot)
 
     def _delete_unconfigured(
         self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
@@ -106,7 +105,19 @@ class ConfigureStaticRoutes(SectionTask):
         with self.changing(ctx, wanted) as config:
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot).deletions
-            return apply_plan(plan, backend, before=snapshot, check=ctx.check)
+            return _apply_plan(ctx, backend, plan, snapshot)
+
+
+def _apply_plan(
+    ctx: phases.Context, backend: RouteBackend, plan: RoutePlan, before: Snapshot
+) -> Applied:
+    """Carry out the plan; an error has what was changed all the same.
+
+    If the run is cancelled meanwhile, `ctx.check` raises that, and the changes are taken back.
+    """
+    done: list[RouteRequest] = []
+    with having_changed(done):
+        return apply_plan(plan, backend, before=before, check=ctx.check, done=done)
 
 
 def _await_plan(

@@ -15,9 +15,9 @@ The rest is left out, as follows; a test that relies on it is not warned:
   Linux has IPv6, which is disabled on no device, and no router advertises anything;
 - a link-local address of this host is refused as a gateway on every device, not only on its own;
 - the kind, type and master of a device are stored, and not checked;
-- types, tos, sources (`from`), preferences, weights and an mtu of a route are stored, and neither
-  checked nor used; its scope decides whether a gateway can be reached by it, and whether its device
-  has to be up, and is not checked;
+- types, tos, sources (`from`), preferences, weights, an mtu and the number of a nexthop object of a
+  route are stored, and neither checked nor used; its scope decides whether a gateway can be reached
+  by it, and whether its device has to be up, and is not checked;
 - a route never expires, and a route that refuses packets has no next hop;
 - a gateway is looked up in the tables local and main and in the table of its route, whatever the
   rules say. For an IPv6 gateway without a device, Linux may choose another device, or none;
@@ -357,7 +357,9 @@ class FakeKernel(RouteBackend):
         KernelError where Linux refuses it.
         """
         next_hops: list[NextHop] = []
-        if route.type not in PATHLESS:
+        if route.nexthop_id is not None:
+            next_hops += route.next_hops
+        elif route.type not in PATHLESS:
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
@@ -616,8 +618,12 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
     return any((route.metric, _path(route)) == key for route in routes)
 
 
-def _path(entry: Route) -> tuple[str | None, IP | None]:
-    """The device and gateway of an entry of IPv6, which has one next hop."""
+def _path(entry: Route) -> tuple[str | None, IP | None] | int:
+    """The device and gateway of an entry of IPv6, which has one next hop; or the number of its
+    nexthop object.
+    """
+    if entry.nexthop_id is not None:
+        return entry.nexthop_id
     [hop] = entry.next_hops or _NOWHERE
     return hop.dev, hop.gateway
 
@@ -626,11 +632,15 @@ def _is_meant(present: Route, route: Route) -> bool:
     """Whether a request to delete `route` means this one: what it leaves open may be anything."""
     if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
         return False
+    if route.nexthop_id != present.nexthop_id:
+        return route.nexthop_id is None and route.prefix.family == IPV6
+    if route.nexthop_id is not None:
+        return True
     if route.prefix.family == IPV4:
         return _is_meant_in_ipv4(present, route)
     [wanted] = route.next_hops or (NextHop(),)
-    dev, gateway = _path(present)
-    return wanted.dev in {None, dev} and wanted.gateway == gateway
+    [hop] = present.next_hops or _NOWHERE
+    return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 
 def _is_meant_in_ipv4(present: Route, route: Route) -> bool:

@@ -90,6 +90,28 @@ def test_import_loads_nothing() -> None:
 
 
 @pytest.mark.linux
+def test_what_sets_and_checks_routes_loads_little() -> None:
+    """The start of each gated unit waits for these imports: they load neither attrs, which takes as
+    long as half of all others, nor what only a run or a program needs.
+    """
+    code = """if True:
+        import sys
+        import hostrouting.check.check, hostrouting.kernel.netlink.backend, hostrouting.routes.apply
+        print(*sys.modules, sep="\\n")
+    """
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT.parent,
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "hostrouting" in loaded
+    assert loaded.isdisjoint({"attr", "attrs", "phases", "logging", "subprocess"})
+
+
+@pytest.mark.linux
 def test_from_a_zip_file(tmp_path: pathlib.Path) -> None:
     """All names can be loaded from a zip file, where there are no files to read."""
     archive = tmp_path / "all.zip"

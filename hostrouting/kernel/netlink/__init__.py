@@ -4,10 +4,10 @@ From the bottom:
 
     socket    messages, the socket that carries them, and its errors
     numbers   numbers of the kernel's interface, and what an attribute's bytes mean
+    host      devices, addresses, rules and settings
     routes    the codec of routes
     requests  changes of routes, and lookups
     lists     long lists of routes, of which few are asked for
-    host      devices, addresses, rules and settings
     watch     listening for changes
     backend   the class NetlinkBackend
 """

@@ -11,16 +11,14 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink.host import (
     Names,
-    NamesHere,
     forwards_ipv6,
-    index_here,
     list_addresses,
     list_links,
     list_rules,
 )
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
 from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.requests import change_routes, has_ipv6, lookup_routes
+from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import Rule, reached_tables
@@ -67,24 +65,19 @@ class NetlinkBackend(RouteBackend):
                 guard.reports()  # what changed before does not count
                 snapshot = read_host(netlink, family, near, reached=reached)
                 has_changed = bool(guard.reports())
-                # `read_host` leaves this setting out: it is that of the namespace of this thread,
-                # and a handle of pyroute2 may belong to another one.
-                return snapshot._replace(
-                    ipv6_forwarding=forwards_ipv6(),
-                    restless=snapshot.restless or has_changed,
-                )
+                return snapshot._replace(restless=snapshot.restless or has_changed)
 
             return settled(read)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
         with self._attempt("look up destinations") as netlink:
-            return lookup_routes(netlink, destinations, NamesHere())
+            return lookup_routes(netlink, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
         with self._attempt("change routes") as netlink:
-            return change_routes(netlink, tuple(requests), index_here)
+            return change_routes(netlink, tuple(requests))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""
@@ -132,7 +125,9 @@ def read_host(
     """One reading; it is restless if the kernel says that one of the lists changed meanwhile."""
     netlink.is_torn = False
     families = [IPV4, IPV6] if family is None else [family]
-    if IPV6 in families and not has_ipv6(netlink):
+    ipv6_forwarding = forwards_ipv6(netlink)
+    # Instead of the lists of a family that it does not have, Linux sends those of the others.
+    if IPV6 in families and ipv6_forwarding is None:
         families.remove(IPV6)
     # The devices come first. Linux reports a device that goes down, and an address that is deleted,
     # before it deletes their IPv4 routes, and does not report these. It lists the devices only when
@@ -154,6 +149,7 @@ def read_host(
         addresses=tuple(addresses),
         rules=tuple(rules),
         routes=tuple(routes),
+        ipv6_forwarding=ipv6_forwarding,
         family=family,
         restless=netlink.is_torn,
     )

@@ -8,18 +8,17 @@ as a rule for all packets.
 from __future__ import annotations
 
 import errno
-import os
 import struct
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from operator import attrgetter
-from socket import if_indextoname, if_nametoindex
 
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
     RTM_GETADDR,
     RTM_GETLINK,
+    RTM_GETNETCONF,
     RTM_GETRULE,
     ip_of,
     number_in,
@@ -30,7 +29,7 @@ from hostrouting.kernel.netlink.numbers import (
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
-    KernelError,
+    UNSUPPORTED,
     Netlink,
     attribute,
     attributes_of,
@@ -60,6 +59,8 @@ _IFLA_EXT_MASK = 29
 _IFLA_XDP = 43
 
 _SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
+_WITHOUT_STATISTICS = attribute(_IFLA_EXT_MASK, NUMBER.pack(_SKIP_STATISTICS))
+_IFNAMSIZ = 16  # with a zero at the end
 _IFLA_INFO_KIND = 1
 _IFLA_XDP_ATTACHED = 2
 _IFLA_INET6_CONF = 2
@@ -68,7 +69,7 @@ _DEVCONF_DISABLE_IPV6 = 26  # the place of this setting among the settings for I
 
 def list_links(netlink: Netlink) -> tuple[Link, ...]:
     """The devices, sorted by number."""
-    body = bytes(LINK.size) + attribute(_IFLA_EXT_MASK, NUMBER.pack(_SKIP_STATISTICS))
+    body = bytes(LINK.size) + _WITHOUT_STATISTICS
     listed = [parts_of(message, LINK) for message in netlink.dump(RTM_GETLINK, body)]
     names: dict[int, str] = {}
     for (_, index, _), attributes in listed:
@@ -121,37 +122,67 @@ class Names(dict[int, str]):
         return f"if{index}"
 
 
-class NamesHere(Names):
-    """The names of the devices of this thread's namespace, which are asked for one by one."""
+class AskedNames(Names):
+    """Names that Linux is asked for, each when it is looked up for the first time. No other
+    conversation may be going on then.
+    """
+
+    def __init__(self, netlink: Netlink) -> None:
+        super().__init__()
+        self._netlink = netlink
 
     def __missing__(self, index: int) -> str:
-        try:
-            name = if_indextoname(index)
-        except OSError:  # the device is gone
+        answer = _ask_for_link(self._netlink, LINK.pack(0, index, 0))
+        if answer is None:
             return super().__missing__(index)
-        self[index] = text_of(os.fsencode(name))
+        _, attributes = parts_of(answer, LINK)
+        self[index] = text_of(attributes[IFNAME])
         return self[index]
 
 
-def index_here(name: str) -> int:
-    """The number of a device of this thread's namespace; KernelError (ENODEV) if there is none.
-
-    Python needs a descriptor for this, and its error does not say whether that or the device is
-    missing.
-    """
-    try:
-        return if_nametoindex(name)
-    except (OSError, ValueError) as error:
-        raise KernelError(errno.ENODEV, f"device {name} does not exist") from error
-
-
-def forwards_ipv6() -> bool | None:
-    """Whether the namespace of this thread forwards IPv6 packets; None without such a setting."""
-    try:
-        with open("/proc/sys/net/ipv6/conf/all/forwarding", "rb") as file:
-            return file.read().strip() != b"0"
-    except OSError:
+def find_index(netlink: Netlink, name: str) -> int | None:
+    """The number of the device with this name; None if there is none."""
+    packed_name = name.encode(errors="backslashreplace") + b"\0"
+    # Linux would refuse a longer name for its length, and read one with a zero only up to there.
+    if len(packed_name) > _IFNAMSIZ or "\0" in name:
         return None
+    answer = _ask_for_link(netlink, bytes(LINK.size) + attribute(IFNAME, packed_name))
+    if answer is None:
+        return None
+    (_, index, _), _ = parts_of(answer, LINK)
+    return index
+
+
+def _ask_for_link(netlink: Netlink, body: bytes) -> bytes | None:
+    """The message about one device; None if it does not exist."""
+    [answer] = netlink.ask(RTM_GETLINK, [body + _WITHOUT_STATISTICS])
+    if isinstance(answer, bytes):
+        return answer
+    if answer.number != errno.ENODEV:
+        raise answer
+    return None
+
+
+# Settings.
+
+_NETCONF = struct.Struct("=B3x")  # struct netconfmsg: family
+_NETCONFA_IFINDEX = 1
+_NETCONFA_FORWARDING = 2
+_OF_ALL_DEVICES = struct.pack("=i", -1)  # NETCONFA_IFINDEX_ALL
+
+
+def forwards_ipv6(netlink: Netlink) -> bool | None:
+    """Whether Linux forwards IPv6 packets; None if it does not have IPv6, as after a boot with
+    ipv6.disable=1.
+    """
+    body = _NETCONF.pack(AF_OF[IPV6]) + attribute(_NETCONFA_IFINDEX, _OF_ALL_DEVICES)
+    [answer] = netlink.ask(RTM_GETNETCONF, [body])
+    if isinstance(answer, bytes):
+        _, settings = parts_of(answer, _NETCONF)
+        return bool(number_in(settings, _NETCONFA_FORWARDING))
+    if answer.number not in UNSUPPORTED:
+        raise answer
+    return None
 
 
 # Addresses.

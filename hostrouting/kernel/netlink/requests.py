@@ -7,17 +7,17 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest
+from hostrouting.kernel.netlink.host import AskedNames, find_index
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import RTA_DST, decode, encode, question_rtmsg
 from hostrouting.kernel.netlink.socket import (
     NUMBER,
-    UNSUPPORTED,
     KernelError,
     Netlink,
     attribute,
 )
 from hostrouting.kernel.refusals import refusal
-from hostrouting.model.prefix import IP, IPV4, IPV6, ip_at, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, width_of
 
 if TYPE_CHECKING:
     from hostrouting.errors import BackendError
@@ -78,17 +78,10 @@ class _RequestTemplate:
         )
 
 
-def change_routes(
-    netlink: Netlink,
-    requests: Sequence[RouteRequest],
-    index_of: Callable[[str], int],
-) -> tuple[Outcome, ...]:
-    """Carry out the requests in their order; KernelError (EPERM) if this process has no right to.
-
-    `index_of` returns the number of a device, or raises KernelError (ENODEV).
-    """
+def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
+    """Carry out the requests in their order; KernelError (EPERM) if this process may not."""
     errors: list[BackendError | None] = [None] * len(requests)
-    for place, error in _send(netlink, requests, index_of).items():
+    for place, error in _send(netlink, requests).items():
         # Rights are those of the socket: if one request is refused for them, all were.
         if error.number == errno.EPERM:
             raise error
@@ -96,19 +89,30 @@ def change_routes(
     return tuple(map(Outcome, requests, errors))
 
 
-def _send(
-    netlink: Netlink, requests: Sequence[RouteRequest], index_of: Callable[[str], int]
-) -> dict[int, KernelError]:
+_NOT_ENCODED = {errno.ERANGE, errno.ENODEV}
+"""The errors of `encode`."""
+
+
+def _send(netlink: Netlink, requests: Sequence[RouteRequest]) -> dict[int, KernelError]:
     """Send the requests; return the refusals by place, which is a message's sequence number."""
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
-    indexes = cache(index_of)
+    find = cache(partial(find_index, netlink))  # asks for each device once
+
+    def index_of(name: str) -> int:
+        index = find(name)
+        if index is None:
+            raise KernelError(errno.ENODEV, f"device {name} does not exist")
+        return index
+
     template: _RequestTemplate | None = None
     for place, request in enumerate(requests):
         if template is None or not template.fits(request):
             try:
-                template = _RequestTemplate(request, indexes)
+                template = _RequestTemplate(request, index_of)
             except KernelError as error:
+                if error.number not in _NOT_ENCODED:
+                    raise  # there was no answer about a device
                 refused[place] = error
                 continue
         messages.append(template.message_of(request, place))
@@ -130,23 +134,14 @@ _LOOKUP_FLAGS = {
 }
 
 
-def lookup_routes(
-    netlink: Netlink, destinations: Sequence[IP], names: Mapping[int, str]
-) -> tuple[Answer, ...]:
-    """The route that decides for a plain packet to each destination; `names` are of devices."""
+def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+    """The route that decides for a plain packet to each destination."""
     questions = [_question(address) for address in destinations]
+    answers = [*netlink.ask(RTM_GETROUTE, questions)]  # all of them, before the first name is asked
     # Many destinations have the same entry, and their answers are the same bytes, because `ask`
     # sends every lookup with the sequence number 0.
-    answer_of = cache(partial(_answer, names=names))
-    return tuple(map(answer_of, netlink.ask(RTM_GETROUTE, questions)))
-
-
-def has_ipv6(netlink: Netlink) -> bool:
-    """Whether the kernel has IPv6, which it lacks if it was booted with ipv6.disable=1. The lists
-    do not show that: instead of those of IPv6, such a kernel sends those of the other families.
-    """
-    [answer] = netlink.ask(RTM_GETROUTE, [_question(ip_at(IPV6, 0))])
-    return isinstance(answer, bytes) or answer.number not in UNSUPPORTED
+    answer_of = cache(partial(_answer, names=AskedNames(netlink)))
+    return tuple(map(answer_of, answers))
 
 
 def _question(destination: IP) -> bytes:

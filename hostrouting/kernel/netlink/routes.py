@@ -271,6 +271,8 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     problem = _why_not_sent(route)
     if problem:
         raise KernelError(errno.ERANGE, problem)
+    if route.nexthop_id is not None:
+        route = route._replace(next_hops=())  # those of the object: Linux refuses both in a message
     try:
         body = _packed_rtmsg(verb, route) + _packed_attributes(verb, route, index_of)
     except struct.error as error:
@@ -286,13 +288,10 @@ def _why_not_sent(route: Route) -> str:
     Words of `Route.unread` are not a reason: the route is sent without these.
     """
     has_what_is_only_read = (
-        route.source is not None
-        or route.preference != "medium"
-        or route.expired is not None
-        or route.nexthop_id is not None
+        route.source is not None or route.preference != "medium" or route.expired is not None
     )
     if has_what_is_only_read:
-        return "sources, a preference, an expiry and a nexthop object are only read"
+        return "sources, a preference and an expiry are only read"
     family = route.prefix.family
     if route.prefsrc is not None and route.prefsrc.version != family:
         return f"the preferred source {route.prefsrc} is not an IPv{family} address"
@@ -325,6 +324,8 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)
+    if route.nexthop_id is not None:
+        attributes += attribute(_RTA_NH_ID, NUMBER.pack(route.nexthop_id))
     if _needs_empty_gateway(verb, route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
     if route.table > _LARGEST_IN_RTMSG:
@@ -356,7 +357,9 @@ def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
     Otherwise Linux would also take a route that has a gateway on the same device, and delete it
     with all its next hops, whoever added them.
     """
-    return verb == "delete" and route.prefix.family == IPV6 and not route.has_gateway
+    if verb != "delete" or route.prefix.family != IPV6 or route.nexthop_id is not None:
+        return False
+    return not route.has_gateway
 
 
 def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:

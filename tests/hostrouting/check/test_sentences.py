@@ -163,7 +163,7 @@ def test_no_allowance_for_what_hides_pods() -> None:
     host = CNI_AND_DOCKER.with_routes([HIDING, BY_DOCKER])
     of_both = findings(host, "10.244.0.0/16", "172.17.0.0/16")
     remedies = {finding.target: str(finding.remedy) for finding in of_both}
-    command = "ip route del 10.244.0.0/25 dev docker0 table main proto 0"
+    command = "ip route del 10.244.0.0/25 dev docker0 table main"
     assert remedies["10.244.0.0/25"].endswith(f"as root: {command}")
     assert "172.17.0.0/16" in remedies
     assert "allowedDevs" not in "".join(remedies.values())
@@ -214,7 +214,7 @@ def test_the_rule_for_table_local_is_never_deleted() -> None:
     """
     by_ib0 = Route(Prefix.parse(CIDR), (NextHop("ib0"),), type="multicast", table=TABLE_LOCAL)
     [escape] = named("overlap", vm_with(by_ib0, links=(IB0,)))
-    command = f"ip route del {CIDR} table local proto 0"
+    command = f"ip route del {CIDR} table local"
     assert str(escape.remedy) == f"delete the route to {CIDR}, as root: {command}"
 
 

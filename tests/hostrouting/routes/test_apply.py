@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, assume, example, given, settings, strategies
 import phases
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
-from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
@@ -41,9 +40,12 @@ from tests.support.own_routes import (
     put,
     wishes,
 )
+from tests.support.programs import completed
 
 PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, ROUTER_3, BY_ETH1 = HOPS[IPV4]
+SIX = PREFIXES[IPV6][0]
+SIX_1, SIX_2, SIX_3 = HOPS[IPV6][:3]
 NOT_KNOWN = "whether every change could be rolled back is not known: "
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 laws = settings(max_examples=scaled(150), suppress_health_check=list(HealthCheck))
@@ -194,6 +196,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
     @laws
     @given(hosts(), wishes())
     @example([entry(PLACE, ROUTER_1, protocol=FOREIGN)], [by(PLACE, ROUTER_2)])
+    @example([entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)], [by(SIX, SIX_3)])
     def law(there: list[Route], wanted: list[StaticRoute]) -> None:
         owned = put_and_own(linux, there)
         plan, before = planned(linux, wanted)
@@ -207,7 +210,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
             assert now == before
         elif error is not None:
             reached["rolled back"] += 1
-            assert isinstance(error, ApplyError)
+            assert isinstance(error, ApplyError | RouteConflict)
             assert may_be_misread(before)
             assert says_what_is_true(error, now, before)
         else:
@@ -298,11 +301,12 @@ def test_a_cancellation(nth: int, changes: int) -> None:
     """
     kernel = faulty()
     plan, before = planned(kernel, [by(PLACE, ROUTER_1)])
+    done: list[RouteRequest] = []
 
     with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, check=cancelling(nth))
+        apply_plan(plan, kernel, before=before, check=cancelling(nth), done=done)
 
-    assert len(effects_of(caught.value).changes) == changes
+    assert len(done) == changes
     assert kernel.inner.snapshot() == before
     assert notes_of(caught.value) == [AS_BEFORE]
 
@@ -391,10 +395,10 @@ def test_somebody_else_at_the_same_time(
     now = kernel.inner.snapshot()
     assert foreign_routes(now) == foreign
     keys = {step.route.key for step in plan.steps}
-    if isinstance(error, ApplyError):
+    if error is not None:
+        assert isinstance(error, ApplyError | RouteConflict)
         assert says_what_is_true(error, with_keys(keys, now), with_keys(keys, before)), error
     else:
-        assert error is None
         again, _ = planned(kernel.inner, wanted)
         left_to_do = {step.action for step in again.steps if step.route.key in keys}
         assert left_to_do <= {"keep", "delete"}
@@ -477,27 +481,152 @@ def routes_to(prefix: Prefix, host: Snapshot) -> list[Route]:
     return [bare(route) for route in host.routes if route.prefix == prefix]
 
 
+OURS_THEN_THEIRS = [entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)]
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
-def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
-    """One that Linux lists as ours is not deleted: the routes cannot be applied, the error names
-    it, all is as before.
+@pytest.mark.parametrize(
+    ("there", "wanted", "deleted"),
+    [
+        pytest.param(OURS_THEN_THEIRS, SIX_1, 0, id="beside the wanted one"),
+        pytest.param(OURS_THEN_THEIRS, SIX_3, 0, id="behind one that goes"),
+        pytest.param([*OURS_THEN_THEIRS, entry(SIX, SIX_3)], SIX_1, 1, id="before one that goes"),
+    ],
+)
+def test_a_next_hop_of_another_program(
+    kernel: FaultyBackend, there: list[Route], wanted: NextHop, deleted: int
+) -> None:
+    """One that Linux lists as ours is found before anything is added, and named. What was deleted
+    before is there again, in its place.
     """
-    prefix, *_ = PREFIXES[IPV6]
-    first, other, *_ = HOPS[IPV6]
-    put(kernel.inner, [entry(prefix, first), entry(prefix, other, protocol=FOREIGN)])
-    plan, before = planned(kernel, [by(prefix, first)])
+    put(kernel.inner, there)
+    plan, before = planned(kernel, [by(SIX, wanted), by(PREFIXES[IPV6][1], SIX_1)])
+    done: list[RouteRequest] = []
+
+    with pytest.raises(RouteConflict) as caught:
+        apply_plan(plan, kernel, before=before, done=done)
+
+    [finding] = caught.value.findings
+    assert finding.name == "route-conflict"
+    assert str(finding) == (
+        "fd20::/32 cannot be installed: its next hop via fd00:99::2 dev eth0 is another program's, "
+        "though Linux lists it with the protocol of the first one; "
+        'write another "metric" for fd20::/32 into staticRoutes.routes: the lowest takes '
+        "precedence; then apply the configuration; or, if nothing needs that route, delete it (a "
+        "program may add it again), as root: "
+        "ip -6 route del fd20::/32 via fd00:99::2 dev eth0 table main metric 1024"
+    )
+    assert not caught.value.can_retry
+    assert [request.verb for request in done] == ["delete", "append"] * deleted
+    assert notes_of(caught.value) == [AS_BEFORE]
+    assert in_the_places(kernel.snapshot()) == in_the_places(before)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_what_deletes_a_next_hop_of_another_program(linux: NetlinkBackend) -> None:
+    """The command in the remedy, as it stands; then the routes can be applied."""
+    put(linux, OURS_THEN_THEIRS)
+    plan, before = planned(linux, [by(SIX, SIX_3)])
+    with pytest.raises(RouteConflict) as caught:
+        apply_plan(plan, linux, before=before)
+    [finding] = caught.value.findings
+    assert finding.remedy is not None
+    assert finding.remedy.otherwise is not None
+
+    completed(finding.remedy.otherwise.command.split(), check=True)
+
+    plan, before = planned(linux, [by(SIX, SIX_3)])
+    apply_plan(plan, linux, before=before)
+    assert in_the_places(linux.snapshot()) == [entry(SIX, SIX_3)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        pytest.param([by(SIX, SIX_2)], OURS_THEN_THEIRS[1:], id="as wanted"),
+        pytest.param([], OURS_THEN_THEIRS[1:], id="and nothing is wanted"),
+    ],
+)
+def test_a_next_hop_of_another_program_that_may_stay(
+    kernel: FaultyBackend, wanted: list[StaticRoute], left: list[Route]
+) -> None:
+    """It stays, and ours go."""
+    put(kernel.inner, OURS_THEN_THEIRS)
+    plan, before = planned(kernel, wanted)
+
+    apply_plan(plan, kernel, before=before)
+
+    assert in_the_places(kernel.snapshot()) == left
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_next_hop_of_ours_that_has_just_gone(kernel: FaultyBackend) -> None:
+    """If Linux has deleted it since it was listed, it is not another program's."""
+    put(kernel.inner, [entry(SIX, SIX_1), entry(SIX, SIX_2)])
+    plan, before = planned(kernel, [by(SIX, SIX_1)])
+    deletion = RouteRequest("delete", entry(SIX, SIX_2))
+    kernel.meanwhile("change", lambda: kernel.inner.change([deletion]))
+
+    apply_plan(plan, kernel, before=before)
+
+    assert in_the_places(kernel.snapshot()) == [entry(SIX, SIX_1)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_next_hop_that_goes_with_the_wanted_one(kernel: FaultyBackend) -> None:
+    """Where next hops are only deleted, too, the table is read back."""
+    put(kernel.inner, [entry(SIX, SIX_1), entry(SIX, SIX_2)])
+    plan, before = planned(kernel, [by(SIX, SIX_1)])
+    deletion = RouteRequest("delete", entry(SIX, SIX_1))
+    kernel.meanwhile("change", lambda: kernel.inner.change([deletion]))
+
+    with pytest.raises(ApplyError, match="but there is no route: another program"):
+        apply_plan(plan, kernel, before=before)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_next_hops_of_ours_that_are_replaced(kernel: FaultyBackend) -> None:
+    """The first one stays until its successor is there, so packets never lack a route."""
+    put(kernel.inner, [entry(SIX, SIX_2), entry(SIX, SIX_1)])
+    plan, before = planned(kernel, [by(SIX, SIX_3)])
+    done: list[RouteRequest] = []
+
+    apply_plan(plan, kernel, before=before, done=done)
+
+    assert done == [
+        RouteRequest("delete", entry(SIX, SIX_1)),
+        RouteRequest("append", entry(SIX, SIX_3)),
+        RouteRequest("delete", entry(SIX, SIX_2)),
+    ]
+    assert in_the_places(kernel.snapshot()) == [entry(SIX, SIX_3)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("wanted", "refused"),
+    [pytest.param([by(SIX, SIX_3)], 3, id="replaced"), pytest.param([], 2, id="only deleted")],
+)
+def test_next_hops_of_ours_that_come_back(
+    kernel: FaultyBackend, wanted: list[StaticRoute], refused: int
+) -> None:
+    """If a request is refused, all are there again in their order."""
+    put(kernel.inner, [entry(SIX, SIX_2), entry(SIX, SIX_1)])
+    plan, before = planned(kernel, wanted)
+    kernel.fail("change", errno.EINVAL, nth=refused)
 
     with pytest.raises(ApplyError) as caught:
         apply_plan(plan, kernel, before=before)
 
-    words = str(caught.value)
-    listed = "fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 "
-    assert f"but there is [{listed}" in words
-    rival = "another program changes these routes at the same time, or has a next hop in one"
-    assert f"]: {rival}: configure another metric" in words
     assert caught.value.after == AS_BEFORE
-    assert table(kernel.snapshot()) == table(before)
+    assert in_the_places(kernel.snapshot()) == in_the_places(before)
 
 
 @pytest.mark.linux
@@ -515,6 +644,99 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     apply_plan(plan, kernel, before=before)
 
     assert routes_to(prefix, kernel.snapshot()) == [bare(wanted)]
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["its gateway", "nothing"])
+@pytest.mark.parametrize("refused", [1, 2, 3, None])
+def test_ours_by_a_nexthop_object(
+    kernel: FaultyBackend, family: int, refused: int | None, *, is_wanted: bool
+) -> None:
+    """It is deleted, also where a route by the same gateway takes its place; and it is back if a
+    request is refused.
+    """
+    prefix, other_prefix, _ = PREFIXES[family]
+    hop, other_hop, *_ = HOPS[family]
+    put(kernel.inner, [entry(other_prefix, other_hop)])
+    add_by_object(kernel.inner, entry(prefix, hop))
+    plan, before = planned(kernel, [by(prefix, hop)] if is_wanted else [])
+    assert 7 in {step.route.nexthop_id for step in plan.changes if step.action == "delete"}
+    if refused is not None:
+        kernel.fail("change", errno.EINVAL, nth=min(refused, len(plan.changes)))
+
+    done: list[RouteRequest] = []
+
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=done))
+
+    now = kernel.snapshot()
+    if refused is None:
+        assert error is None
+        assert in_the_places(now) == [entry(prefix, hop)] * is_wanted
+        if is_wanted:  # and it stays beside its successor where Linux can tell them apart
+            assert done[0].verb == {IPV4: "append", IPV6: "delete"}[family]
+    else:
+        assert isinstance(error, ApplyError)
+        assert error.after == AS_BEFORE
+        assert now == before
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted", "not wanted"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["object first", "object last"])
+def test_ours_beside_one_by_a_nexthop_object(
+    kernel: FaultyBackend, family: int, *, is_wanted: bool, is_first: bool
+) -> None:
+    """Each is deleted by a request that does not take the other one, though both have the same
+    gateway.
+    """
+    prefix, *_ = PREFIXES[family]
+    hop, *_ = HOPS[family]
+    plain = entry(prefix, hop)
+    put(kernel.inner, [])
+    if is_first:
+        add_by_object(kernel.inner, plain)
+    kernel.inner.change([RouteRequest("append", plain)])
+    if not is_first:
+        add_by_object(kernel.inner, plain)
+    plan, before = planned(kernel, [by(prefix, hop)] if is_wanted else [])
+    assert len(in_the_places(before)) == 2
+
+    apply_plan(plan, kernel, before=before)
+
+    assert in_the_places(kernel.snapshot()) == [plain] * is_wanted
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+def test_a_request_without_the_number_of_an_object(kernel: FaultyBackend, family: int) -> None:
+    """It deletes a route by an object in IPv6 only, and there it takes one by another gateway."""
+    prefix, *_ = PREFIXES[family]
+    hop, other_hop, *_ = HOPS[family]
+    put(kernel.inner, [])
+    add_by_object(kernel.inner, entry(prefix, hop))
+
+    [outcome] = kernel.change([RouteRequest("delete", entry(prefix, other_hop))])
+
+    assert outcome.ok is (family == IPV6)
+    assert len(in_the_places(kernel.snapshot())) == (family == IPV4)
+
+
+def add_by_object(backend: RouteBackend, route: Route) -> None:
+    """Add this route, which has one next hop, by an object with the number 7."""
+    if isinstance(backend, NetlinkBackend):
+        completed(["ip", "nexthop", "replace", "id", "7", *route.way.split()], check=True)
+    [outcome] = backend.change([RouteRequest("append", route._replace(nexthop_id=7))])
+    assert outcome.ok
+
+
+def in_the_places(host: Snapshot) -> list[Route]:
+    """The routes to the prefixes."""
+    return [route for route in host.routes if route.prefix in EVERY]
 
 
 @pytest.mark.linux
@@ -788,11 +1010,11 @@ class TestReasons:
     PLACES = (PLACE, OTHER_PLACE, THIRD_PLACE)
     WANTED = tuple(by(place, ROUTER_1) for place in PLACES)
 
-    def failed(self, kernel: FaultyBackend) -> ApplyError:
-        """The error of the three routes on this kernel."""
+    def failed(self, kernel: FaultyBackend, done: list[RouteRequest] | None = None) -> ApplyError:
+        """The error of the three routes on this kernel; what it has changed is added to `done`."""
         plan, before = planned(kernel, [*self.WANTED])
         with pytest.raises(ApplyError) as caught:
-            apply_plan(plan, kernel, before=before)
+            apply_plan(plan, kernel, before=before, done=done)
         return caught.value
 
     def named_in(self, error: ApplyError) -> list[Prefix]:
@@ -805,10 +1027,11 @@ class TestReasons:
         kernel = faulty()
         kernel.fail("change", errno.EINVAL, nth=1)
         kernel.fail("change", errno.EINVAL, nth=3)
-        error = self.failed(kernel)
+        done: list[RouteRequest] = []
+        error = self.failed(kernel, done)
         assert self.named_in(error) == [PLACE, THIRD_PLACE]
         assert error.after == AS_BEFORE
-        assert len(effects_of(error).changes) == 2
+        assert len(done) == 2
 
     def test_one_that_cannot_be_right_and_one_that_may_be_later(self) -> None:
         """Another attempt would fail for the first again."""
@@ -824,11 +1047,12 @@ class TestReasons:
         kernel = faulty()
         deletion = RouteRequest("delete", entry(OTHER_PLACE, ROUTER_1))
         kernel.meanwhile("snapshot", lambda: kernel.inner.change([deletion]), nth=2)
-        error = self.failed(kernel)
+        done: list[RouteRequest] = []
+        error = self.failed(kernel, done)
         assert self.named_in(error) == [OTHER_PLACE]
         assert "but there is no route: another program" in str(error)
         assert error.after == AS_BEFORE
-        assert len(effects_of(error).changes) == 5
+        assert len(done) == 5
 
     @pytest.mark.parametrize(
         ("fault", "changes"),
@@ -842,10 +1066,11 @@ class TestReasons:
         kernel = faulty()
         moment, error, is_done = FAULTS[fault]
         kernel.fail(moment, error, done=is_done)
-        failed = self.failed(kernel)
+        done: list[RouteRequest] = []
+        failed = self.failed(kernel, done)
         assert self.named_in(failed) == []
         assert failed.after == AS_BEFORE
-        assert len(effects_of(failed).changes) == changes
+        assert len(done) == changes
 
     def test_what_cannot_be_taken_back(self) -> None:
         """The routes that are left are named, and the reason."""

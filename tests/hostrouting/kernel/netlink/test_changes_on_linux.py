@@ -216,10 +216,6 @@ REFUSED_BY_LINUX = {
 NOT_A_REQUEST = {
     "a preference": (TO_2001._replace(preference="high"), "are only read"),
     "an expiry": (TO_2001._replace(expired=False), "are only read"),
-    "a nexthop object": (
-        Route.to("1.0.0.0/8")._replace(nexthop_id=5),
-        "are only read",
-    ),
     "a negative metric": (
         TO_ONE._replace(metric=-1),
         "does not fit into a message",

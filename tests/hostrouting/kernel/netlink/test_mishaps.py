@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -16,9 +17,9 @@ from hypothesis import example, given, strategies as st
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.host import Names, NamesHere, forwards_ipv6
+from hostrouting.kernel.netlink.host import AskedNames, Names
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
-from hostrouting.kernel.netlink.numbers import RTM_GETRULE
+from hostrouting.kernel.netlink.numbers import RTM_GETLINK, RTM_GETROUTE, RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
@@ -343,26 +344,58 @@ def test_a_socket_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert closed.fileno() == -1
 
 
-def test_a_device_that_is_gone() -> None:
+def test_a_device_that_is_gone(backend: NetlinkBackend) -> None:
     """A route may still name it by number: it has the name that `ip` gives it."""
     gone = 1 << 30
-    for names in (Names(), NamesHere()):
+    for names in (Names(), AskedNames(backend._netlink)):
         assert names[gone] == f"if{gone}"
+
+
+def test_a_device_that_cannot_be_asked_for(backend: NetlinkBackend) -> None:
+    """That is an error of the call, and does not mean that the device does not exist."""
+
+    def refused(_netlink: NetlinkSocket, _type: int, bodies: list[bytes]) -> list[KernelError]:
+        return [KernelError(errno.ENOMEM) for _ in bodies]
+
+    with (
+        mock.patch.object(NetlinkSocket, "ask", refused),
+        raises(BackendError, "failed", match="cannot change routes .kernel: Cannot allocate"),
+    ):
+        backend.change([RouteRequest("add", ROUTE)])
+
+
+def test_how_often_devices_are_asked_for(backend: NetlinkBackend) -> None:
+    """Once for each, however many routes lead by it, and whether it exists or not."""
+    asked: list[int] = []
+    ask = NetlinkSocket.ask
+
+    def counted(
+        netlink: NetlinkSocket, type_: int, bodies: list[bytes]
+    ) -> Iterator[bytes | KernelError]:
+        asked.append(type_)
+        return ask(netlink, type_, bodies)
+
+    requests: list[RouteRequest] = []
+    for number in range(100):
+        for gateway, dev in (("10.0.0.1", "eth0"), (None, "ib0"), (None, "eth9")):
+            route = Route.to(f"20.0.{number}.0/24", dev=dev, gateway=gateway, protocol=OURS)
+            requests.append(RouteRequest("append", route))
+    destinations = [as_ip(f"20.0.{number}.1") for number in range(100)]
+    with mock.patch.object(NetlinkSocket, "ask", counted):
+        outcomes = backend.change(requests)
+        answers = backend.lookup(destinations)
+    assert [outcome.ok for outcome in outcomes] == [True, True, False] * 100
+    assert {answer.route.devs for answer in answers if answer.route} == {("eth0",)}
+    assert asked == [RTM_GETLINK] * 3 + [RTM_GETROUTE, RTM_GETLINK]
 
 
 def test_a_name_that_no_device_can_have(backend: NetlinkBackend) -> None:
     """It is a refusal like that of any device that does not exist."""
-    for name in ("a" * 16, "eth0\0"):
+    for name in ("a" * 16, "eth0\0", "", "eth0\ud800"):
         route = ROUTE._replace(next_hops=(NextHop(name),))
         [outcome] = backend.change([RouteRequest("add", route)])
         assert outcome.error is not None
         assert outcome.error.kind == "no-such-device"
-
-
-def test_a_kernel_without_the_settings_of_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it forwards is not known."""
-    monkeypatch.setattr("builtins.open", mock.Mock(side_effect=FileNotFoundError))
-    assert forwards_ipv6() is None
 
 
 # Messages.
@@ -396,10 +429,10 @@ def test_a_question_that_the_kernel_does_not_understand() -> None:
     """EINVAL means a blackhole; with words, it means that the question is wrong."""
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
     netlink.ask.return_value = [KernelError(errno.EINVAL)]
-    assert lookup_routes(netlink, [address], {}) == (Answer("blackhole", None),)
+    assert lookup_routes(netlink, [address]) == (Answer("blackhole", None),)
     netlink.ask.return_value = [KernelError(errno.EINVAL, "Invalid header")]
     with pytest.raises(KernelError, match="Invalid header"):
-        lookup_routes(netlink, [address], {})
+        lookup_routes(netlink, [address])
 
 
 # Watches.

@@ -113,7 +113,7 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
         assert_that_ip_lists(whole, namespace)
     assert not whole.restless
     assert Snapshot.from_json(whole.to_json()) == whole
-    assert by_pyroute2._replace(ipv6_forwarding=whole.ipv6_forwarding) == whole
+    assert by_pyroute2 == whole
     assert part == part_of(whole, **asked)
 
 
@@ -578,6 +578,7 @@ with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(
         assert whole.rules == of_ipv4.rules
         assert whole.routes == of_ipv4.routes
         assert of_ipv6.addresses == of_ipv6.rules == of_ipv6.routes == ()
+        assert whole.ipv6_forwarding is None
         [answer] = each.lookup([as_ip("2001:db8::1")])
         assert answer == ("no-route", None)
 """
