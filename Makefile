@@ -6,8 +6,7 @@ PIP ?= $(shell command -v pip || command -v pip3 || echo $(PYTHON) -m pip)
 BIN := $(VENV)/bin
 # Many tests wait for systemd or a deadline, so there are five workers for each core.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(5 * os.cpu_count(), 12))")
-# Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
-SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
+SCRIPTS := .ci/run $(shell git ls-files '*.sh' 2>/dev/null)
 
 .PHONY: help demo test check docs roots releases bench pyz clean
 help: ## list the targets
@@ -51,21 +50,18 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 12 and 13
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
-# The commands need attrs, and neither pyroute2 nor the test kits.
-SITE = "$(VENV)"/lib/python3*/site-packages
 DIST := dist
-NOT_IN_PYZ = hostrouting/__pyinstaller hostrouting/testing hostrouting/kernel/pyroute2.py phases/testing.py
+define MAKE_PYZ
+import sys
+from hostrouting.boot.program import Program
+from hostrouting.host.host import Host
+sys.stdout.buffer.write(Host.local().interpreter.compile(sys.executable, Program().content()))
+endef
+export MAKE_PYZ
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
-	@rm -rf "$(DIST)/pyz" && mkdir -p "$(DIST)/pyz"
-	@cp -r hostrouting phases hostrouting/__main__.py $(SITE)/attr $(SITE)/attrs $(SITE)/attrs-*.dist-info "$(DIST)/pyz"
-	@cd "$(DIST)/pyz" && rm -r $(NOT_IN_PYZ)
-	@find "$(DIST)/pyz" \( -name __pycache__ -o -name '*.pyi' \) -prune -exec rm -r {} +
-	@# With compiled files, it starts three times as fast. Another version of Python than this one
-	@# passes over them, and reads the sources beside them. Nothing is compressed, for the same reason.
-	@"$(BIN)/python" -m compileall -q -b --invalidation-mode unchecked-hash -s "$(DIST)/pyz" "$(DIST)/pyz"
-	@"$(BIN)/python" -m zipapp "$(DIST)/pyz" --python '/usr/bin/env python3' --output "$(DIST)/hostrouting.pyz"
+	@mkdir -p "$(DIST)"
+	@"$(BIN)/python" -c "$$MAKE_PYZ" >"$(DIST)/hostrouting.pyz"
 	@chmod 755 "$(DIST)/hostrouting.pyz"
-	@rm -r "$(DIST)/pyz"
 	@ls -sh "$(DIST)/hostrouting.pyz"
 
 clean: ## remove everything that was built here

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.unit_states import refused_units
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, Name
+from hostrouting.gate.unit_states import refused_units
 from hostrouting.host.layout import HostLayout
 from hostrouting.status import MEANINGS, NO_MATCH, Status
 from hostrouting.text import agreeing, counted, spoken
@@ -97,8 +97,8 @@ def what_is_wrong_now(status: Status) -> str:
     if status.to_start:
         them = "it" if len(refused) == 1 else "them"
         held = f"nothing is known to hold {them} back now"
-        if status.foreign_steps:
-            held = f"only {spoken(status.foreign_steps)} may hold {them} back now"
+        if status.foreign_scripts:
+            held = f"only {spoken(status.foreign_scripts)} may hold {them} back now"
         return wrong or f"{sentence}, and {held}"
     cause = shutting or wrong
     return f"{sentence}: {cause}" if cause else sentence
@@ -152,7 +152,7 @@ def _subjects_beside_each_other(
     if not {"gate-open", "gate-shut"} <= names:
         return {}
     # What opens the gates of all units, and is no unit, does not stand beside "gate-shut": a gate
-    # that holds nothing is not shut (`boot.health`).
+    # that holds nothing is not shut (`gate.health`).
     opened = {finding.target for finding in findings if finding.name == "gate-open"}
     others = [unit for unit in gated_units(config) if unit not in opened]
     shut = others[0] if len(others) == 1 else "the other units"

@@ -12,26 +12,25 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import (
-    find_faults,
-    find_faults_without_config,
-    foreign_steps,
-    note_of_writer,
-)
-from hostrouting.boot.on_disk import gated_on_disk, masked_instances, writer_of
-from hostrouting.boot.unit_gates import APPLY
-from hostrouting.boot.unit_names import plain_instance, template_of
-from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
+from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Name, worst_first
+from hostrouting.gate.health import (
+    find_faults,
+    find_faults_without_config,
+    note_of_writer,
+)
+from hostrouting.gate.trusted import foreign_scripts
+from hostrouting.gate.unit_gates import APPLY
+from hostrouting.gate.unit_names import plain_instance, template_of
+from hostrouting.gate.unit_states import UnitState, refused_units, unit_states
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.requirements import shuts_gate
 from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
 from hostrouting.install.wanted import configured_keys
 from hostrouting.tasks.configure import Configure
@@ -118,8 +117,8 @@ class Status:
     """The unit that was asked about; None for all."""
     config: HostRoutingConfig | None = None
     """What config.json says, if that is known."""
-    foreign_steps: tuple[str, ...] = ()
-    """The steps of the gate that are not hostrouting's."""
+    foreign_scripts: tuple[str, ...] = ()
+    """The scripts in gate.d, which are other programs'."""
     plan: Plan = attrs.field(factory=Plan)
     """What apply would do with config.json."""
     check: HostCheck | None = None
@@ -218,11 +217,8 @@ class Status:
 
     @property
     def shutting(self) -> tuple[Finding, ...]:
-        """Why the gate refuses each start, whatever the routes are: a fault of its files, or a
-        program that is missing.
-        """
-        faults = [fault for fault in self.faults if fault.name == "gate-shut"]
-        return (*faults, *filter(shuts_gate, self.plan.errors))
+        """Why the gate refuses each start, whatever the routes are."""
+        return tuple(fault for fault in self.faults if fault.name == "gate-shut")
 
     @property
     def code(self) -> int:
@@ -277,7 +273,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     return _ask(
         host,
         status,
-        _with_foreign_steps,
+        _with_foreign_scripts,
         _with_plan,
         _with_faults,
         _with_check,
@@ -316,8 +312,8 @@ def _with_typed_routes(host: Host, status: Status) -> Status:
     return attrs.evolve(status, faults=tuple(find_unkept_routes(take_snapshot(host))))
 
 
-def _with_foreign_steps(host: Host, status: Status) -> Status:
-    return attrs.evolve(status, foreign_steps=foreign_steps(host.files))
+def _with_foreign_scripts(host: Host, status: Status) -> Status:
+    return attrs.evolve(status, foreign_scripts=foreign_scripts(host.files))
 
 
 def _with_plan(host: Host, status: Status) -> Status:
@@ -384,7 +380,7 @@ def _with_guard(host: Host, status: Status) -> Status:
     manager = host.running_manager
     if manager is None:
         return status
-    if host.files.look(HostLayout.guard_path) is None:
+    if host.files.look(HostLayout.unit_path(HostLayout.guard_unit)) is None:
         return attrs.evolve(status, guard="is not enabled")
     names = ("ActiveState", "SubState", "LoadState", "ExecMainStartTimestamp")
     [properties] = manager.show(names, HostLayout.guard_unit)
@@ -415,10 +411,8 @@ def _with_units(host: Host, status: Status) -> Status:
         return status
     only = status.unit
     in_gate = _units_in_gate(host, status)
-    states = {state.unit: state for state in unit_states(manager, in_gate)}
-    for state in unit_states(manager, masked_instances(host.files, in_gate)):
-        states.setdefault(state.unit, state)
-    units = [each for each in states.values() if only in {None, each.unit, template_of(each.unit)}]
+    states = unit_states(host.files, manager, in_gate)
+    units = [each for each in states if only in {None, each.unit, template_of(each.unit)}]
     if any(unit.state == "is in the gate" for unit in units):
         holders = host.files.lock_holders(HostLayout.lock_path)
         units = [unit.waiting_for(holders) for unit in units]

@@ -2,6 +2,7 @@
 somewhere.
 """
 
+import ast
 import json
 import re
 import sys
@@ -250,6 +251,12 @@ def test_which_package_imports_which() -> None:
 
 def imported_by(package: Path) -> set[str]:
     """What the package, or the module, imports of hostrouting."""
-    files = list(package.rglob("*.py")) or [package.with_suffix(".py")]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    return set(re.findall(r"^ *from hostrouting(?:\.| import )(\w+)", text, re.MULTILINE))
+    names: set[str] = set()
+    for path in list(package.rglob("*.py")) or [package.with_suffix(".py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            root, *inner = node.module.split(".")
+            if root == "hostrouting":
+                names.update(inner[:1] or (alias.name for alias in node.names))
+    return names

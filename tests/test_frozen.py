@@ -7,7 +7,6 @@ PyInstaller works for a minute, so only CI makes a program with it. Its hooks ar
 import compileall
 import os
 import runpy
-import shutil
 import sys
 import zipapp
 from collections.abc import Sequence
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import attr
-import attrs
 import pytest
 
-from hostrouting.boot.scripts import asset
-from hostrouting.errors import HostError
+from hostrouting.boot.program import PACKAGES, Program
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.layout import HostLayout
+from tests.support.library import copy_library
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,26 +31,27 @@ AGENT = """\
 import sys
 
 import phases
-from hostrouting import Configure, HostRoutingConfig
+from hostrouting import Configure, Host, HostRoutingConfig
 from hostrouting.cli import main
 from hostrouting.testing import FakeHost, h200
 
 config = HostRoutingConfig.from_json('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}')
-host = FakeHost(kernel=h200())
-report = phases.run(Configure(config, host=host))
+report = phases.run(Configure(config, host=Host.offline(sys.argv[1])))
 print(report)
-sys.exit(main(["status"], host=host) if report.ok else 70)
+sys.exit(main(["check", "172.16.0.0/16"], host=FakeHost(kernel=h200())) if report.ok else 70)
 """
-"""It needs the boot scripts, which are read, and a command, which is loaded by its name."""
+"""It needs its own sources, which are read, and a command, which is loaded by its name."""
 
 
-def answers(words: Sequence[str | Path]) -> None:
-    """The agent configures its host, and the command finds what escapes there."""
-    done = completed(words, cwd="/", env={"PATH": os.environ["PATH"]})
+def answers(words: Sequence[str | Path], image: Path) -> None:
+    """The agent puts the program of its library into an image, and a command finds what escapes."""
+    image.mkdir()
+    done = completed([*words, image], cwd="/", env={"PATH": os.environ["PATH"]})
     assert done.stderr == ""
     assert done.returncode == 1
     assert "install-files            ok" in done.stdout
     assert "172.16.0.0/16 leaves through ib0" in done.stdout
+    assert LocalFiles(image).read_bytes(HostLayout.program_path) == Program().content()
 
 
 @pytest.mark.linux
@@ -59,19 +60,14 @@ def test_a_zipapp(tmp_path: Path) -> None:
     compiled files.
     """
     packed = tmp_path / "agent"
-    for module in (
-        PACKAGE,
-        ROOT / "phases",
-        Path(attr.__file__).parent,
-        Path(attrs.__file__).parent,
-    ):
-        shutil.copytree(module, packed / module.name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_library(packed)
     (packed / "__main__.py").write_text(AGENT)
     for is_compiled in (False, True):
         if is_compiled:
             compileall.compile_dir(packed, quiet=1, legacy=True)
         zipapp.create_archive(packed, tmp_path / "agent.pyz")
-        answers([sys.executable, "-I", "-S", tmp_path / "agent.pyz"])
+        image = tmp_path / f"image-{is_compiled}"
+        answers([sys.executable, "-I", "-S", tmp_path / "agent.pyz"], image)
 
 
 @pytest.mark.linux
@@ -86,7 +82,7 @@ def test_pyinstaller(tmp_path: Path) -> None:
     if "PythonLibraryNotFoundError" in done.stderr:
         pytest.skip("it needs the shared library of Python: on Debian, the package libpython3-dev")
     assert done.returncode == 0, done.stderr
-    answers([tmp_path / "dist/agent"])
+    answers([tmp_path / "dist/agent"], tmp_path / "image")
 
 
 def hook_for(module: str) -> dict[str, Any]:
@@ -103,17 +99,12 @@ def test_pyinstaller_finds_the_hooks() -> None:
     assert 'hook-dirs = "hostrouting.__pyinstaller:get_hook_dirs"' in section.partition("[")[0]
 
 
-def test_the_scripts_are_in_a_frozen_program() -> None:
-    """Every file of the package that is not Python goes along with the module that reads it, to the
-    same place.
-    """
-    (pair,) = hook_for("hostrouting.boot.scripts")["datas"]
-    source, destination = pair
-    assert ROOT / destination == Path(source)
-    others = {
-        path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}
-    }
-    assert others == {*Path(source).iterdir(), PACKAGE / "py.typed"}
+def test_the_sources_are_in_a_frozen_program() -> None:
+    """Each package that a node needs goes along as it is, to the place where it is looked for."""
+    places = {name: Path(source) for source, name in hook_for("hostrouting.boot.program")["datas"]}
+    assert {*places} == {*PACKAGES}
+    assert places["hostrouting"] == PACKAGE
+    assert places["attr"] == Path(attr.__file__).parent
 
 
 def test_the_commands_are_in_a_frozen_program() -> None:
@@ -121,13 +112,3 @@ def test_the_commands_are_in_a_frozen_program() -> None:
     commands = {path.stem for path in (PACKAGE / "cli/commands").glob("*.py")} - {"__init__"}
     wanted = {f"hostrouting.cli.commands.{name}" for name in commands}
     assert {*hook_for("hostrouting.cli.parser")["hiddenimports"]} == wanted
-
-
-def test_a_script_that_is_missing() -> None:
-    """The error names the file, and says how it comes into a frozen program."""
-    with pytest.raises(
-        HostError, match=r"assets/gone\.sh, a part of hostrouting: No such file"
-    ) as caught:
-        asset("gone.sh")
-    assert caught.value.target == str(PACKAGE / "boot/assets/gone.sh")
-    assert "install hostrouting with pip" in str(caught.value)

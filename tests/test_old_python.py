@@ -6,26 +6,33 @@ would load are parsed as by Python 3.6, and this Python claims to be an older on
 """
 
 import ast
-import compileall
 import glob
 import os
 import re
 import shutil
 import sys
-import zipapp
 from pathlib import Path
 
 import pytest
 
+from hostrouting import node
+from hostrouting.host.layout import HostLayout
+from tests.support.library import program_of_this_python
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
-LOADED_BEFORE_THE_CHECK = ("__main__.py", "__init__.py", "release.py")
-"""The files of hostrouting that Python reads before `__main__` has asked for its version."""
+LOADED_BEFORE_THE_CHECK = ("__main__.py", "__init__.py", "release.py", "node/__init__.py")
+"""The files of hostrouting that Python reads before `__main__`, or `node`, has asked for its
+version.
+"""
 TOO_OLD = range(6, 10)
 LINE = re.compile(
     r"hostrouting needs Python 3\.10 or newer, and .+ is Python 3\.\d+\.\d+; "
     r"start it with a newer one, such as python3\.11, or install one\n"
+)
+NODE_LINE = re.compile(
+    r"<3>hostrouting: Python 3\.10 or newer is needed, and /etc/hostrouting/python is Python "
+    r"3\.\d+; as root: hostrouting apply --config /etc/hostrouting/config\.json\n"
 )
 
 pytestmark = pytest.mark.linux
@@ -101,21 +108,24 @@ def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
             assert LINE.fullmatch(done.stderr), done.stderr
 
 
+@pytest.mark.parametrize("function", ["gate", "boot", "guard"])
+def test_on_a_node_whose_python_is_too_old(tmp_path: Path, function: str) -> None:
+    """Also what only units call says so, in one line of the journal, and lets no unit start."""
+    code = HostLayout.call_code.format(function)
+    for interpreter in old_interpreters():
+        words = [interpreter, "-I", "-S", "-c", code, "x", str(single_file(tmp_path))]
+        done = completed(words, cwd=tmp_path)
+        assert done.returncode == node.REFUSED
+        assert NODE_LINE.fullmatch(done.stderr), done.stderr
+
+
 def single_file(folder: Path) -> Path:
-    """hostrouting.pyz without what it depends on, made as the Makefile makes it: the files that are
-    loaded are also there as compiled files that another Python cannot read.
+    """hostrouting.pyz: the files that are loaded are also there as compiled files, which another
+    Python cannot read.
     """
-    packed = folder / "packed"
-    for package in ("hostrouting", "phases"):
-        shutil.copytree(
-            ROOT / package, packed / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copy(ROOT / "hostrouting/__main__.py", packed)
-    loaded = [packed / "hostrouting" / name for name in LOADED_BEFORE_THE_CHECK]
-    for path in (packed / "__main__.py", *loaded):
-        compileall.compile_file(path, quiet=1, legacy=True)
-    zipapp.create_archive(packed, folder / "hostrouting.pyz")
-    return folder / "hostrouting.pyz"
+    path = folder / "hostrouting.pyz"
+    path.write_bytes(program_of_this_python())
+    return path
 
 
 def test_the_version_is_that_of_the_package() -> None:

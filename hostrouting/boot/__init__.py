@@ -1,3 +1,3 @@
-"""What every boot needs: the scripts and units that set up the routing again, and the gate that
-holds units back.
+"""What every boot needs: the program and the units that set up the routing again, and the drop-ins
+that hold units back.
 """

@@ -1,4 +1,4 @@
-"""The files that a configuration puts on a host, each with its path, its text and its mode.
+"""The files that a configuration puts on a host, each with its path, its content and its mode.
 
 `files_of` says which files these are. `apply` writes what differs from them, `plan` and `status`
 show what differs, and removal is the same for a configuration that asks for nothing. What is no
@@ -10,76 +10,50 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from hostrouting.boot import units
+from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.host.fileset import File
+from hostrouting.host.fileset import File, WantedFile
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
-from hostrouting.routes.plan import reply_routes
+from hostrouting.upkeep.passes import Part, configured_parts
 
-_EXECUTABLE = 0o755
-UNIT_OF_STEP = {
-    HostLayout.routes_step: HostLayout.routes_unit,
-    HostLayout.check_step: HostLayout.check_unit,
-    HostLayout.probe_step: HostLayout.probe_unit,
-}
-"""The steps of hostrouting, each with the unit that runs it at boot."""
+if TYPE_CHECKING:
+    from hostrouting.host.interpreter import Interpreter
 
 WRITER = f"hostrouting {__version__}"
 """What config.json says about who wrote the files."""
+UNIT_OF_PART: dict[Part, str] = {
+    "routes": HostLayout.routes_unit,
+    "check": HostLayout.check_unit,
+    "probes": HostLayout.probe_unit,
+}
+"""By part of a pass: the unit that makes it at boot."""
 
 
-class Step(NamedTuple):
-    """A step of the gate: a script in gate.d."""
-
-    name: str
-    text: str
-    is_required: bool
-    """Whether a gated unit starts only if the step succeeds. In gate.sh, a step is `required` or
-    `wanted`.
-    """
-
-    @property
-    def file(self) -> File:
-        """The script."""
-        return File(HostLayout.step_path(self.name), self.text, _EXECUTABLE)
-
-
-def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
+def files_of(
+    config: HostRoutingConfig, interpreter: Interpreter | None = None, *, python: str = ""
+) -> tuple[WantedFile, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
-    asks for nothing.
+    asks for nothing. The interpreter of the node compiles the program, and `python` is its path.
 
-    A run can be killed between any two of them. The configuration comes first, so that the next run
-    can read it; from then on it names this release, although the rest may be of another. Then comes
-    each script before what runs it: the steps, the gate, the units; the drop-ins come last.
-
-    Only a wanted step comes after the gate. If it came before, the old gate.sh, which does not name
-    it, would take it for another program's step, and its failure would refuse a start. A gate.sh
-    that names it as wanted lets a unit start without it.
+    A run can be killed between any two of them, and each comes before what needs it: the program
+    before config.json, which an older one might not understand, and both before the units. The
+    drop-ins come last.
     """
     if asks_for_nothing(config):
         return ()
-    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders no script
-
     gated = gated_units(config)
-    steps = list(steps_of(config))
-    required = [step for step in steps if step.is_required]
-    wanted = [step for step in steps if not step.is_required]
-    files = [File(HostLayout.config_path, render_config(config))]
-    files += [step.file for step in required]
+    files: list[WantedFile] = []
     if gated:
-        text = scripts.render_gate_script(
-            required=[step.name for step in required], wanted=[step.name for step in wanted]
-        )
-        files.append(File(HostLayout.gate_path, text, _EXECUTABLE))
-    files += [step.file for step in wanted]
-    if config.guard.enabled:
-        text = scripts.HEAD + scripts.asset("guard.sh")
-        files.append(File(HostLayout.guard_path, text, _EXECUTABLE))
-    for step in steps:
-        files += _unit_files(UNIT_OF_STEP[step.name])
+        files.append(Program(interpreter))
+        if python:
+            files.append(File(HostLayout.python_path, target=python))
+    files.append(File(HostLayout.config_path, render_config(config)))
+    for part in configured_parts(config):
+        files += _unit_files(UNIT_OF_PART[part])
     if config.guard.enabled:
         files += _unit_files(HostLayout.guard_unit)
     if config.manage_foreign == "keep":
@@ -101,9 +75,9 @@ def _unit_files(unit: str) -> Iterator[File]:
 
 
 def asks_for_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it gates no unit, as any with a step does
-    (`gated_units`), and keeps no foreign routes. A guard without a step is not a valid
-    configuration.
+    """Whether the configuration asks for no file: it gates no unit, as any with something to do
+    does (`gated_units`), and keeps no foreign routes. A guard without anything to guard is not a
+    valid configuration.
     """
     return not gated_units(config) and config.manage_foreign != "keep"
 
@@ -113,24 +87,3 @@ def render_config(config: HostRoutingConfig) -> str:
     hostRouting.
     """
     return json.dumps({"writtenBy": WRITER, "hostRouting": config.to_mapping()}, indent=2) + "\n"
-
-
-def steps_of(config: HostRoutingConfig) -> Iterator[Step]:
-    """The steps of the gate, in the order in which they run.
-
-    The step for the routes is required only with a static route: the one for replies to probes
-    alone holds no unit back.
-    """
-    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders no script
-
-    check = config.route_overlap
-    has_routes = bool(config.static_routes.routes)
-    if has_routes or reply_routes(config):
-        text = scripts.render_static_routes_script(config)
-        yield Step(HostLayout.routes_step, text, is_required=has_routes)
-    if check.cidrs:
-        text = scripts.render_check_script(config)
-        yield Step(HostLayout.check_step, text, is_required=check.is_strict)
-    if config.probe_rewrite.enabled:
-        text = scripts.render_probe_script(config)
-        yield Step(HostLayout.probe_step, text, is_required=False)

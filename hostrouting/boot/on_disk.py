@@ -6,23 +6,24 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hostrouting.boot import units
-from hostrouting.boot.files import UNIT_OF_STEP, WRITER, files_of
-from hostrouting.boot.unit_names import template_of
+from hostrouting.boot.files import WRITER, files_of
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.files import Files, leftover
-from hostrouting.host.fileset import File, is_masked, is_ours
+from hostrouting.host.fileset import SHARED, File, WantedFile, is_masked, is_ours
+from hostrouting.host.interpreter import USUAL
 from hostrouting.host.layout import HostLayout
 
-_STEPS = re.compile(r"(?m)^required=\((.*?)\)(?: wanted=\((.*?)\))?")
-"""The line of gate.sh with the steps that have to succeed, and those that only should, as
-`scripts.render_gate_script` writes it: `required=(10-static-routes) wanted=(30-probe-rewrite)`.
-"""
+if TYPE_CHECKING:
+    from hostrouting.host.host import Host
+
+_WRITTEN_FIRST = (HostLayout.program_path, HostLayout.python_path, HostLayout.config_path)
+"""They are also removed last."""
 
 
 def writer_of(files: Files) -> str:
@@ -38,26 +39,33 @@ def writer_of(files: Files) -> str:
     return writer
 
 
-def files_on(files: Files, config: HostRoutingConfig) -> tuple[File, ...]:
-    """The files of this configuration, as `files_of` has them. But a config.json that says the same
-    in another layout stays as it is.
+def files_on(host: Host, config: HostRoutingConfig) -> tuple[WantedFile, ...]:
+    """The files of this configuration, as this host is to have them. A config.json that says the
+    same in another layout stays as it is. An image gets only the sources of the program.
     """
-    wanted = files_of(config)
-    if not wanted or not _is_written(files, config):
-        return wanted
-    written, *others = wanted
-    text = files.read(written.path) or ""
-    return (written._replace(text=text), *others)
+    interpreter = host.interpreter
+    compiles = interpreter if host.backend is not None else None
+    written = _written_text(host.files, config)
+    wanted: list[WantedFile] = []
+    for file in files_of(config, compiles, python=interpreter.find() or USUAL):
+        if written and file.path == HostLayout.config_path:
+            wanted.append(File(file.path, written))
+        else:
+            wanted.append(file)
+    return tuple(wanted)
 
 
-def _is_written(files: Files, config: HostRoutingConfig) -> bool:
-    """Whether this release has written config.json, and the file says this configuration now."""
+def _written_text(files: Files, config: HostRoutingConfig) -> str:
+    """The text of config.json, if this release has written it and it says this configuration;
+    otherwise empty.
+    """
     if writer_of(files) != WRITER:
-        return False
+        return ""
     text = files.read(HostLayout.config_path) or ""
     with suppress(ConfigError):
-        return HostRoutingConfig.from_json(text, required=True) == config
-    return False
+        if HostRoutingConfig.from_json(text, required=True) == config:
+            return text
+    return ""
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
@@ -65,28 +73,33 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     temporary file that is left beside it if its writer was killed (`leftover`).
 
     1. the drop-ins, and the links and files of our units,
-    2. the steps that gate.sh does not require (it passes over them if they are missing), and the
-       settings of networkd,
-    3. each script after what runs it: the guard's, gate.sh, the steps that it requires,
-    4. the file that opens the gate: a gate that is installed later would be open. An administrator
+    2. the settings of networkd, and the scripts of an earlier release,
+    3. the file that opens the gate: a gate that is installed later would be open. An administrator
        writes it, so it does not prove that we are installed, and is not listed alone,
-    5. config.json, which says that the others are ours.
+    4. the program and its interpreter, and config.json, which says that the others are ours.
     """
-    optional = optional_step_paths(files)
-    required = [path for path in map(HostLayout.step_path, UNIT_OF_STEP) if path not in optional]
-    scripts = (HostLayout.guard_path, HostLayout.gate_path, *required)
-
     paths: list[str] = []
-    for unit in _units_with_drop_ins(files):
+    for unit in units_with_drop_ins(files):
         paths += _paths_at(files, HostLayout.drop_in_path(unit))
     for unit in units.UNITS:
         paths += _paths_of_unit(files, unit)
-    for path in (*optional, HostLayout.networkd_path, *scripts):
+    for path in (HostLayout.networkd_path, *HostLayout.former_paths):
         paths += _paths_at(files, path)
-    config = list(_paths_at(files, HostLayout.config_path))
-    if (paths or config) and files.look(HostLayout.opening_path):
+    last: list[str] = []
+    for path in _WRITTEN_FIRST:
+        last += _paths_at(files, path)
+    if (paths or last) and files.look(HostLayout.opening_path):
         paths.append(HostLayout.opening_path)
-    return (*paths, *config)
+    return (*paths, *last)
+
+
+def proof_of_installation(files: Files) -> tuple[str, ...]:
+    """The paths that only a run leaves which has also written config.json: not the program, which
+    is written before, nor what is left of either if their writer was killed, nor the opening, which
+    an administrator writes.
+    """
+    no_proof = {HostLayout.opening_path, *_WRITTEN_FIRST, *map(leftover, _WRITTEN_FIRST)}
+    return tuple(path for path in owned_paths(files) if path not in no_proof)
 
 
 def _paths_at(files: Files, path: str) -> Iterator[str]:
@@ -104,7 +117,7 @@ def _leftover_of(files: Files, path: str) -> Iterator[str]:
     entry = files.look(temporary)
     if entry is None:
         return
-    if entry.kind == "link":
+    if entry.kind == "link" and path.startswith(SHARED):
         is_leftover_of_ours = entry.target in map(HostLayout.unit_path, units.UNITS)
     else:
         is_empty = entry.kind == "file" and files.read(temporary) == ""
@@ -113,7 +126,7 @@ def _leftover_of(files: Files, path: str) -> Iterator[str]:
         yield temporary
 
 
-def _units_with_drop_ins(files: Files) -> list[str]:
+def units_with_drop_ins(files: Files) -> list[str]:
     """The units that have drop-ins on this host, whoever wrote them."""
     names = files.names(HostLayout.unit_directory)
     return [name.removesuffix(".d") for name in names if name.endswith(".d")]
@@ -142,25 +155,11 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
     """
     gated: list[str] = []
     with suppress(HostError):
-        for unit in _units_with_drop_ins(files):
+        for unit in units_with_drop_ins(files):
             with suppress(HostError):
                 if is_ours(files, HostLayout.drop_in_path(unit)):
                     gated.append(unit)
     return tuple(gated)
-
-
-def masked_instances(files: Files, units: Collection[str]) -> tuple[str, ...]:
-    """The instances of these templates that the administrator has masked: systemd loads none of
-    them, so it does not list them. Without the folder of units, none is counted.
-    """
-    masked: list[str] = []
-    with suppress(HostError):
-        for name in files.names(HostLayout.unit_directory):
-            template = template_of(name)
-            is_gated = template != name and template in units
-            if is_gated and is_masked(files, HostLayout.unit_path(name)):
-                masked.append(name)
-    return tuple(masked)
 
 
 def text_at(files: Files, path: str) -> str:
@@ -171,25 +170,3 @@ def text_at(files: Files, path: str) -> str:
     if entry is None or entry.kind != "file":
         return ""
     return files.read(path) or ""
-
-
-def optional_step_paths(files: Files) -> tuple[str, ...]:
-    """The paths of our steps that may fail: the installed gate.sh starts a unit all the same. Empty
-    if gate.sh does not say which steps have to succeed.
-    """
-    steps = steps_of_gate(files)
-    if steps is None:
-        return ()
-    required, _ = steps
-    return tuple(HostLayout.step_path(step) for step in UNIT_OF_STEP if step not in required)
-
-
-def steps_of_gate(files: Files) -> tuple[list[str], list[str]] | None:
-    """The steps that have to succeed for the installed gate.sh, and those whose failure is only
-    logged; None if it does not say which.
-    """
-    line = _STEPS.search(text_at(files, HostLayout.gate_path))
-    if line is None:
-        return None
-    required, wanted = line.groups(default="")
-    return required.split(), wanted.split()

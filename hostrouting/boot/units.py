@@ -1,9 +1,9 @@
 """The texts of the units, and of the drop-ins for other units and programs.
 
-This module contains constants. `scripts` makes the scripts that the units run, `files` says which
-units a configuration needs, and `unit_gates` says whether systemd obeys them.
+This module contains constants: no setting of a configuration is in a unit. `files` says which units
+a configuration needs, and `gate.unit_gates` whether systemd obeys them.
 
-A gated unit has a drop-in of ours: it starts only if the gate (gate.sh) lets it. No unit here
+A gated unit has a drop-in of ours: it starts only if the gate (`node.start`) lets it. No unit here
 depends on a gated unit, and no gated unit depends on one of these, so starting or stopping one of
 them never touches a running unit. A oneshot does not remain active when it is done, so every start
 runs it again.
@@ -19,15 +19,60 @@ from hostrouting.host.layout import HostLayout
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
-_RESTORE = f"as root: hostrouting apply --config {HostLayout.config_path}"
-_CUT_SHORT = f'echo "<3>hostrouting: $$0 is missing, cut short or edited; {_RESTORE}" >&2; exit 255'
-_RUN = f"""/bin/bash -pc 'cut_short() {{ {_CUT_SHORT}; }}; trap cut_short EXIT; . "$$0"'"""
-"""Runs the script whose path follows; systemd reads $$ as $. With -p, bash ignores BASH_ENV,
-SHELLOPTS and exported functions.
 
-A script that is whole removes the trap before it exits. So one that is missing, cut short or wrong
-fails with 255: a condition that exits with 1 to 254 only skips the start.
+def _program(function: str) -> str:
+    """The words of a shell that run this function of `hostrouting.node` with the argument $1.
+
+    The shell opens the program as a descriptor: a process that reads it by its path, module after
+    module, would fail beside a run that replaces it.
+    """
+    python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
+    return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
+
+
+_START_UNCHECKED = 'echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2; exit 0'
+_SAY_THAT_IT_DID_NOT_RUN = (
+    'echo "<3>hostrouting: $1 was not started: the gate could not be run (exit $s), see the lines '
+    f"above; as root: hostrouting apply --config {HostLayout.config_path}; or, to start ALL gated "
+    f'units without any check until the next boot: {HostLayout.opening_command}" >&2'
+)
+_GATE = "; ".join(
+    (
+        # Python runs in the background, and the shell waits: so a signal ends the gate at once, and
+        # a unit that counts SIGTERM as a success (SuccessExitStatus=) is refused all the same.
+        "stop() { kill $! 2>/dev/null; wait; exit 255; }",
+        "trap stop HUP INT QUIT TERM USR1 USR2",
+        # The opening is a regular file of root's that only root can write and nobody can execute,
+        # with a reason in its first line. `status` has the same rule (gate/unit_gates.py).
+        f"f={HostLayout.opening_path} m= r=",
+        "[ ! -O $f ] || m=$(ls -ld $f)",
+        "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
+        f"case $r in *[![:space:]]*) {_START_UNCHECKED};; esac",
+        # A unit may have a network of its own, which the + of the condition does not undo.
+        "n=",
+        '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
+        f"$n {_program('gate')} & wait $!",
+        # 97 and 98 are PASSED and REFUSED in hostrouting/node. Any other status, 0 among them, says
+        # that the program did not run to its end.
+        "s=$?",
+        "[ $s != 97 ] || exit 0",
+        # The command that opens the gate needs the folder, and a Python that cannot run makes none.
+        f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
+        f"[ $s = 98 ] || {_SAY_THAT_IT_DID_NOT_RUN}",
+        # With 1 to 254, systemd would skip the start and report a success.
+        "exit 255",
+    )
+)
+"""The gate, as the shell of the drop-in runs it, with the unit as $1: the opening, or the program.
+
+It stands in the drop-in itself, and not in a file: a file can be missing.
 """
+
+
+def _as_systemd_reads(words: str) -> str:
+    """The same words as systemd has to read them, so that it expands nothing in them."""
+    return words.replace("%", "%%").replace("$", "$$")
+
 
 _FLUSHERS = "nftables-flush.service nftables.service"
 """Units that may delete every nftables table, and start with a gated unit or at boot. The first is
@@ -35,20 +80,23 @@ the node agent's. The guard is not After= them: if it has loaded our table befor
 delete it, and the gate or the unit for probes, which start after them, loads it again.
 """
 
+GATE_MARK = "hostrouting-gate"
+"""The word by which the gate is known among the conditions of a unit."""
+
 # A command "vanishes" (systemd's word) if a unit's text is changed and systemd is reloaded during a
 # start: systemd looks for the running command in the new text, by its words, to go on behind it.
 DROP_IN_TEXT = f"""\
-{HEADER}# This text never changes, and the file sorts first: if a running command vanishes,
-# systemd skips the next ones.
+{HEADER}# The same text for each unit, configuration and release, in a file that sorts first: if a
+# command vanishes from a unit while it runs, systemd skips those that come after it.
 [Unit]
 Wants=network-online.target
 After=network-online.target {_FLUSHERS}
 [Service]
 # A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not
 # remove it. With +, it runs as root and outside the unit's sandbox.
-ExecCondition=+{_RUN} {HostLayout.gate_path} %n
+ExecCondition=+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
+INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_as_systemd_reads(_GATE)}' {GATE_MARK} %n
 """
-
 NETWORKD_TEXT = f"""\
 {HEADER}[Network]
 ManageForeignRoutes=no
@@ -59,7 +107,7 @@ ManageForeignNextHops=no
 with a log line.
 """
 
-# `ip`, `nft` and netlink work in this sandbox.
+# Python, `nft` and netlink work in this sandbox.
 #
 # - CapabilityBoundingSet=: a route lookup requires none.
 # - SystemCallFilter=~: even without capabilities, a process of root can kill other processes of
@@ -69,8 +117,9 @@ with a log line.
 # - {paths}: it can make the kernel kill others first (/proc/PID/oom_score_adj). Each path that a
 #   setting hides or makes read-only costs each start a millisecond, so /proc and /sys are read-only
 #   as a whole.
+# - pipe, pipe2: they are in @ipc, and Python needs them to run nft.
 # - ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
-# - RuntimeDirectory=: the folder of the locks exists, and is writable.
+# - RuntimeDirectory=: the folder of the lock exists, and is writable.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
@@ -80,7 +129,7 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources @aio @ipc @keyring userfaultfd kcmp \
 kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal prlimit64
-SystemCallFilter={calls}
+SystemCallFilter=pipe pipe2 {calls}
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
 {paths}
@@ -101,9 +150,8 @@ RuntimeDirectory=hostrouting
 RuntimeDirectoryPreserve=yes
 """
 
-_CALLS = "pipe pipe2"
-"""Allowed, although they are in @ipc: bash needs them."""
-
+_FOR_NFT = "kill"
+"""To end an nft that hangs."""
 _READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
 # The results are in the directory of an agent, which may remove it and make a new one: a mount of
 # that directory would show the old one, so all of /run is mounted. The directory is not set as a
@@ -118,13 +166,11 @@ def _render(
     *settings: str,
     after: str = "",
     capabilities: str = "CAP_NET_ADMIN",
-    calls: str = _CALLS,
+    calls: str = "",
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
-    """The text of a unit that runs this command, a script of ours with its arguments. The settings
-    are more lines of [Service].
-    """
+    """The text of a unit that runs this command. The settings are more lines of [Service]."""
     lines = [
         "[Unit]",
         f"Description={description}",
@@ -133,7 +179,7 @@ def _render(
         "StartLimitIntervalSec=0",
         "",
         "[Service]",
-        f"ExecStart={_RUN} {command}",
+        f"ExecStart={command}",
         *settings,
         "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
         "TimeoutStopSec=10",
@@ -145,29 +191,33 @@ def _render(
     return HEADER + "\n".join(lines) + "\n" + sandbox + install
 
 
-def _oneshot(unit: str, step: str) -> tuple[str, ...]:
-    """The first arguments of `_render` for a oneshot: the command that runs this step, and the
-    settings that every oneshot has.
+def _command(function: str, argument: str) -> str:
+    """The command of a unit that runs this function of `hostrouting.node`."""
+    return f"/bin/sh -c 'exec {_as_systemd_reads(_program(function))}' hostrouting {argument}"
+
+
+def _oneshot(part: str) -> tuple[str, ...]:
+    """The first arguments of `_render` for a oneshot: the command that makes this part of a pass,
+    and the settings that every oneshot has.
     """
-    # The time-out is longer than the 75 s that the gate allows itself, and the 5 s in which the
-    # gate ends a step that hangs. In this sandbox the gate cannot end one, so systemd does.
-    return f"{HostLayout.gate_path} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
+    # The time-out is longer than the 75 s that the program allows itself.
+    return _command("boot", part), "Type=oneshot", "TimeoutStartSec=90"
 
 
 UNITS = {
     HostLayout.guard_unit: _render(
         "Repair the routing of this host when something changes it",
-        HostLayout.guard_path,
-        "Type=exec",  # a start fails if the sandbox cannot be made, or bash is missing
+        _command("guard", "guard"),
+        "Type=exec",  # a start fails if the sandbox cannot be made
         "Restart=always",
         "RestartSec=1",
         capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
-        calls=f"{_CALLS} kill",  # for steps that hang
+        calls=_FOR_NFT,
         paths=_WRITES_RESULTS,
     ),
     HostLayout.routes_unit: _render(
         "Set the static routes of this host",
-        *_oneshot(HostLayout.routes_unit, HostLayout.routes_step),
+        *_oneshot("routes"),
         # What failed at boot does not stay failed when the guard, or an operator, has repaired it.
         # A conflict can last: it is logged once a minute.
         "Restart=on-failure",
@@ -175,21 +225,22 @@ UNITS = {
     ),
     HostLayout.check_unit: _render(
         "Check that expected networks leave through the expected device",
-        *_oneshot(HostLayout.check_unit, HostLayout.check_step),
+        *_oneshot("check"),
         capabilities="CAP_DAC_OVERRIDE",
         paths=_WRITES_RESULTS,
         is_enabled=False,
     ),
     HostLayout.probe_unit: _render(
         "Let IPv6 probes of the load balancer reach the pods",
-        *_oneshot(HostLayout.probe_unit, HostLayout.probe_step),
+        *_oneshot("probes"),
         "Restart=on-failure",
         "RestartSec=10",
+        calls=_FOR_NFT,
         after=_FLUSHERS,
     ),
 }
-"""The texts, in the order in which the units are stopped. The guard is first, because it runs all
-steps again; each oneshot runs one step.
+"""The texts, in the order in which the units are stopped. The guard is first, because it makes
+whole passes; each oneshot makes a part of one.
 
 The check is run by hand. Any other oneshot that fails is tried again.
 """

@@ -60,7 +60,7 @@ def check_kernel(
     wait: float = 0.0,
     name_servers: tuple[IP, ...] = (),
 ) -> CheckReport:
-    """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
+    """Check this host now. With `ctx`, what may still come is awaited for up to `wait` seconds.
 
     The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
     if no CIDRs are expected.
@@ -73,16 +73,32 @@ def check_kernel(
 
     def attempt() -> tuple[CheckReport | None, str]:
         report = check()
-        for family in report.families:
-            is_off = family.snapshot.lacks(family.family)  # no route will come
-            if family.verdict == "no-default-route" and not is_off:
-                return None, spoken(report.missing_defaults)
-        return report, ""
+        missing = find_what_may_come(report, config)
+        return (None if missing else report), missing
 
     try:
         return await_result(ctx, backend, attempt, wait=wait)
     except NotReady:
         return check()
+
+
+def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
+    """What is missing for an OK, and may come by itself after a boot: a default route, or an
+    expected device. Empty if there is no such thing, or the verdict is OK.
+    """
+    if report.verdict == "ok":
+        return ""
+    missing = [
+        f"there is no IPv{family.family} default route"
+        for family in report.families
+        if family.verdict == "no-default-route" and not family.snapshot.lacks(family.family)
+    ]
+    links = report.snapshot.links_by_name
+    down = [
+        dev for dev in config.route_overlap.expected_devs if dev not in links or not links[dev].up
+    ]
+    missing += [f"the device {dev} is not up" for dev in down]
+    return spoken(missing)
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:

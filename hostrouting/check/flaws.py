@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hostrouting.model.rule import Rule
 
 
-NO_IPV6 = Finding(
+_NO_IPV6 = Finding(
     "missing-rule",
     "warning",
     "Linux has no IPv6 rules, as after a boot with ipv6.disable=1",
@@ -100,7 +100,7 @@ def _missing_rules(judge: Judge) -> Iterator[Finding]:
     """All rules of IPv6; or that for table main, if the table has routes."""
     fib = judge.fib
     if fib.family == IPV6 and fib.snapshot.lacks(IPV6):
-        yield NO_IPV6
+        yield _NO_IPV6
     in_main = [route for route in fib.snapshot.routes if route.table == TABLE_MAIN]
     has_routes = any(route.prefix.family == fib.family for route in in_main)
     if has_routes and not _looks_up_main(fib):

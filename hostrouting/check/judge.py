@@ -26,8 +26,8 @@ into a list; its place there says which rules come first. Its docstring names th
 that need it (tests/hosts, one file for each), and a shape that no node has is a test in
 tests/hostrouting/check/test_judge.py. What else a change may need:
 
-1. A device of one more CNI needs no rule. It is a row in `config.cni`, with names and kinds, from
-   which the check at boot has them, too; docs/limits.md names each CNI.
+1. A device of one more CNI needs no rule. It is a row in `config.cni`, with names and kinds;
+   docs/limits.md names each CNI.
 2. What a device is (a card, a tunnel, InfiniBand), `devices` and `model.link_kinds` say.
 3. Which devices are expected, the module `expected` says. A device that must never be expected is
    left out there, in `devs_that_count`; then only `expectedDevs` can name it.
@@ -37,12 +37,6 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
 5. `other_packets` has more rules that say fine, for packets with a source, device or mark of their
    own.
 6. Which refused ranges are a CNI's, `refusals` says.
-7. The check at boot must not contradict a new rule. So a rule that makes an escape of something, or
-   makes an escape fine, is also written into boot/assets/check-route-overlap.sh: into
-   `grade_of_device`, `grade_of_answer` (routes) or `leads_right` (other packets); `class_of` in
-   boot/assets/listed.sh says what a device is. If it takes more than a few lines of awk, the
-   function returns a doubt, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of
-   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing there.
 """
 
 from __future__ import annotations
@@ -94,8 +88,6 @@ PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
 systemd-networkd and NetworkManager name DHCP. dhclient does not, so its routes count as made by
 hand.
 """
-NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
-"""Why packets may be lost by a route of a card; the script at boot says it, too."""
 
 Packets: TypeAlias = Literal["plain", "marked", "of pods"]
 """What has selected the packets whose route is judged: their mark alone (marked), the CNI's device
@@ -335,7 +327,8 @@ def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | 
     # Whoever made the route may know the link, and the operator may know that all are neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
-    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, NO_GATEWAY.format(route=route, dev=dev))
+    reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
 
 
 def _are_others_behind_routers(judge: Judge, dev: str) -> bool:

@@ -5,7 +5,7 @@ decision, and packets that rules treat differently, such as marked ones, have ot
 with the same sight (`Cell.sight`) have the same decision and outcomes. So one of them is judged,
 and the opinions on it hold for all, because an opinion is not about the address. A cell with its
 opinions is a part. The addresses of every host or link are parts of their own, because they are
-fine by any device (`OF_EVERY_HOST`).
+fine by any device (`_OF_EVERY_HOST`).
 
 This is done for plain packets. It is done again for those that may fare worse: connections from the
 source that Linux has chosen, and packets of pods. What a report says of a range, it says of several
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OF_EVERY_HOST = {
+_OF_EVERY_HOST = {
     4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
     6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
 """By family: multicast, broadcast, and the addresses of every host or link. The link-local ones of
 IPv4 are not among these, because clouds have services there behind a router (169.254.169.254).
 """
-_BORDERS_OF_EVERY_HOST = {family: borders_of(blocks) for family, blocks in OF_EVERY_HOST.items()}
+_BORDERS_OF_EVERY_HOST = {family: borders_of(blocks) for family, blocks in _OF_EVERY_HOST.items()}
 
 
 def find_parts(
@@ -138,7 +138,7 @@ def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) ->
 
 
 def _is_of_every_host(family: int, address: int) -> bool:
-    return any(block.first <= address <= block.last for block in OF_EVERY_HOST[family])
+    return any(block.first <= address <= block.last for block in _OF_EVERY_HOST[family])
 
 
 # Connections of this host.

@@ -25,7 +25,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 
-SHORTEST_POD_BLOCK = {4: 20, 6: 64}
+_SHORTEST_POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 
@@ -107,7 +107,7 @@ class Refusals(NamedTuple):
 
         Field state: frr-refuses-its-pods.
         """
-        if prefix.length < SHORTEST_POD_BLOCK[prefix.family]:
+        if prefix.length < _SHORTEST_POD_BLOCK[prefix.family]:
             return False
         return any(place.is_single and self.devices.cni_rows(dev) for dev, place in inside)
 

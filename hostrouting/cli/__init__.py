@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 
-        return write(arguments.run(arguments, host or Host.local()), as_json=arguments.json)
+        answer = arguments.run(arguments, host or Host.local())
+        return write(answer, as_json="json" in arguments and arguments.json)
     except KeyboardInterrupt:
         from hostrouting.cli.output import say  # noqa: PLC0415  it may not be loaded yet
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
-from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
 from hostrouting.check.sentences import finding_name
 from hostrouting.errors import HostError
 from hostrouting.finding import ESCAPES
+from hostrouting.gate.unit_states import State
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:

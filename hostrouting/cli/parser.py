@@ -31,7 +31,13 @@ COMMANDS = {
     "snapshot": "print devices, addresses, rules and routes as JSON, to examine elsewhere",
     "render": "write the boot files of a configuration into an image",
     "clean": "show or delete what azure-vnet left behind",
+    # These come last, because only units run them.
+    "gate": "decide whether a gated unit may start; its drop-in runs this",
+    "boot": "make one part of a pass; a service at boot runs this",
+    "guard": "make the routing right after each change; the guard runs this",
 }
+_OF_UNITS = ("gate", "boot", "guard")
+"""They have no document: what they say is for the journal."""
 
 SUMMARY = """\
 Check which devices a host's packets leave through, and correct its routes.
@@ -40,8 +46,8 @@ Check which devices a host's packets leave through, and correct its routes.
              have to leave through; if none is named, those of the default route
   escape     an address escapes if its packets leave through another device,
              have no route, or are refused
-  gate       a script that runs before each start of kubelet, or of a machine
-             in which kubelet runs, and can refuse the start
+  gate       runs before each start of kubelet, or of a machine in which kubelet
+             runs: it sets the routes, checks them, and can refuse the start
   STRICT     the gate refuses a start while an address escapes
   WARN       the gate only logs it
   guard      a service that sets routes again when something deletes them
@@ -101,6 +107,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "nargs": "?",
         "help": "why this unit does not start; all gated units without it",
     },
+    "starting_unit": {"metavar": "UNIT", "help": "the unit that starts, such as kubelet.service"},
+    "part": {"metavar": "PART", "help": "routes, probes or check"},
     "cni": {
         "metavar": "azure-vnet",
         "choices": ["azure-vnet"],
@@ -180,6 +188,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
+_CHOICES = {
+    "--ignore": ("hostrouting.finding", "NAMES"),
+    "part": ("hostrouting.upkeep.passes", "PARTS"),
+}
+"""By argument: the module that has its choices, which takes time to load, and their name there."""
 
 # With the width of the terminal, argparse would load shutil for each option.
 _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
@@ -218,12 +231,16 @@ def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.Arg
         options["description"] = _description(COMMANDS[name], module.__doc__ or "")
     command: argparse.ArgumentParser = commands.add_parser(name, **options)
     required = getattr(module, "REQUIRED", ())
-    for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
+    arguments = [*getattr(module, "ARGUMENTS", ())]
+    if name not in _OF_UNITS:
+        arguments.append("--json")
+    for argument in arguments:
         settings = dict(_ARGUMENTS[argument])
         if argument in required:
             settings["required"] = True
-        if argument == "--ignore":  # the names of findings take time to load
-            settings["choices"] = import_module("hostrouting.finding").NAMES
+        if argument in _CHOICES:
+            module_name, attribute = _CHOICES[argument]
+            settings["choices"] = getattr(import_module(module_name), attribute)
         command.add_argument(argument, **settings)
     command.set_defaults(run=module.run)
     return command

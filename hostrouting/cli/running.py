@@ -163,7 +163,6 @@ def _overlap_lines(error: RouteOverlapError, *, is_undone: bool) -> Iterator[str
         yield failed
         yield from finding_lines(error.findings)
     else:
-        # Not that no unit starts: the boot script does not judge the packets of pods.
         yield f"{failed}; the gate checks again before each start of a gated unit"
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.unit_gates import APPLY, RELOAD
-from hostrouting.boot.unit_states import UnitState, refused_units
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.gate.unit_gates import APPLY, RELOAD
+from hostrouting.gate.unit_states import UnitState, refused_units
 from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
@@ -80,9 +80,9 @@ def _what_to_type(status: Status, remedy: Remedy | None) -> Iterator[str]:
         yield f"{purpose[0].upper()}{purpose[1:]}, {AS_ROOT}:"
         yield f"  {status.command}"
     if status.to_start:
-        for step in status.foreign_steps:
-            take_out = shlex.join(["mv", step, f"{step}.off"])  # the gate runs *.sh
-            yield f"  {Remedy(f'if {step} fails again, to take it out of the gate', take_out)}"
+        for script in status.foreign_scripts:
+            take_out = shlex.join(["mv", script, f"{script}.off"])  # the gate runs *.sh
+            yield f"  {Remedy(f'if {script} fails again, to take it out of the gate', take_out)}"
     yield from way_lines(remedy)
     if status.state == "waiting" and remedy != _NAMED_BELOW and _may_be_wrong(status):
         yield f"  {_TO_CORRECT}"
@@ -175,14 +175,14 @@ def _unit_lines(status: Status) -> Iterator[str]:
         if state.state == "failed" and not state.reasons:
             log = command_of("journalctl -u", state.unit)
             yield f"    the gate did not refuse it; see: {log}"
-        if status.foreign_steps:
-            yield from _lines_about_foreign_steps(state)
+        if status.foreign_scripts:
+            yield from _lines_about_foreign_scripts(state)
 
 
-def _lines_about_foreign_steps(state: UnitState) -> Iterator[str]:
+def _lines_about_foreign_scripts(state: UnitState) -> Iterator[str]:
     """Where to see what a script of somebody else does, or did."""
     if state.state == "is in the gate" and not state.reasons:
-        yield f"    to see which step runs: {command_of('systemctl status -l', state.unit)}"
+        yield f"    to see which script runs: {command_of('systemctl status -l', state.unit)}"
     if state.state == "was refused":  # what such a script prints is not logged as an error
         yield f"    see: {command_of('journalctl -u', state.unit)}"
 

@@ -1,9 +1,8 @@
 """What CNIs put on a node: their devices by name and kind, and the routes with which they refuse
 packets.
 
-The one table of this knowledge; the judge and the script at boot read it. A device is a CNI's only
-if both its name and its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To
-add a CNI, add a row with its source, and its name to docs/limits.md.
+A device is a CNI's only if both its name and its kind fit: `lxcbr0` is a bridge of LXC, and not one
+of Cilium's `lxc*`. To add a CNI, add a row with its source, and its name to docs/limits.md.
 """
 
 from fnmatch import fnmatchcase

@@ -159,8 +159,7 @@ DeviceName: TypeAlias = Annotated[
     str,
     must(is_configurable_dev, "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"),
 ]
-# Only * and ?, which mean the same in Python and in the shell of the boot check. Without its *, a
-# pattern has at most 15 characters, as the names that it allows.
+# Only * and ?. Without its *, a pattern has at most 15 characters, as the names that it allows.
 Pattern: TypeAlias = Annotated[
     str,
     must(
@@ -389,7 +388,7 @@ class AzureVnetCleanupConfig(NamedTuple):
 
 @section
 class GuardConfig(NamedTuple):
-    """Whether a service runs the steps of the gate again whenever something changes."""
+    """Whether a service makes the routing right again whenever something changes it."""
 
     enabled: bool = False
 
@@ -415,14 +414,14 @@ class HostRoutingConfig(NamedTuple):
     """None if the section is missing: then nothing is cleaned up."""
     guard: GuardConfig = GuardConfig()
     gate: GateConfig | None = None
-    """None if the section is missing: then machines wait for the gate if it has a step."""
+    """None if the section is missing: then machines wait for the gate if it has anything to do."""
     manage_foreign: Literal["leave", "keep"] = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     def faults_between(self: Any) -> Iterator[Fault]:
         """A guard that has nothing to guard."""
         is_known = None not in (self.static_routes, self.route_overlap, self.probe_rewrite)
-        if self.guard and self.guard.enabled and is_known and not self.has_step:
+        if self.guard and self.guard.enabled and is_known and not self.has_work:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
@@ -480,7 +479,7 @@ class HostRoutingConfig(NamedTuple):
         return dict(json_value(self))
 
     @property
-    def has_step(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is anything to wait for, or to guard."""
         return bool(
             self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled
@@ -492,7 +491,7 @@ class HostRoutingConfig(NamedTuple):
         """
         # First without a guard: one that has nothing to guard would be refused.
         changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
-        if not changed.has_step:
+        if not changed.has_work:
             return changed
         return changed._replace(guard=self.guard)
 
@@ -540,6 +539,6 @@ def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))
-    if config.has_step:
+    if config.has_work:
         return (MACHINES,)
     return ()

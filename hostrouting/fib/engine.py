@@ -54,8 +54,7 @@ lookup ends there. Whether a decision is right is the question of `hostrouting.c
 Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
 does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
 comes first, in `Table` and `_rank`. The pass itself is `Fib._captures`, and `Fib.outcomes` makes
-the decision and the outcomes of it. The check at boot repeats `_plain_meets`
-(`is_met_by_plain_packets` in boot/assets/check-route-overlap.sh).
+the decision and the outcomes of it.
 """
 
 from bisect import bisect_right

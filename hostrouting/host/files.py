@@ -6,6 +6,7 @@ and `LocalFiles("/mnt/image")` finds them below the folder where the image is mo
 
 import errno
 import os
+import posixpath
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -59,13 +60,16 @@ class Files(Protocol):
         that is not a regular file raises HostError.
         """
 
+    def read_bytes(self, path: str) -> bytes | None:
+        """The content of a file, as `read` has its text."""
+
     def look(self, path: str) -> Entry | None:
         """What the path is; None if it is absent."""
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, sorted; empty if the folder is absent."""
 
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
+    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         """Replace the file or create it, with the missing folders. Atomic, even if the host loses
         power.
 
@@ -121,6 +125,18 @@ def leftover(path: str) -> str:
     return f"{path}.new"
 
 
+def follow_links(files: Files, path: str) -> Iterator[str]:
+    """The path, and those to which the links at it lead, one after the other. The last one that is
+    given is a link only if there are too many: those of Debian's alternatives are two.
+    """
+    for _ in range(_LINKS):
+        yield path
+        entry = files.look(path)
+        if entry is None or entry.kind != "link":
+            return
+        path = posixpath.join(posixpath.dirname(path), entry.target)
+
+
 # What an argument has to be. The files for tests (hostrouting.testing) require the same.
 
 
@@ -140,14 +156,15 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and value != "" and "\0" not in value
 
 
-def require_text(text: object) -> None:
-    """Raise TypeError or ValueError unless a file can have this text. The text may be a secret, so
-    it is not quoted.
+def as_bytes(content: object) -> bytes:
+    """The content of a file as bytes. TypeError or ValueError if no file can have it; it may be a
+    secret, so it is not quoted.
     """
-    if not isinstance(text, str):
-        kind = type(text).__name__
-        raise TypeError(f"text must be a str, not a {kind}; write a binary file with pathlib")
-    text.encode()  # or UnicodeEncodeError, a ValueError
+    if isinstance(content, str):
+        return content.encode()  # or UnicodeEncodeError, a ValueError
+    if isinstance(content, bytes):
+        return content
+    raise TypeError(f"content must be a str or bytes, not a {type(content).__name__}")
 
 
 def require_mode(mode: object) -> None:
@@ -173,15 +190,18 @@ class LocalFiles:
         self._root = folder.rstrip("/")
 
     def read(self, path: str) -> str | None:
+        content = self.read_bytes(path)
+        # A text with invalid UTF-8 is not ours; the rest of it shows which program wrote it.
+        return None if content is None else content.decode("utf-8", errors="replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
         with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
             if place == f"{self._root}/dev/null":
-                return ""
+                return b""
             require_kind("read", place, _entry(place, os.stat(place)), "file")
             with open(place, "rb") as stream:
-                # A file with invalid UTF-8 is not ours; the rest of its text shows which program
-                # wrote it.
-                return stream.read().decode("utf-8", errors="replace")
+                return stream.read()
         return None
 
     def look(self, path: str) -> Entry | None:
@@ -193,15 +213,15 @@ class LocalFiles:
             return tuple(sorted(os.listdir(place)))
         return ()
 
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        require_text(text)
+    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
+        written = as_bytes(content)
         require_mode(mode)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _as_host_error("write", place), _replaced(place):
             descriptor = os.open(leftover(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
-                stream.write(text.encode())
+                stream.write(written)
                 stream.flush()
                 os.fchmod(descriptor, mode)
                 # Before the rename: a power loss leaves the old text or the new one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
@@ -13,8 +13,30 @@ MARK = "Written by hostrouting"
 """The words in each of our files in systemd's folders, where other programs also have files."""
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """The words in the units of the Go original. Our units replace these, and removal leaves them."""
-_SHARED = "/etc/systemd/"
+SHARED = "/etc/systemd/"
 """Systemd's folders, into which other programs write, too. All our other folders are ours alone."""
+
+
+class WantedFile(Protocol):
+    """A file or link that a configuration wants on a host."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def target(self) -> str:
+        """Where the link leads; empty for a file."""
+
+    def differs(self, files: Files) -> bool:
+        """Whether `write` would change anything. A file of another owner differs
+        (`Entry.is_trusted`): root runs some of our files.
+        """
+
+    def write(self, files: Files) -> None:
+        """Write the file or link, atomically. HostError as in `require_room`."""
+
+    def require_room(self, files: Files) -> None:
+        """Raise HostError if something is at the path that is not replaced."""
 
 
 class File(NamedTuple):
@@ -26,16 +48,14 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs
-        (`Entry.is_trusted`): root runs some of our files.
-        """
+        """See WantedFile."""
         entry = files.look(self.path)
         if self.target:
             return entry is None or entry.target != self.target
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> None:
-        """Write the file or link, atomically. HostError as in `require_room`."""
+        """See WantedFile."""
         self.require_room(files)
         if not self.differs(files):
             return
@@ -53,7 +73,7 @@ class File(NamedTuple):
             # By its path, systemd starts a unit of ours, whatever the link or file there is.
             require_kind("link", self.path, entry, "file", "link")
             return
-        is_shared = entry is not None and self.path.startswith(_SHARED)
+        is_shared = entry is not None and self.path.startswith(SHARED)
         if is_shared and is_masked(files, self.path):
             finding = describe_mask(self.path)
             error = HostError(
@@ -61,7 +81,7 @@ class File(NamedTuple):
             )
             error.findings = (finding,)
             raise error
-        require_kind("write", self.path, entry, "file")
+        require_room_for_file(files, self.path)
         if not is_shared:
             return
         text = files.read(self.path) or ""
@@ -72,6 +92,11 @@ class File(NamedTuple):
                 what="file",
                 target=self.path,
             )
+
+
+def require_room_for_file(files: Files, path: str) -> None:
+    """Raise HostError if something is at the path that is not a file."""
+    require_kind("write", path, files.look(path), "file")
 
 
 def describe_mask(path: str) -> Finding:
@@ -98,7 +123,7 @@ def is_ours(files: Files, path: str) -> bool:
     entry = files.look(path)
     if entry is None:
         return False
-    if not path.startswith(_SHARED):
+    if not path.startswith(SHARED):
         return True
     return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
 
@@ -108,7 +133,7 @@ class FileChanges(NamedTuple):
     duplicates.
     """
 
-    writes: tuple[File, ...] = ()
+    writes: tuple[WantedFile, ...] = ()
     removes: tuple[str, ...] = ()
 
     @property

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import HostError, NotReady
-from hostrouting.host.files import Files, LocalFiles, Lock
+from hostrouting.errors import BackendError, HostError, NotReady
+from hostrouting.host.files import Files, LocalFiles, Lock, follow_links
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.session import ssh_client
 from hostrouting.host.systemd import Manager, SystemdManager
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     import phases
+    from hostrouting.host.interpreter import Interpreter
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables
@@ -37,10 +37,6 @@ _OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
 _STUBS = frozenset(map(as_ip, ("127.0.0.53", "127.0.0.54")))
 """The addresses by which programs ask systemd-resolved."""
 _LOCK_WAIT = 150.0  # seconds: a start or a pass of the guard holds the lock for up to 80
-
-
-_ALTERNATIVES = 10
-"""How many links may lead to a program, one to the next: those of Debian's alternatives are two."""
 
 
 def _netlink() -> NetlinkBackend:
@@ -115,6 +111,13 @@ class Host:
         return NftProgram()
 
     @property
+    def interpreter(self) -> Interpreter:
+        """The Python of this machine, or of the image. A FakeHost has its own."""
+        from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
+
+        return NodeInterpreter(_FILES if self.backend is not None else self.files)
+
+    @property
     def running_manager(self) -> Manager | None:
         if self.manager is None or not self.manager.is_running():
             return None
@@ -168,9 +171,19 @@ class Host:
         except HostError:
             return True
 
+    def open_kernel(self) -> AbstractContextManager[RouteBackend]:
+        """Connect to the routing of this host's kernel for a `with` block. BackendError for an
+        image, which has none.
+        """
+        if self.backend is None:
+            sentence = "an image has no kernel; use a snapshot of its host, with --snapshot"
+            raise BackendError(sentence, kind="unavailable")
+        return self.backend()
+
     def has_program(self, name: str) -> bool:
-        """Whether this program can be run where the boot scripts look: in the image, or else on
-        this machine, whatever `files` is: it would run here. A FakeHost says what is missing.
+        """Whether this program can be run where the units of the node look for it: in the image, or
+        else on this machine, whatever `files` is: it would run here. A FakeHost says what is
+        missing.
         """
         files: Files = _FILES
         if self.backend is None:
@@ -199,17 +212,12 @@ class Host:
 
 
 def _can_be_run(files: Files, path: str) -> bool:
-    """Whether a file that can be executed is at this path, or at the end of its links: /usr/bin/awk
-    stays as a link when the package of the awk is removed.
+    """Whether a file that can be executed is at this path, or at the end of its links: a link of
+    the alternatives may stay when the package of the program is removed.
     """
-    for _ in range(_ALTERNATIVES):
-        entry = files.look(path)
-        if entry is None:
-            return False
-        if entry.kind != "link":
-            return bool(entry.mode & 0o111)
-        path = posixpath.join(posixpath.dirname(path), entry.target)
-    return False
+    *_, last = follow_links(files, path)
+    entry = files.look(last)
+    return entry is not None and bool(entry.mode & 0o111)
 
 
 class _LockWait:

@@ -2,8 +2,6 @@
 
 from itertools import product
 
-from hostrouting.config.settings import MACHINES
-
 DROP_IN = "00-host-routing.conf"
 """The file name of the drop-in that runs the gate before a unit starts. It has to sort before all
 others.
@@ -26,13 +24,11 @@ class HostLayout:
     probe_unit = "probe-rewrite.service"
     guard_unit = "hostrouting-guard.service"
 
-    routes_step = "10-static-routes"
-    check_step = "20-check-route-overlap"
-    probe_step = "30-probe-rewrite"
-
     config_path = "/etc/hostrouting/config.json"
-    gate_path = "/etc/hostrouting/gate.sh"
-    guard_path = "/etc/hostrouting/guard.sh"
+    program_path = "/etc/hostrouting/hostrouting.pyz"
+    """The library, as the units of the node run it, and an operator: see `node_command`."""
+    python_path = "/etc/hostrouting/python"
+    """A link to the interpreter that runs it."""
     networkd_path = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
     lock_path = "/run/hostrouting/lock"
     """Held by whatever changes the host: a run, a start of a gated unit, a pass of the guard."""
@@ -40,10 +36,39 @@ class HostLayout:
     """There after an earlier version, whose starts share the lock. Starts that overlap could keep
     it shared forever, so each first takes this one, and a run holds it while it waits for the lock.
     """
+    run_directory = "/run/hostrouting"
     opening_path = "/run/hostrouting/gate.open"
     """Break glass: while this file exists, belongs to root and contains a reason, gated units start
     unchecked.
     """
+    result_path = "/run/hostrouting/pass.json"
+    """The result of the last pass, for starts that were waiting for one."""
+    notes_directory = "/run/hostrouting/starts"
+    """What the gate has decided about the last start of each unit."""
+    opening_command = f"echo REASON >{opening_path} && chmod 644 {opening_path}"
+    """How root opens the gate: with some umasks, the group could write to the file otherwise."""
+    node_command = f"{python_path} {program_path}"
+    """How an operator calls the program on the node; behind it come the words of a command. With
+    the link, because `python3` may be too old.
+    """
+    call_code = (
+        "import sys; sys.path[:0] = sys.argv[2:]; from hostrouting.node import run_{0}; run_{0}()"
+    )
+    """How a unit calls it: the code with which the interpreter runs a function of
+    `hostrouting.node` from the program that the second argument names.
+    """
+    former_scripts = (
+        "10-static-routes.sh",
+        "20-check-route-overlap.sh",
+        "30-probe-rewrite.sh",
+    )
+    """The scripts in gate.d that an earlier release has installed. They are never run."""
+    former_paths = (
+        "/etc/hostrouting/guard.sh",
+        "/etc/hostrouting/gate.sh",
+        *map("/".join, product((gate_directory,), former_scripts)),
+    )
+    """All scripts of an earlier release."""
     ok_path = "/run/aks-flex-node/route-overlap.ok"
     """The marker for a check without findings."""
     detected_path = "/run/aks-flex-node/route-overlap.detected"
@@ -55,23 +80,10 @@ class HostLayout:
     markers = (ok_path, detected_path, undecided_path)
     """The files that the check writes; at most one of them exists."""
 
-    _unit_folders = (unit_directory, "/run/systemd/system")
-    _link_folders = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
-    original_links = tuple(
-        map("/".join, product(_unit_folders, _link_folders, (routes_unit, check_unit)))
-    )
-    """The links with which the Go original (docs/design.md) makes running machines depend on the
-    oneshots.
-    """
-
     @classmethod
-    def step_path(cls, step: str) -> str:
-        """The path of the script of this step of the gate. The name lacks `.sh`; ValueError for an
-        invalid name.
-        """
-        if not step or "/" in step or step.startswith(".") or step.endswith(".sh"):
-            raise ValueError(f"{step!r} cannot be the name of a step: write one such as 50-licence")
-        return f"{cls.gate_directory}/{step}.sh"
+    def note_path(cls, unit: str) -> str:
+        """The path of the note about the last start of this unit."""
+        return f"{cls.notes_directory}/{unit}.json"
 
     @classmethod
     def unit_path(cls, unit: str) -> str:

@@ -28,6 +28,8 @@ _STOP_TRIES = 10
 example by the start of a machine.
 """
 _TIMEOUT = 30.0  # seconds, for every command but a start; our units stop within 10
+_NEVER = "n/a"
+"""A time that systemd has never set, as versions before 250 print it."""
 _SHOWN = 10  # lines of a unit's log in one message
 
 
@@ -159,6 +161,8 @@ class SystemdManager:
             values: dict[str, list[str]] = {}
             for line in block.splitlines():
                 name, _, value = line.partition("=")
+                if value == _NEVER:
+                    value = ""
                 values.setdefault(name, []).append(value)  # one line per command
             shown.append({name: " ".join(values.get(name, ())) for name in names})
         return tuple(shown)

@@ -5,13 +5,14 @@ here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.on_disk import files_on, owned_paths
-from hostrouting.boot.unit_names import instance_pattern
-from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import MACHINES, gated_units
+from hostrouting.gate.unit_names import instance_pattern
+from hostrouting.gate.unit_states import is_active
 from hostrouting.host.effects import Operation
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
@@ -22,17 +23,26 @@ if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
 
+_UNIT_FOLDERS = (HostLayout.unit_directory, "/run/systemd/system")
+_LINK_FOLDERS = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
+_ORIGINAL_UNITS = (HostLayout.routes_unit, HostLayout.check_unit)
+ORIGINAL_LINKS = tuple(map("/".join, product(_UNIT_FOLDERS, _LINK_FOLDERS, _ORIGINAL_UNITS)))
+"""The links with which the Go original (docs/design.md) makes running machines depend on the
+oneshots.
+"""
+
+
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """The files that have to be written, and the paths that have to be removed."""
     files = host.files
-    wanted = files_on(files, config)
+    wanted = files_on(host, config)
     kept = {file.path for file in wanted}
     removes: list[str] = []
     if wanted:
         kept.add(HostLayout.opening_path)  # the administrator ends the opening, or the next boot
         # The Go original makes running machines depend on its units by these links. Where we want
         # nothing, it stays as it is.
-        removes += [link for link in HostLayout.original_links if files.look(link)]
+        removes += [link for link in ORIGINAL_LINKS if files.look(link)]
     removes += [path for path in owned_paths(files) if path not in kept]
     writes = tuple(file for file in wanted if file.differs(files))
     return FileChanges(writes, tuple(removes))
@@ -85,7 +95,7 @@ def _guard_operations(
     guard = HostLayout.guard_unit
     is_wanted = config.guard.enabled
     runs = is_active(manager, guard)
-    its_files = {HostLayout.guard_path, HostLayout.unit_path(guard)}
+    its_files = {HostLayout.program_path, HostLayout.config_path, HostLayout.unit_path(guard)}
     has_new_files = not its_files.isdisjoint(changes.written_paths)
     if is_wanted and not runs:
         yield Operation("start", guard, "it does not run")

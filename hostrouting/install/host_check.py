@@ -10,7 +10,6 @@ from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.document import check_document
 from hostrouting.check.sentences import check_findings, not_configured
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, WRONG, Finding, Name, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
@@ -21,13 +20,11 @@ from hostrouting.text import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from contextlib import AbstractContextManager
 
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.host import Host
     from hostrouting.install.managed import Managed
-    from hostrouting.kernel.base import RouteBackend
 
 
 class HostCheck(NamedTuple):
@@ -106,7 +103,7 @@ def check_host(
     if saved is not None:
         report = check_snapshot(take_snapshot(host, saved), config)
         return HostCheck.of_snapshot(report, config, repair_options=repair_options)
-    with open_kernel(host) as kernel:
+    with host.open_kernel() as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     if to_repair is None:
         to_repair = config
@@ -143,7 +140,7 @@ def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
 def _repair_command(options: str, managed: Managed | None) -> str:
     """What to type to repair this host for good: a repair, unless it is configured already."""
     if managed is not None and managed.is_repaired_by_apply:
-        from hostrouting.boot.unit_gates import APPLY  # noqa: PLC0415  see Host.may_have_ours
+        from hostrouting.gate.unit_gates import APPLY  # noqa: PLC0415  see Host.may_have_ours
 
         return APPLY.command
     return repair_pipeline(options, managed)
@@ -181,13 +178,5 @@ def take_snapshot(host: Host, saved: str | None = None) -> Snapshot:
     """The snapshot of this host, or a saved one, which has its name servers."""
     if saved is not None:
         return Snapshot.load(saved)
-    with open_kernel(host) as kernel:
+    with host.open_kernel() as kernel:
         return kernel.snapshot()._replace(name_servers=host.name_servers)
-
-
-def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
-    """Connect to the routing of this host's kernel for a `with` block."""
-    if host.backend is None:
-        sentence = "an image has no kernel; use a snapshot of its host, with --snapshot"
-        raise BackendError(sentence, kind="unavailable")
-    return host.backend()

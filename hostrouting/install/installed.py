@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import asks_for_nothing
-from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
@@ -28,10 +28,10 @@ def read_installed(host: Host) -> HostRoutingConfig:
     path = HostLayout.config_path
     text = host.files.read(path)
     if text is None:
-        ours = owned_paths(host.files)
+        ours = proof_of_installation(host.files)
         if not ours:
             return HostRoutingConfig()
-        # Another run may have installed it since: it writes config.json first.
+        # Another run may have installed it since: it writes config.json before these.
         text = host.files.read(path)
         if text is None:
             raise _unknown(host.files, "is missing", ours)
@@ -40,8 +40,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
     except ConfigError as error:
         raise _unusable(host.files, error.faults) from error
     if asks_for_nothing(config):  # apply writes no such file: somebody has emptied it
-        no_proof = {path, HostLayout.opening_path}
-        others = [owned for owned in owned_paths(host.files) if owned not in no_proof]
+        others = proof_of_installation(host.files)
         if others:
             raise _unknown(host.files, "configures nothing", others)
     return config

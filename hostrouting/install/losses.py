@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import collapse_addresses
 
-from hostrouting.boot.unit_names import template_of
 from hostrouting.config.settings import HostRoutingConfig, Network, StaticRoute, gated_units
 from hostrouting.errors import Fault
+from hostrouting.gate.unit_names import template_of
 from hostrouting.text import spoken
 
 

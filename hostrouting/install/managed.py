@@ -10,16 +10,17 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import find_by_hand, propose_configuration
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy
+from hostrouting.gate.unit_states import is_masked_unit
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses, outside
 from hostrouting.install.typed_commands import GUARD_IS_MASKED, TO_KEEP
 from hostrouting.text import spoken
+from hostrouting.upkeep.passes import configured_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         return Managed(reading, is_guard_masked=is_guard_masked)
     if installed == HostRoutingConfig():
         return None
-    deleter = _deleter(host, config, installed)
+    deleter = _deleter(config, installed)
     proposal = propose_configuration(config, snapshot, deleter=deleter)
     return Managed(
         "done",
@@ -92,7 +93,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     )
 
 
-def _deleter(host: Host, config: HostRoutingConfig, installed: HostRoutingConfig) -> str:
+def _deleter(config: HostRoutingConfig, installed: HostRoutingConfig) -> str:
     """What deletes the routes of ours that this configuration does not have, and the verb. Of
     several occasions, the first one comes first.
     """
@@ -100,8 +101,8 @@ def _deleter(host: Host, config: HostRoutingConfig, installed: HostRoutingConfig
         # The gate and the guard only know the installed routes: they delete others.
         return "apply would delete"
     occasions: list[str] = []
-    if host.files.look(HostLayout.step_path(HostLayout.routes_step)) is not None:
-        if host.files.look(HostLayout.guard_path) is not None:
+    if "routes" in configured_parts(installed):
+        if installed.guard.enabled:
             occasions.append("pass of the guard")
         occasions.append("start of a gated unit")
     if not _refuses_escapes(installed, config):

@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import asks_for_nothing
-from hostrouting.boot.health import foreign_steps, open_folders, why_not_run
-from hostrouting.boot.unit_gates import find_ineffective_gates
-from hostrouting.boot.unit_names import plain_instance
-from hostrouting.boot.unit_states import is_masked_unit
+from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
+from hostrouting.gate.trusted import find_untrusted, foreign_scripts
+from hostrouting.gate.unit_gates import find_ineffective_gates
+from hostrouting.gate.unit_names import is_template, plain_instance, template_of
+from hostrouting.gate.unit_states import is_masked_unit
 from hostrouting.host.files import require_removable
+from hostrouting.host.interpreter import missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import GUARD_IS_MASKED
-from hostrouting.kernel.programs import BOOT_PROGRAMS
+from hostrouting.kernel.programs import NODE_PROGRAMS
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -42,14 +44,15 @@ def find_requirements(
     """What this host lacks for the configuration: errors, and for an image also warnings."""
     yield from _unusable_paths(host, changes)
     yield from _unwritable_folders(host, changes)
-    yield from _freed_scripts(host, changes)
+    gated = gated_units(config)
+    if not gated and changes.removes:
+        yield from _freed_scripts(host)
     if asks_for_nothing(config):  # a removal needs nothing else
         return
-    yield from open_folders(host.files)
-    gated = gated_units(config)
     if gated:
-        yield from _scripts_that_do_not_run(host)
+        yield from _untrusted_by_others(host, changes)
         yield from _missing_programs(host, config)
+        yield from _unusable_interpreter(host, changes)
     if host.backend is None and not host.rights().is_root:
         sentence = (
             "this process is not root, so another user owns what it writes, and root runs that at "
@@ -62,7 +65,7 @@ def find_requirements(
         yield from _old_systemd(manager)
         if config.guard.enabled:  # a guard always has units that are gated
             yield from _masked_guard(manager, changes)
-        yield from _units_before_the_network(manager, gated)
+        yield from _units_that_cannot_be_gated(manager, gated)
         yield from find_ineffective_gates(host, gated)
     if host.backend is None:
         yield from _gates_opened_in_the_image(host, gated)
@@ -111,11 +114,9 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
         yield Finding("file", "error", sentence, folders[0])
 
 
-def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Scripts of somebody else that hold units back, and would not any more without the gate."""
-    if not {HostLayout.gate_path, HostLayout.config_path}.intersection(changes.removes):
-        return
-    for path in foreign_steps(host.files):
+def _freed_scripts(host: Host) -> Iterator[Finding]:
+    """Scripts of other programs that hold units back, and would not any more without the gate."""
+    for path in foreign_scripts(host.files):
         sentence = (
             f"{path} was not installed by hostrouting, and gated units would no longer wait "
             "for this script"
@@ -123,38 +124,47 @@ def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
         yield Finding("file", "error", sentence, path, Remedy("move the script away first"))
 
 
-def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
-    """Scripts of somebody else in gate.d that the gate does not run: it then refuses each start."""
-    for path in foreign_steps(host.files):
-        refusal = why_not_run(host.files, path)
-        if refusal is not None:
-            yield refusal
+def _untrusted_by_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """What lets the gate refuse each start, and is not written anew by this run."""
+    for finding in find_untrusted(host.files):
+        if finding.target not in changes.written_paths:
+            yield finding
 
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Programs of the boot scripts. An image may get them later."""
-    severity: Severity = "error"
-    where = ""
-    if host.backend is None:
-        severity = "warning"
-        where = " in the image"
-    for program, package in BOOT_PROGRAMS.items():
-        is_needed = program != "nft" or config.probe_rewrite.enabled
-        if is_needed and not host.has_program(program):
+    """Programs that the units of the node run. An image may get them later."""
+    needed: list[tuple[str, str]] = []
+    if config.probe_rewrite.enabled:
+        needed.append(("nft", "the rewrite of probes"))
+    if foreign_scripts(host.files):
+        needed.append(("bash", "each script of another program in gate.d"))
+    for program, purpose in needed:
+        if not host.has_program(program):
+            where = " in the image" if host.backend is None else ""
             sentence = (
-                f"the program {program} is not installed{where}, or not executable; the boot "
-                "scripts need it"
+                f"the program {program} is not installed{where}, or not executable; {purpose} "
+                "needs it"
             )
-            remedy = Remedy(f"install the package {package}")
-            yield Finding("requirement", severity, sentence, program, remedy)
+            remedy = Remedy(f"install the package {NODE_PROGRAMS[program]}")
+            yield Finding("requirement", _severity(host), sentence, program, remedy)
 
 
-def shuts_gate(finding: Finding) -> bool:
-    """Whether a program is missing without which no gated unit starts. Without nft, they start: the
-    gate only logs that the probe rewrite fails.
-    """
-    is_of_gate = finding.target in BOOT_PROGRAMS and finding.target != "nft"
-    return finding.name == "requirement" and is_of_gate
+def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """That the node has no Python that can run the program. It is tried before anything changes."""
+    if not host.interpreter.find():
+        yield missing_interpreter()._replace(severity=_severity(host))
+        return
+    for file in changes.writes:
+        if isinstance(file, Program):
+            try:
+                file.content()
+            except HostRoutingError as error:
+                yield from error.findings
+
+
+def _severity(host: Host) -> Severity:
+    """How bad it is that something is missing: an image may get it later."""
+    return "warning" if host.backend is None else "error"
 
 
 def _old_systemd(manager: Manager) -> Iterator[Finding]:
@@ -176,14 +186,22 @@ def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
         yield GUARD_IS_MASKED
 
 
-def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
-    """Gated units that the network waits for, while the gate waits for the network. Not judged: an
-    order that leads through other units.
+def _units_that_cannot_be_gated(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
+    """Units that the network waits for, while the gate waits for the network; and other names of
+    units, because the gate knows a unit by its own. Not judged: an order that leads through other
+    units.
     """
-    shown = manager.show(("Before",), *map(plain_instance, units))
+    shown = manager.show(("Id", "Before"), *map(plain_instance, units))
     for unit, properties in zip(units, shown, strict=True):
         before = sorted(_NETWORK_TARGETS.intersection(properties["Before"].split()))
-        if before:
+        if properties["Id"] != plain_instance(unit):
+            own_name = properties["Id"]
+            if is_template(unit):
+                own_name = template_of(own_name)
+            sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
+            remedy = Remedy(f"name {own_name} in gate.units instead")
+            yield Finding("requirement", "error", sentence, unit, remedy)
+        elif before:
             sentence = (
                 f"{unit} starts before {before[0]}, which the gate waits for: each would wait for "
                 "the other"

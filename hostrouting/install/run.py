@@ -6,8 +6,8 @@ under the lock, and changes the files. Its step `start-guard` starts the guard. 
 its work on the kernel: without the lock while it waits for what it needs, so that units can start
 meanwhile. docs/design.md tells this in full ("A run of Configure"), with the modules.
 
-If a part fails, the files are not removed: the gate holds units back until its steps succeed, and
-the error says so.
+If a part fails, the files are not removed: the gate holds units back until the routing is right,
+and the error says so.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from weakref import WeakSet
 import attrs
 
 import phases
-from hostrouting.boot.on_disk import gated_on_disk, optional_step_paths
-from hostrouting.boot.unit_gates import judge_gates
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import HostRoutingError
+from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.effects import Effects, effects_of
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.planning import plan_run, require_possible
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_shielded
 from hostrouting.install.write import start_guard, write_files
@@ -90,7 +89,7 @@ class TaskRun(Generic[R]):
         If the guard does not start, the parts work nevertheless, and the run fails at its end.
         """
         self._plan_or_fail()
-        if self.plan.is_empty and self.wanted.is_on_new_host:
+        if self.plan.is_empty and self.wanted.is_nothing:
             return phases.Skip(self.task.reason_to_skip)
         effects = self._install_files()
         guard = self._start_guard()
@@ -137,8 +136,8 @@ class TaskRun(Generic[R]):
             self._keep_changes(error)
             # A "busy" host is left to the run that holds the lock, or came first.
             if isinstance(error, HostRoutingError) and error.kind != "busy":
-                consequence = _consequence(self.task.host, part.step)
-                if consequence:
+                consequence = _consequence(self.task.host)
+                if consequence and part.holds_units_back(self.wanted.config):
                     error.consequence = consequence
                     if self.ctx.run_id in self.task.before:
                         self.task.before[self.ctx.run_id].held.add(error)
@@ -222,12 +221,10 @@ def _is_for_later(finding: Finding) -> bool:
     return finding.severity == "warning" and finding.name in {"requirement", "file", "gate-open"}
 
 
-def _consequence(host: Host, step: str) -> str:
-    """That the gate holds units back until this step succeeds; empty if it does not."""
+def _consequence(host: Host) -> str:
+    """That the gate holds units back until nothing is wrong any more; empty if it does not."""
     with suppress(HostRoutingError):  # of a file or of systemd: the error of the part matters more
-        if HostLayout.step_path(step) in optional_step_paths(host.files):
-            return ""
         held = judge_gates(host, gated_on_disk(host.files)).held
         if held:
-            return f"the gate is installed: {spoken(held)} will not start until its steps succeed"
+            return f"the gate is installed: {spoken(held)} will not start until this is right"
     return ""

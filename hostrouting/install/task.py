@@ -1,8 +1,8 @@
 """A task that brings a configuration onto a host: what is common to `Configure` and to a task about
 one section, and what the latter is. `run` has what such a task does, in order.
 
-The gate is what holds units back: a script that runs inside the start of each gated unit, and lets
-it start only after its steps have succeeded. Each step does the work of one task at boot.
+The gate is what holds units back: it runs inside the start of each gated unit, and makes the same
+routing right before (`node.start`).
 """
 
 from __future__ import annotations
@@ -127,8 +127,6 @@ class SectionTask(InstallTask[Effects]):
 
     section: ClassVar[str]
     """The attribute of the configuration that the task is about."""
-    step: ClassVar[str]
-    """The step of the gate that does the same work at boot."""
     checks_the_result: ClassVar[bool] = False
     """Whether the task judges what the others have done, so that a dry run judges the host as it
     would be.
@@ -148,6 +146,10 @@ class SectionTask(InstallTask[Effects]):
     @abstractmethod
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         """Wait for what the task needs, then change the kernel. The files are installed already."""
+
+    @abstractmethod
+    def holds_units_back(self, config: HostRoutingConfig) -> bool:
+        """Whether no gated unit starts while this work cannot be done."""
 
     def wanted(self) -> Wanted:
         """See InstallTask. The installed configuration with this section replaced."""

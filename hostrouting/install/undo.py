@@ -16,7 +16,6 @@ import attrs
 import phases
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of, having_changed
-from hostrouting.install.host_check import open_kernel
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.run import TaskRun
 from hostrouting.install.steps import never_left_out, raise_both, raise_failure, run_shielded
@@ -91,9 +90,9 @@ class Undo:
             sentence = "another run has installed a different configuration since, which stays"
             raise HostError(sentence, what="file")
         config = wanted.config
-        had_step = wanted.former is not None and wanted.former.has_step
-        if config.has_step and not had_step:
-            # The undone run has taken away the only step, and with it the guard.
+        had_work = wanted.former is not None and wanted.former.has_work
+        if config.has_work and not had_work:
+            # The undone run has taken away all that there was to guard, and with it the guard.
             config = config._replace(guard=self.task.config.guard)
         return attrs.evolve(wanted, config=config, is_undo=True)
 
@@ -110,7 +109,7 @@ class Undo:
 
     def _add_typed_routes(self, ctx: phases.Context) -> Effects | phases.Skip:
         host = self.task.host
-        with host.locked(ctx), open_kernel(host) as kernel:
+        with host.locked(ctx), host.open_kernel() as kernel:
             if not self._may_replace(installed_or_none(host)):
                 return phases.Skip("another run has installed a different configuration since")
             outcomes = kernel.change(RouteRequest("append", route) for route in self.typed_routes)

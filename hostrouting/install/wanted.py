@@ -39,6 +39,14 @@ class Wanted:
         return self.former == HostRoutingConfig()
 
     @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is wanted, and nothing was installed when this was read. A host on which
+        nothing is left to do for another configuration has just been changed by another run, and
+        still has to be checked.
+        """
+        return self.is_on_new_host and self.config == HostRoutingConfig()
+
+    @property
     def former_keys(self) -> set[RouteKey]:
         """The keys of the static routes that are configured now."""
         return configured_keys(self.former)

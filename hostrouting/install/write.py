@@ -1,26 +1,23 @@
 """The order in which files are written and removed, and systemd is told.
 
 A run can be killed anywhere. Then the next run completes the work, and until then no unit runs a
-script that is missing, and no marker is about another configuration. So the order is:
+program that is missing, and no marker is about another configuration. So the order is:
 
 1. The markers go, if any file changes: they are about the former configuration, and no verdict is
    better than a wrong one.
 2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
-   units the next run has to stop. So is a guard whose files are new: the next run starts a guard
-   that does not run, but cannot tell that one runs an old script. If the run fails after this, and
-   is not killed, it starts such a guard again.
+   units the next run has to stop. So is a guard that has to be started again: the next run starts
+   a guard that does not run, but cannot tell that one runs an old program. If the run fails after
+   this, and is not killed, it starts such a guard again.
 3. Drop-ins and units go.
-4. systemd reads that. Until then, a unit that had a drop-in still runs gate.sh, so the gate goes
-   after this. And config.json is replaced after this: the former one tells the next run which
+4. systemd reads that. Until then, a unit that had a drop-in still runs the gate, so the program
+   goes after this. And config.json is replaced after this: the former one tells the next run which
    units may still have a drop-in loaded that is gone. This is also the reload that the plan may
    have, for what an earlier run has left unread.
-5. The steps go that gate.sh does not require. For example, 20-check-route-overlap.sh goes while the
-   gate.sh of mode WARN still names it, and passes over it because it is missing. A gate.sh that
-   does not name it any more would take it for another program's step, and require it.
-6. The files are written, in the order of `files_of`.
-7. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
-   order. Until gate.sh has been written without the steps that it requires, it needs them.
-8. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
+5. The files are written, in the order of `files_of`.
+6. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
+7. The rest goes: the scripts of an earlier release, which its drop-ins ran until now, and last
+   config.json. `owned_paths` has this order.
 
 The guard is started later, in a step of its own: the routes do not need it.
 """
@@ -32,8 +29,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import phases
-from hostrouting.boot.on_disk import optional_step_paths
 from hostrouting.boot.units import UNITS
+from hostrouting.check.marker import remove_markers
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
@@ -41,6 +38,7 @@ from hostrouting.host.systemd import unit_failed
 from hostrouting.install.installed import installed_or_none
 
 if TYPE_CHECKING:
+    from hostrouting.host.files import Files
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
     from hostrouting.install.plan import Plan
@@ -56,10 +54,10 @@ def write_files(host: Host, plan: Plan) -> Effects:
     writer = _Writer(host, plan)
     with having_changed(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host)  # 1
+            remove_markers(host.files)  # 1
         with writer.guard_started_again_on_failure():
             writer.stop_units()  # 2
-            writer.change_files()  # 3 to 8
+            writer.change_files()  # 3 to 7
     return Effects(files=writer.changed, operations=tuple(writer.operations))
 
 
@@ -92,28 +90,25 @@ class _Writer:
         """Write and remove files, and have systemd read its own."""
         writes, removes = self._plan.files
         reload = self._plan.for_systemd("reload")
-        optional = optional_step_paths(self._host.files)
         of_systemd: list[str] = []
-        optional_steps: list[str] = []
         rest: list[str] = []
         for path in removes:
             if _is_of_systemd(path):
                 of_systemd.append(path)
-            elif path in optional:
-                optional_steps.append(path)
             else:
                 rest.append(path)
         self._remove(of_systemd)  # 3
         if of_systemd or reload:
             self._reload()  # 4
             self.operations += reload
-        self._remove(optional_steps)  # 5
-        for file in writes:  # 6
+        for file in writes:  # 5
             file.write(self._host.files)
             self.changed.append(file.path)
-        self._remove(rest)  # 7
         if any(_is_of_systemd(file.path) for file in writes):
-            self._reload()  # 8
+            self._reload()  # 6
+        if HostLayout.config_path in removes:
+            _forget_starts(self._host.files)
+        self._remove(rest)  # 7
 
     @contextmanager
     def guard_started_again_on_failure(self) -> Iterator[None]:
@@ -155,18 +150,19 @@ class _Writer:
                 files.remove_empty(folder)
 
 
+def _forget_starts(files: Files) -> None:
+    """Remove what the gate has left about starts, as far as that is possible."""
+    folder = HostLayout.notes_directory
+    with suppress(HostError):
+        files.remove(HostLayout.result_path)
+        for name in files.names(folder):
+            files.remove(f"{folder}/{name}")
+        files.remove_empty(folder)
+
+
 def _is_of_systemd(path: str) -> bool:
     """Whether systemd loads the file: a unit, a drop-in, or a link that starts a unit."""
     return "/systemd/system/" in path
-
-
-def remove_markers(host: Host) -> None:
-    """Remove what a check has written, as far as that is possible."""
-    for path in HostLayout.markers:
-        # A marker that stays is not worth a failure: no unit waits for a marker, and the next boot
-        # removes it.
-        with suppress(HostError):
-            host.files.remove(path)
 
 
 def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
@@ -179,7 +175,7 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
             return phases.Skip("it is no longer wanted")
         starts = plan.for_systemd("start", "restart")
         for start in starts:
-            # systemd may have started it again meanwhile, with the script of before.
+            # systemd may have started it again meanwhile, with the program of before.
             manager.stop(start.object)
             # This does not wait for a pass of the guard, which needs the lock.
             manager.start(start.object, timeout=_GRACE)

@@ -13,17 +13,11 @@ from typing import NamedTuple, Protocol
 from hostrouting.errors import HostError, HostPart
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
-"""Where the boot scripts look for programs."""
-BOOT_PROGRAMS = {
-    "bash": "bash",
-    "ip": "iproute2",
-    "awk": "mawk or gawk",
-    "flock": "util-linux",
-    "nsenter": "util-linux",
-    "timeout": "coreutils",
-    "nft": "nftables",
-}
-"""The programs that the boot scripts need, and the packages that have them; nft only for probes."""
+"""Where the units of a node look for programs."""
+NODE_PROGRAMS = {"nft": "nftables", "bash": "bash"}
+"""The programs that a node needs, and the packages that have them: nft for the rewrite of probes,
+bash for the scripts of other programs.
+"""
 
 
 class Ended(NamedTuple):
@@ -115,7 +109,7 @@ def tool_environment() -> dict[str, str]:
     """The environment for an administrator's tool.
 
     Its language is English, because its errors are recognised by their text. PATH also contains the
-    folders where the boot scripts look: after `su` or ssh, a user's PATH may lack /usr/sbin.
+    folders where the units of a node look: after `su` or ssh, a user's PATH may lack /usr/sbin.
     """
     folders = list(BOOT_PATH)
     users_path = os.environ.get("PATH")

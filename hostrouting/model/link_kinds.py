@@ -1,33 +1,33 @@
 """What the kinds and the link types of devices mean for routing: which ones lead out of the host,
 and which are tunnels, taps or network cards.
 
-These are facts about Linux, whose rows the boot scripts have, too. Which device packets should
-leave through, `routes.uplink` and `check.expected` say.
+These are facts about Linux. Which device packets should leave through, `routes.uplink` and
+`check.expected` say.
 """
 
 from collections.abc import Mapping
 
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, Link
 
-DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
+_DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
 """Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own
 table.
 """
-TAP = "tun"
+_TAP = "tun"
 """The kind of a tap, and of a tunnel whose packets have no Ethernet header (`is_tap`)."""
-LIKE_ETHERNET = frozenset(
-    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
+_LIKE_ETHERNET = frozenset(
+    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", _TAP}
 )
 """Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
 geneve.c, tun.c and net/batman-adv. An Ethernet device of L2TP is missing: it has no kind.
 """
-NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
+_NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""
-HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
+_HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
 """Link types that are not tunnels'. The loopback device has no kind."""
 BRIDGE = "bridge"
 """The kind of a device that may lead only to guests or pods of this host."""
-OF_GUESTS = frozenset({"veth", TAP})
+OF_GUESTS = frozenset({"veth", _TAP})
 """Kinds of ports by which a bridge leads to containers and virtual machines."""
 LINES = frozenset({"ppp"})
 """Kinds of tunnels that are also a provider's line, and may have the only default route."""
@@ -39,14 +39,14 @@ def leads_out(link: Link | None) -> bool:
     """
     if link is None or link.loopback:
         return False
-    return link.type != ARPHRD_INFINIBAND and link.kind not in DEAD_ENDS
+    return link.type != ARPHRD_INFINIBAND and link.kind not in _DEAD_ENDS
 
 
 def is_tunnel(link: Link | None) -> bool:
     """Whether the packets of the device go to another device again."""
-    if link is None or link.kind in NO_TUNNELS:
+    if link is None or link.kind in _NO_TUNNELS:
         return False
-    return link.type not in HARDWARE or link.kind in LIKE_ETHERNET
+    return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
 
 
 def is_tap(link: Link | None) -> bool:
@@ -54,7 +54,7 @@ def is_tap(link: Link | None) -> bool:
 
     The program is a VPN, a virtual machine, or Open vSwitch in user space.
     """
-    return link is not None and link.kind == TAP and link.type == ARPHRD_ETHERNET
+    return link is not None and link.kind == _TAP and link.type == ARPHRD_ETHERNET
 
 
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:

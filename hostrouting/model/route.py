@@ -33,23 +33,16 @@ class Refused(NamedTuple):
 
     errno: int
     """The error of a lookup."""
-    words: str
-    """How `ip` reports that error if its messages are in English, as in the boot scripts."""
     fate: str
     """What happens to the packets, for an operator."""
 
 
 REFUSING: dict[Refusing, Refused] = {
-    "blackhole": Refused(errno.EINVAL, "Invalid argument", "is dropped"),
-    "unreachable": Refused(errno.EHOSTUNREACH, "No route to host", "is refused as unreachable"),
-    "prohibit": Refused(errno.EACCES, "Permission denied", "is refused as prohibited"),
+    "blackhole": Refused(errno.EINVAL, "is dropped"),
+    "unreachable": Refused(errno.EHOSTUNREACH, "is refused as unreachable"),
+    "prohibit": Refused(errno.EACCES, "is refused as prohibited"),
 }
 """The types that end the whole lookup; each is also an action of a rule, with the same number."""
-
-ANSWER_TO_RULE: dict[Refusing, str] = {"unreachable": "no-route"}
-"""What Linux answers to a lookup that a rule of this type ends, where that is not the answer of a
-route: an `unreachable` rule answers as if there were no route (ENETUNREACH).
-"""
 
 PATHLESS: tuple[RouteType, ...] = (*REFUSING, "throw")
 """Types without a next hop; `throw` ends the lookup in its table only. For those of IPv6, Linux

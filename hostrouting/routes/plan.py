@@ -1,7 +1,7 @@
 """How to get from the present routes of a host to the configured ones, step by step.
 
 All functions here go from values to values: a printed plan is the dry run, and `apply` carries out
-its steps (`steps` says what they are). At boot, static-routes.sh decides the same by itself.
+its steps (`steps` says what they are).
 
 Routes are compared key by key: table, prefix and metric. A present route with the key of a wanted
 one is as wanted, whoever added it; or it is stale and goes, if it is ours (protocol 213); or it is

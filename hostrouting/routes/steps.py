@@ -21,7 +21,7 @@ from hostrouting.model.route import (
     deletion_command,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.uplink import REMEDIES, REMEDY, Need
+from hostrouting.routes.uplink import REMEDY, TO_PIN, Need
 from hostrouting.text import agreeing, spoken
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
@@ -30,22 +30,6 @@ Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
 _TO_DELETE = "if nothing needs that route, delete it (a program may add it again)"
-SENTENCES = {
-    "waits": "{route} needs {missing}",
-    "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
-    "conflict": "{prefix} cannot be installed: {reason}",
-    "held": "a route that is not hostrouting's has the same destination and metric: [{held}]",
-    "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
-    "precedence",
-    "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
-    "are more specific, so that route is no longer used",
-    "single": "no route can be more specific",
-    "delete": str(Remedy(_TO_DELETE, "{delete}")),
-    "address": "Linux has this route from an address of {devs}: override or delete it only if this "
-    "host needs nothing in {prefix} through {devs}",
-}
-"""What static-routes.sh says, too."""
-
 _LOWEST_METRIC = {IPV4: 0, IPV6: 1}
 """By family; in IPv6, Linux takes 0 for 1024."""
 
@@ -57,9 +41,7 @@ class Step(NamedTuple):
     route: Route
     reason: str
     rivals: tuple[Route, ...] = ()
-    """For a conflict with routes of other programs (`conflict_with`), those with the key; Linux
-    uses the first. A conflict of any other kind has none, and then no remedy but its reason.
-    """
+    """For a conflict: the routes of other programs with the key, of which Linux uses the first."""
     free_halves: tuple[Prefix, ...] = ()
     """For a conflict, both halves of the prefix if there is a route to neither."""
 
@@ -74,14 +56,18 @@ class Step(NamedTuple):
         words: list[str] = []
         devs = _devs_of_addresses(self.rivals)
         if devs:
-            words.append(SENTENCES["address"].format(devs=", ".join(devs), prefix=prefix))
+            by = ", ".join(devs)
+            words.append(
+                f"Linux has this route from an address of {by}: override or delete it only if this "
+                f"host needs nothing in {prefix} through {by}"
+            )
         delete = _deletion_of(self.rivals)
         instead = self._configure_instead()
         if instead:
             words += [instead, "then apply the configuration"]
             return Remedy("; ".join(words), otherwise=delete)
         if prefix.is_single:
-            words.append(SENTENCES["single"])
+            words.append("no route can be more specific")
         words.append(delete.words)
         return Remedy("; ".join(words), delete.command)
 
@@ -89,11 +75,17 @@ class Step(NamedTuple):
         """What to configure instead of a route that has rivals; empty if nothing would do."""
         prefix = self.route.prefix
         if self.route.metric > _LOWEST_METRIC[prefix.family]:
-            return SENTENCES["metric"].format(prefix=prefix)
+            return (
+                f'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
+                "precedence"
+            )
         if not self.free_halves:
             return ""
         left, right = self.free_halves
-        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
+        return (
+            f"write {left} and {right} instead of {prefix} into staticRoutes.routes: these two are "
+            "more specific, so that route is no longer used"
+        )
 
     @property
     def reason_with_remedy(self) -> str:
@@ -109,11 +101,8 @@ class Step(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        facts: dict[str, object] = {}
-        if self.rivals:
-            facts["held"] = str(self.rivals[0])
-        facts["metric"] = self.route.metric
-        sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
+        facts = {"held": str(self.rivals[0]), "metric": self.route.metric}
+        sentence = f"{prefix} cannot be installed: {self.reason}"
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
@@ -127,8 +116,13 @@ def conflict_with(rivals: Sequence[Route], route: Route) -> Step:
     """The step for a route that cannot be installed: each of the rivals has its key, and Linux uses
     the first of them.
     """
+    return Step("conflict", route, held_by(rivals), tuple(rivals))
+
+
+def held_by(rivals: Iterable[object]) -> str:
+    """Why a route cannot be installed whose key these have, which are routes or their texts."""
     held = "], [".join(map(str, rivals))
-    return Step("conflict", route, SENTENCES["held"].format(held=held), tuple(rivals))
+    return f"a route that is not hostrouting's has the same destination and metric: [{held}]"
 
 
 def conflict_with_next_hop(entry: Route, route: Route) -> Step:
@@ -166,7 +160,7 @@ class Incomplete(NamedTuple):
     missing: Need
 
     def __str__(self) -> str:
-        return SENTENCES["waits"].format(route=self.route, missing=self.missing)
+        return f"{self.route} needs {self.missing}"
 
 
 class RoutePlan(NamedTuple):
@@ -216,7 +210,7 @@ class RoutePlan(NamedTuple):
 
     @property
     def conflicts(self) -> tuple[Step, ...]:
-        """The steps for routes that cannot be installed, such as those with a rival."""
+        """The steps for routes that cannot be installed, because each has a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
     @property
@@ -247,6 +241,11 @@ class RoutePlan(NamedTuple):
     def route_waits(self) -> tuple[Finding, ...]:
         """What the waiting routes need; those that need the same thing share a finding."""
         return tuple(map(_waiting_finding, _by_what_is_missing(self.waiting)))
+
+    @property
+    def failed_waits(self) -> tuple[Finding, ...]:
+        """The same where nobody waits any longer: errors."""
+        return tuple(finding._replace(severity="error") for finding in self.route_waits)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
@@ -322,8 +321,10 @@ def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
 def _staying_finding(routes: Sequence[Incomplete]) -> Finding:
     """What these routes, which are there, would wait for after a reboot."""
     first, missing = routes[0]
-    sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
-    remedy = missing.remedy or Remedy(REMEDIES["pin"])
+    sentence = (
+        f"after the next boot, {_named(routes)} will wait for {missing}; what is there now works"
+    )
+    remedy = missing.remedy or TO_PIN
     return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
 
 

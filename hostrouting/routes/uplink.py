@@ -3,8 +3,7 @@ device or gateway.
 
 Theory of operation. A configured route takes what it does not name from a default route: without a
 device, from the best one of table main; with a device, its gateway from the best one through that
-device, in any table. Rules do not matter: static-routes.sh does not read them, and a VPN's rules
-must not decide.
+device, in any table. Rules do not matter: a VPN's rules must not decide.
 
 The best default route may not be the one to the network of this host. It is in doubt if an equal
 one leads through another device (`doubtful_by_equal_routes`), or if it leads through a tunnel
@@ -16,9 +15,8 @@ A route that cannot be completed waits. A route of ours that is there stays mean
 if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
 nothing away from a host that works.
 
-static-routes.sh follows the same rules, and a property test compares both. This module completes
-one route, or says what is missing for that. `plan` finds conflicts with other routes, and
-`check.expected` the expected devices.
+This module completes one route, or says what is missing for that. `plan` finds conflicts with other
+routes, and `check.expected` the expected devices.
 """
 
 from __future__ import annotations
@@ -51,28 +49,11 @@ if TYPE_CHECKING:
 _HopsOrNeed: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
 
-NEEDS = {
-    "default": "an IPv{family} default route",
-    "default-on": "an IPv{family} default route on {dev}",
-    "tunnel": "a device to be named: [{route}] leads through a tunnel",
-    "equal": "a device to be named: [{route}] is not the only default route with its metric",
-    "absent": "the device {dev}, which this host does not have (an altname does not count)",
-    "down": "the device {dev} to be up",
-    "own": "a gateway other than {gateway}, this host's own address or a broadcast address",
-    "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
-    "hides": "a destination without the gateway {gateway}, which Linux would no longer reach "
-    "directly",
-}
-"""What a route can lack that static-routes.sh says, too."""
 REMEDY = Remedy("add it, or correct the configuration")
-REMEDIES = {
-    "choose": 'write "dev": {devs} into the configured route, or name one device in '
-    "routeOverlap.expectedDevs",
-    "pin": 'bring back what is missing, or write "dev" and "gateway" into the configured route',
-}
-"""What settles a doubt about the default route, and what makes a route independent of it;
-static-routes.sh says it, too.
-"""
+TO_PIN = Remedy(
+    'bring back what is missing, or write "dev" and "gateway" into the configured route'
+)
+"""What makes a route independent of the default route."""
 
 
 class Need(NamedTuple):
@@ -219,7 +200,10 @@ class Uplink:
             route = route._replace(scope=SCOPE_LINK)
         cut_off = self._gateway_cut_off_by(route)
         if cut_off is not None:
-            return Need(NEEDS["hides"].format(gateway=cut_off))
+            return Need(
+                f"a destination without the gateway {cut_off}, which Linux would no longer reach "
+                "directly"
+            )
         return route
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
@@ -332,8 +316,8 @@ class Uplink:
         return hops or self._missing_default(self._only_expected_dev)
 
     def _missing_default(self, dev: str | None = None) -> Need:
-        name = "default" if dev is None else "default-on"
-        return Need(NEEDS[name].format(family=self._family, dev=dev))
+        on_dev = "" if dev is None else f" on {dev}"
+        return Need(f"an IPv{self._family} default route{on_dev}")
 
     @cached_property
     def _defaults_of_main(self) -> list[Route]:
@@ -358,9 +342,11 @@ class Uplink:
         by_tunnel = self._devs_in_doubt_with(used.devs)
         by_equal_routes = doubtful_by_equal_routes(self._defaults_of_main)
         if by_tunnel:
-            return self._choice("tunnel", used, by_tunnel | by_equal_routes)
+            why = f"[{used}] leads through a tunnel"
+            return self._choice(why, by_tunnel | by_equal_routes)
         if by_equal_routes:
-            return self._choice("equal", used, by_equal_routes)
+            why = f"[{used}] is not the only default route with its metric"
+            return self._choice(why, by_equal_routes)
         return None
 
     def _devs_in_doubt_with(self, devs: Iterable[str]) -> frozenset[str]:
@@ -370,15 +356,18 @@ class Uplink:
         are_only_taps = are_taps_without_a_card(used, self._devs_with_address(), self._links)
         return doubtful_by_a_tunnel(used, hidden, self._links, are_only_taps=are_only_taps)
 
-    def _choice(self, why: str, used: Route, doubtful_devs: frozenset[str]) -> Need:
+    def _choice(self, why: str, doubtful_devs: frozenset[str]) -> Need:
         """The need to name one of these devices, in the order of their default routes."""
         listed: dict[str, None] = {}
         for route in self._defaults_of_main:
             listed |= dict.fromkeys(route.devs)
         devs = tuple(dev for dev in listed if dev in doubtful_devs)
         quoted = [f'"{dev}"' for dev in devs]
-        remedy = Remedy(REMEDIES["choose"].format(devs=spoken(quoted, last="or")))
-        return Need(NEEDS[why].format(route=used), remedy, devs)
+        remedy = Remedy(
+            f'write "dev": {spoken(quoted, last="or")} into the configured route, or name one '
+            "device in routeOverlap.expectedDevs"
+        )
+        return Need(f"a device to be named: {why}", remedy, devs)
 
     @cached_property
     def _only_expected_dev(self) -> str | None:
@@ -407,9 +396,9 @@ class Uplink:
     def _missing_for_device(self, dev: str) -> str:
         link = self._links.get(dev)
         if link is None:
-            return NEEDS["absent"].format(dev=dev)
+            return f"the device {dev}, which this host does not have (an altname does not count)"
         if not link.up:
-            return NEEDS["down"].format(dev=dev)
+            return f"the device {dev} to be up"
         if self._family == IPV6 and link.ipv6_disabled:
             return f"IPv6 to be enabled on {dev}"
         return ""
@@ -422,7 +411,7 @@ class Uplink:
             return ""  # of an IPv4 default route by an IPv6 router: Linux has accepted it
         if self._is_own_address(gateway, hop.dev):
             # Linux refuses the route, or accepts it and loses the packets.
-            return NEEDS["own"].format(gateway=gateway)
+            return f"a gateway other than {gateway}, this host's own address or a broadcast address"
         if gateway in LINK_LOCAL:
             return ""
         if hop.onlink:
@@ -431,7 +420,7 @@ class Uplink:
             is_reached = self._is_near(gateway, hop.dev)
         if is_reached:
             return ""
-        return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
+        return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
 
     def _is_near(self, gateway: IP, dev: str | None) -> bool:
         """Whether Linux would find the gateway on the link of the device."""

@@ -39,10 +39,10 @@ class Configure(InstallTask[CheckResult]):
     probes, the check.
 
     Idempotent. What the host lacks is found before the first write. From the moment the files are
-    installed, a gated unit starts only after its steps have succeeded; a running unit is never
-    touched. `wait` is how many seconds each step waits for what it needs, such as the default
-    route. If `allow_removal` is false, the run fails before its first write if it would take away
-    what protects the host.
+    installed, a gated unit starts only if the gate lets it; a running unit is never touched. `wait`
+    is how many seconds each step waits for what it needs, such as the default route. If
+    `allow_removal` is false, the run fails before its first write if it would take away what
+    protects the host.
     """
 
     name = "configure-host-routing"
@@ -83,7 +83,7 @@ class Configure(InstallTask[CheckResult]):
 
 @attrs.frozen
 class Remove:
-    """Remove everything of hostrouting and nothing else: drop-ins, units, scripts, routes, probe
+    """Remove everything of hostrouting and nothing else: drop-ins, units, program, routes, probe
     table, markers.
 
     A running unit is not touched; units that start from now on do not wait any more. Scripts of

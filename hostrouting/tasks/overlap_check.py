@@ -12,16 +12,13 @@ import attrs
 import phases
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
+from hostrouting.check.marker import leave_marker, remove_markers
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.effects import Effects
-from hostrouting.host.fileset import File
-from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import open_kernel
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
-from hostrouting.install.write import remove_markers
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -98,11 +95,13 @@ class CheckRouteOverlap(SectionTask):
 
     name = "check-route-overlap"
     section: ClassVar[str] = "route_overlap"
-    step: ClassVar[str] = HostLayout.check_step
     checks_the_result: ClassVar[bool] = True
     reason_to_skip: ClassVar[str] = (
         "no expected CIDRs are configured, and the check is not installed"
     )
+
+    def holds_units_back(self, config: HostRoutingConfig) -> bool:
+        return config.route_overlap.is_strict
 
     def planned(self, _wanted: Wanted, _read_snapshot: Callable[[], Snapshot]) -> Plan:
         return Plan()  # a check changes nothing
@@ -115,56 +114,34 @@ class CheckRouteOverlap(SectionTask):
             return CheckResult()
         began = ctx.clock.now()
         report = self._check_kernel(ctx, wanted.config)
-        # Only a missing default route was waited for. A deadline may have shortened the wait.
+        # A deadline may have shortened the wait.
         wait = min(self.wait, round(ctx.clock.now() - began, 1))
         findings = check_findings(report, mode=settings.mode, wait=wait)
         try:
             # Under the lock, so that no marker is about a configuration that another run replaces:
             # that is NotReady, which is not caught here. The markers are left to that run.
             with self.changing(ctx, wanted):
-                self._write_marker(report, findings)
+                leave_marker(self.host.files, report, findings)
         except HostError as error:
-            remove_markers(self.host)  # no verdict is better than a wrong one
+            remove_markers(self.host.files)  # also where there was no lock
             ctx.log.warning("%s", error)
         # This raises in STRICT, so the marker has to be there before.
         self._log_or_raise(ctx, report, findings, settings.mode)
         return CheckResult(report=report)
 
     def _check_kernel(self, ctx: phases.Context, config: HostRoutingConfig) -> CheckReport:
-        """Wait for a default route, and check. If that fails, the markers go: they would be about
-        another state.
+        """Check, and wait for what may still come. If that fails, the markers go: they would be
+        about another state.
         """
         try:
-            with open_kernel(self.host) as kernel:
+            with self.host.open_kernel() as kernel:
                 servers = self.host.name_servers
                 return check_kernel(kernel, config, ctx=ctx, wait=self.wait, name_servers=servers)
         except BaseException:
             # Without the lock, for which it could wait long: at worst, a marker is gone that
             # another run has just written, and no unit waits for one.
-            remove_markers(self.host)
+            remove_markers(self.host.files)
             raise
-
-    def _write_marker(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
-        """Remove the markers of other verdicts, and write that of this one: what escapes, or the
-        families in doubt, a line for each; or the name of the verdict, and what else was found if
-        that is ok. The boot script writes the same files (`report` and `leave_marker` in
-        boot/assets/check-route-overlap.sh).
-        """
-        marker = HostLayout.detected_path
-        if report.verdict == "ok":
-            marker = HostLayout.ok_path
-            lines = ["ok", *map(str, findings)]
-        elif report.verdict == "overlap":
-            lines = [finding.line for finding in findings if finding.name in WRONG]
-        elif report.verdict == "no-default-route":
-            lines = ["no-default-route"]
-        else:
-            marker = HostLayout.undecided_path
-            lines = [str(family) for family in report.families if family.verdict == "undecided"]
-        for path in HostLayout.markers:
-            if path != marker:
-                self.host.files.remove(path)
-        File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)
 
     def _log_or_raise(
         self,

@@ -1,29 +1,34 @@
-"""RewriteProbeSource: load-balancer probes over IPv6 reach the pods; see `boot.probe_table`."""
+"""RewriteProbeSource: load-balancer probes over IPv6 reach the pods; see `probe.table`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 import phases
-from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, Operation
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
+from hostrouting.probe.load import Difference, find_difference, load_table
+from hostrouting.probe.table import TABLE
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from hostrouting.config.settings import ProbeRewriteConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.wanted import Wanted
-    from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
 
 _TITLE = f"nftables table ip6 {TABLE}"
+_OPERATIONS: dict[Difference, Operation] = {
+    "missing": Operation("create", _TITLE, "it was missing"),
+    "different": Operation("replace", _TITLE, "it differed from this configuration"),
+    "unwanted": Operation("delete", _TITLE, "it is no longer wanted"),
+}
+"""By what is wrong with the table: what is done about it."""
 _STAYS = Finding(
     "probe-rewrite",
     "warning",
@@ -45,11 +50,13 @@ class RewriteProbeSource(SectionTask):
 
     name = "rewrite-probe-source"
     section: ClassVar[str] = "probe_rewrite"
-    step: ClassVar[str] = HostLayout.probe_step
     reason_to_skip: ClassVar[str] = (
         "the rewrite of probes is not enabled, and its table is not loaded"
     )
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
+
+    def holds_units_back(self, config: HostRoutingConfig) -> bool:  # noqa: ARG002
+        return False
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         is_wanted = wanted.config.probe_rewrite.enabled
@@ -60,12 +67,13 @@ class RewriteProbeSource(SectionTask):
                 return Plan(findings=(_STAYS,))
             return Plan()
         try:
-            operations = tuple(_find_operations(self.host.nftables, wanted.config.probe_rewrite))
+            difference = find_difference(self.host.nftables, wanted.config.probe_rewrite)
         except HostError:
             if is_wanted or was_wanted:
                 raise
             # This process may not list it, or Linux has no nftables: nobody asked for a table.
             return Plan()
+        operations = (_OPERATIONS[difference],) if difference else ()
         if not is_wanted:
             return Plan(operations=operations)
         obstacles = tuple(find_probe_obstacles(wanted.config, read_snapshot()))
@@ -80,12 +88,11 @@ class RewriteProbeSource(SectionTask):
             ctx.log.log(finding.level, "%s", finding)
         if not plan.operations:
             return self._unchanged(wanted)
-        table = PROBE_DELETION
-        if wanted.config.probe_rewrite.enabled:
-            table = render_probe_table(wanted.config.probe_rewrite)
-        with self.changing(ctx, wanted):  # fails if another run has replaced this section
-            self.host.nftables.load(table)
-        return Effects(operations=plan.operations)
+        with self.changing(ctx, wanted) as config:  # fails if another run has replaced this section
+            difference = load_table(self.host.nftables, config.probe_rewrite)
+        if not difference:
+            return self._unchanged(wanted)
+        return Effects(operations=(_OPERATIONS[difference],))
 
     def _unchanged(self, wanted: Wanted) -> phases.Skip:
         """The result where there is nothing to do."""
@@ -94,22 +101,3 @@ class RewriteProbeSource(SectionTask):
         if self.host.backend is None:
             return phases.Skip("an image has no table; it is loaded when it boots")
         return phases.Skip("the table is as it should be")
-
-
-def _find_operations(nftables: Nftables, settings: ProbeRewriteConfig) -> Iterator[Operation]:
-    """What has to be done about the table; nothing if it is as it should be."""
-    listing = nftables.listing(TABLE)
-    if not settings.enabled:
-        if listing is not None:
-            yield Operation("delete", _TITLE, "it is no longer wanted")
-    elif listing is None:
-        yield Operation("create", _TITLE, "it was missing")
-    elif not _is_in_force(listing, settings):
-        yield Operation("replace", _TITLE, "it differed from this configuration")
-
-
-def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings. A dormant table does nothing."""
-    if "flags dormant" in listing:
-        return False
-    return all(comment in listing for comment in probe_comments(settings))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import phases
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import Effects, having_changed
-from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 
@@ -37,8 +37,10 @@ class ConfigureStaticRoutes(SectionTask):
 
     name = "configure-static-routes"
     section: ClassVar[str] = "static_routes"
-    step: ClassVar[str] = HostLayout.routes_step
     reason_to_skip: ClassVar[str] = "no static routes are configured, and none are installed"
+
+    def holds_units_back(self, config: HostRoutingConfig) -> bool:
+        return bool(config.static_routes.routes)
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         routes = plan_static_routes(wanted.config, read_snapshot())
@@ -67,34 +69,36 @@ class ConfigureStaticRoutes(SectionTask):
     def _await_and_apply(
         self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
     ) -> Applied:
-        """Wait until every route can be planned, then apply the plan; wait again if something has
-        gone in between.
+        """Make the routes right, once nothing is missing for that; NotReady says what was missing
+        at the end. Raises RouteConflict at once: no wait would end a conflict.
 
         Other sections say something about the routes, too, and another run may have replaced them:
         what is installed counts.
         """
-        until = ctx.clock.now() + self.wait
-        while True:
-            left = max(0.0, until - ctx.clock.now())
-            plan = _await_plan(ctx, backend, self.require_installed(wanted), wait=left)
-            if not plan.changes:
-                return Applied(plan)
-            applied = self._apply(ctx, backend, wanted)
-            if applied is not None:
-                return applied
+        last_plan = RoutePlan()
 
-    def _apply(self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted) -> Applied | None:
-        """Apply the plan of this moment; None if something is missing again.
+        def attempt() -> tuple[Applied | None, str]:
+            nonlocal last_plan
+            last_plan = plan_static_routes(self.require_installed(wanted), backend.snapshot())
+            last_plan.require_possible()
+            applied = Applied(last_plan)
+            if last_plan.changes and not last_plan.waiting:
+                # If the run is cancelled meanwhile, ctx.check raises that, and the changes are
+                # taken back. An error has those that were made all the same.
+                done: list[RouteRequest] = []
+                with self.changing(ctx, wanted) as config, having_changed(done):
+                    applied = keep_routes(backend, config, check=ctx.check, done=done)
+                last_plan = applied.plan
+            if last_plan.waiting:
+                return None, "; ".join(map(str, last_plan.route_waits))
+            return applied, ""
 
-        Under the lock, the plan is made anew: others may have changed routes while this run waited
-        for the lock.
-        """
-        with self.changing(ctx, wanted) as config:
-            snapshot = backend.snapshot()
-            plan = plan_static_routes(config, snapshot)
-            if plan.waiting:
-                return None
-            return _apply_plan(ctx, backend, plan, snapshot)
+        try:
+            return await_result(ctx, backend, attempt, wait=self.wait)
+        except NotReady as error:
+            if error.kind:  # another run is busy
+                raise
+            raise NotReady(str(error), findings=last_plan.failed_waits) from error
 
     def _delete_unconfigured(
         self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
@@ -102,43 +106,8 @@ class ConfigureStaticRoutes(SectionTask):
         """Delete the routes that are not configured, though no other change is possible: an undo
         leaves none of what it takes back.
         """
-        with self.changing(ctx, wanted) as config:
+        done: list[RouteRequest] = []
+        with self.changing(ctx, wanted) as config, having_changed(done):
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot).deletions
-            return _apply_plan(ctx, backend, plan, snapshot)
-
-
-def _apply_plan(
-    ctx: phases.Context, backend: RouteBackend, plan: RoutePlan, before: Snapshot
-) -> Applied:
-    """Carry out the plan; an error has what was changed all the same.
-
-    If the run is cancelled meanwhile, `ctx.check` raises that, and the changes are taken back.
-    """
-    done: list[RouteRequest] = []
-    with having_changed(done):
-        return apply_plan(plan, backend, before=before, check=ctx.check, done=done)
-
-
-def _await_plan(
-    ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float
-) -> RoutePlan:
-    """The plan, once nothing is missing for it; NotReady says what was missing at the end.
-
-    Raises RouteConflict at once: no wait would end a conflict.
-    """
-    last_plan = RoutePlan()
-
-    def attempt() -> tuple[RoutePlan | None, str]:
-        nonlocal last_plan
-        last_plan = plan_static_routes(config, backend.snapshot())
-        last_plan.require_possible()
-        if last_plan.waiting:
-            return None, "; ".join(map(str, last_plan.route_waits))
-        return last_plan, ""
-
-    try:
-        return await_result(ctx, backend, attempt, wait=wait)
-    except NotReady as error:
-        missing = [finding._replace(severity="error") for finding in last_plan.route_waits]
-        raise NotReady(str(error), findings=missing) from error
+            return apply_plan(plan, backend, before=snapshot, check=ctx.check, done=done)

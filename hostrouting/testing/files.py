@@ -10,11 +10,11 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.host.files import (
     Entry,
+    as_bytes,
     require_kind,
     require_mode,
     require_path,
     require_target,
-    require_text,
 )
 
 
@@ -36,23 +36,31 @@ class FakeFiles:
     """Files that cannot be changed, and folders in which nothing can, with the reason for each."""
     locked: set[str] = attrs.field(factory=set)
     """Paths that another process has locked."""
+    programs: dict[str, bytes] = attrs.field(factory=dict, repr=False)
+    """Files whose content is bytes, such as the program of a node."""
     _wakes: list[Callable[[], object]] = attrs.field(factory=list, init=False, repr=False, eq=False)
     """Called when a lock is released: it may be held now."""
 
     def read(self, path: str) -> str | None:
+        content = self.read_bytes(path)
+        return None if content is None else content.decode(errors="replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
         require_path(path)
         target = self.links.get(path, path)
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
         if place == "/dev/null":
-            return ""
+            return b""
         require_kind("read", place, self.look(place), "file")
-        return self.texts.get(place)
+        if place in self.texts:
+            return self.texts[place].encode()
+        return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:
         require_path(path)
         if path in self.links:
             return Entry("link", 0, self.links[path])
-        if path in self.texts:
+        if path in self.texts or path in self.programs:
             return Entry("file", self.modes.get(path, 0o644))
         if self.names(path):
             return Entry("directory", 0o755)
@@ -62,17 +70,21 @@ class FakeFiles:
         require_path(folder)
         below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
-        for path in (*self.texts, *self.links):
+        for path in (*self.texts, *self.programs, *self.links):
             if path.startswith(below):
                 name, _, _ = path.removeprefix(below).partition("/")
                 names.add(name)
         return tuple(sorted(names))
 
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        require_text(text)
+    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
+        as_bytes(content)
         require_mode(mode)
         self._change("write", path, "file")
-        self.texts[path] = text
+        self._forget(path)
+        if isinstance(content, str):
+            self.texts[path] = content
+        else:
+            self.programs[path] = content
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
@@ -99,7 +111,7 @@ class FakeFiles:
         while place != "/":
             if place in self.broken:
                 return self.broken[place]
-            if place in self.texts:
+            if place in self.texts or place in self.programs:
                 return f"{place} is not a directory; remove it"
             place = os.path.dirname(place)
         return ""
@@ -121,7 +133,7 @@ class FakeFiles:
         self.writes.append(path)
 
     def _forget(self, path: str) -> None:
-        for known in (self.texts, self.modes, self.links):
+        for known in (self.texts, self.programs, self.modes, self.links):
             known.pop(path, None)
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.host.host import Host, require_connects
-from hostrouting.kernel.programs import BOOT_PROGRAMS
+from hostrouting.kernel.programs import NODE_PROGRAMS
 from hostrouting.kernel.rights import Rights
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.files import FakeFiles
+from hostrouting.testing.interpreter import FakeInterpreter
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.nftables import FakeNftables
 from hostrouting.testing.systemd import FakeManager
@@ -59,6 +60,7 @@ class FakeHost(Host):
     """
     files: FakeFiles = attrs.field(factory=FakeFiles, repr=False)
     manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)
+    interpreter: FakeInterpreter = attrs.field(factory=FakeInterpreter)
     nftables: FakeNftables = attrs.field(factory=FakeNftables)
     missing: Collection[str] = ()
     rights: Callable[[], Rights] = Rights
@@ -82,10 +84,10 @@ class FakeHost(Host):
             "kernel",
             "a FakeKernel: call h200(), or make the fixture h200 a parameter of the test",
         )
-        if not set(self.missing).issubset(BOOT_PROGRAMS):
+        if not set(self.missing).issubset(NODE_PROGRAMS):
             raise ValueError(
                 f"missing is {self.missing!r:.80}; it must be a collection of programs that "
-                f"hostrouting needs: {', '.join(sorted(BOOT_PROGRAMS))}"
+                f"hostrouting needs: {', '.join(sorted(NODE_PROGRAMS))}"
             )
         require_connects(self.backend)
         if self.manager is not None and self.manager.files is None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from hostrouting.testing.files import FakeFiles
 
 _FOLDER = "/etc/systemd/system/"
-_LISTS = ("ExecCondition", "SuccessExitStatus")
+_SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
+"""The settings that are lists, and how systemctl shows a value of each."""
 _NO_SYSTEMD = (
     "System has not been booted with systemd as init system (PID 1). Can't operate. | "
     "Failed to connect to bus: Host is down"
@@ -210,13 +211,13 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
     """The settings of these files that are lists: an empty value resets one, as in systemd."""
-    lists: dict[str, list[str]] = {name: [] for name in _LISTS}
+    lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():
         name, _, value = line.partition("=")
         if name not in lists:
             continue
         if value:
-            lists[name].append(value.replace("%n", unit))
+            lists[name].append(_SHOWN[name].format(value.replace("%n", unit)))
         else:
             lists[name].clear()
     return {name: " ".join(values) for name, values in lists.items()}

@@ -10,15 +10,15 @@ pytestmark = pytest.mark.linux
 
 
 def test_an_image(tmp_path: Path) -> None:
-    """The image has the scripts, units and links; a second run has nothing to do. Without a path it
-    is a temporary one.
+    """The image has the program, the units and the links; a second run has nothing to do. Without a
+    path it is a temporary one.
     """
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "/etc/hostrouting/gate.d/10-static-routes.sh (755)" in lines
+    assert "/etc/hostrouting/hostrouting.pyz (644)" in lines
     enabled = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
     assert f"{enabled} -> /etc/systemd/system/static-routes.service" in lines
-    assert (tmp_path / "etc/hostrouting/gate.d/20-check-route-overlap.sh").is_file()
+    assert (tmp_path / "etc/hostrouting/config.json").is_file()
     assert "\n  nothing to do\n" in done.stdout
     assert example("image_build.py").stdout == done.stdout

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from hostrouting.boot.unit_gates import APPLY
 from hostrouting.errors import BackendError
+from hostrouting.gate.unit_gates import APPLY
 from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.kernel.rights import Rights
 from hostrouting.status import State, find_status
@@ -31,13 +31,14 @@ from tests.support.tasks import CIDR, LAYOUT, document, lose_routes, manager_of
 
 
 def lose_a_file(host: FakeHost) -> None:
-    """The gate is gone."""
-    host.files.remove(LAYOUT.gate_path)
+    """The program is gone."""
+    host.files.remove(LAYOUT.program_path)
 
 
-def gate_is_a_folder(host: FakeHost) -> None:
-    """A folder is in the place of the gate."""
-    host.files.texts[f"{LAYOUT.gate_path}/inside"] = host.files.texts.pop(LAYOUT.gate_path)
+def program_is_a_folder(host: FakeHost) -> None:
+    """A folder is in the place of the program."""
+    host.files.remove(LAYOUT.program_path)
+    host.files.texts[f"{LAYOUT.program_path}/inside"] = ""
 
 
 def config_is_a_folder(host: FakeHost) -> None:
@@ -51,7 +52,7 @@ HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
     "different": (applied(change=lose_routes), APPLY.command),
     "escaping": (applied(document(), lose_a_file), repair_pipeline()),
     "not-configured": (applied(document(mode="WARN"), with_ours), repair_pipeline()),
-    "failing": (applied(change=gate_is_a_folder), ""),
+    "failing": (applied(change=program_is_a_folder), ""),
     "conflict": (applied(change=taken), repair_pipeline()),
     "waiting": (applied(document("9.0.0.0/8", cidrs=()), without_default), ""),
     "broken": (applied(change=GARBLED), ""),
@@ -68,19 +69,6 @@ def test_each_state_and_what_to_type(state: State) -> None:
     assert status.command == command
     may_apply = state not in {"broken", "conflict", "not-configured", "failing", "escaping"}
     assert may_apply or all(finding.remedy != APPLY for finding in status.findings)
-
-
-def test_a_step_that_was_left() -> None:
-    """A step of ours that is not configured, which gate.sh takes for another program's, is named by
-    what apply would remove.
-    """
-    host = applied()()
-    path = LAYOUT.step_path(LAYOUT.probe_step)
-    host.files.texts[path] = "exit 1\n"
-    status = find_status(host)
-    assert status.state == "different"
-    assert status.plan.files.removes == (path,)
-    assert status.command == APPLY.command
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ mkdir -p "$root"/etc/systemd/{system,system.conf.d}
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
 # A machine that is told to stop before its own systemd listens never hears it; the default is to wait 90 s for it.
-printf '%s\n' '[Manager]' DefaultTimeoutStopSec=5s DefaultEnvironment=SYSTEMD_SECCOMP=0 >"$root/etc/systemd/system.conf.d/test.conf"
+printf '%s\n' '[Manager]' DefaultTimeoutStopSec=5s >"$root/etc/systemd/system.conf.d/test.conf"
 : >"$root/etc/machine-id"
 mount -t tmpfs tmpfs /run/systemd
 
@@ -42,7 +42,7 @@ echo ready
 read -r _
 
 while :; do
-  SYSTEMD_SECCOMP=0 systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --private-network --capability=all \
+  systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --private-network --capability=all \
     --console=pipe -M sut -D "$root" --bind-ro="$visible" -b systemd.unit=multi-user.target systemd.log_color=0 \
     </dev/null >>"$work/console" 2>&1 && status=0 || status=$?
   # 133 is a reboot.

@@ -2,8 +2,7 @@
 kernel.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
@@ -12,7 +11,7 @@ from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules, rule_command as rule_addition
 from hostrouting.testing import FakeKernel
 from hostrouting.testing.strategies import DEVICES, routes, rules
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
 ENCAPS = {
@@ -161,17 +160,6 @@ def furnish(
     for family in ("ipv4", "ipv6") if "ib0" in devs else ():
         namespace.sysctl(f"{family}/conf/ib0/ignore_routes_with_linkdown", 1)
     lose_carriers(namespace, lost)
-
-
-@contextmanager
-def fabric_host() -> Iterator[Namespace]:
-    """The typical host: eth0 has the default route, and the fabric's ib0 has a connected
-    172.16.0.0/16.
-    """
-    with private_namespace() as private:
-        routing = ["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"]
-        furnish(private, then=routing)
-        yield private
 
 
 def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:

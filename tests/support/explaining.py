@@ -1,11 +1,10 @@
-"""What the output says under a failed test, beside the comparison that failed: what a script of
-ours has said last, for example, or what a check has.
+"""What the output says under a failed test, beside the comparison that failed: what the last check
+has said, for example.
 
 A comparison of two words, such as "ok" and "undecided", does not show where they come from.
 """
 
-import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 _lines_of: dict[str, Callable[[], Iterable[str]]] = {}
 
@@ -15,13 +14,6 @@ def on_failure(headline: str, lines: Callable[[], Iterable[str]]) -> None:
     before under the same headline. They are made only then.
     """
     _lines_of[headline] = lines
-
-
-def output_of(done: subprocess.CompletedProcess[str]) -> Iterator[str]:
-    """The exit status of a program, and what it has said."""
-    yield f"exit status {done.returncode}"
-    yield from done.stdout.splitlines()
-    yield from done.stderr.splitlines()
 
 
 def forget() -> None:

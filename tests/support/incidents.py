@@ -16,6 +16,8 @@ from tests.support.tasks import LAYOUT, document, manager_of, run
 
 KUBELET = "kubelet.service"
 GUARDED: dict[str, object] = {"enabled": True}
+_INVOCATION = "4711"
+"""The ID that systemd gave to the last start of a unit."""
 BY_HAND = 3
 """The protocol (boot) of a route that `ip route add` sets unless it is told another one."""
 
@@ -107,16 +109,27 @@ def start_vpn(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
-def refuse(host: FakeHost, unit: str = KUBELET) -> None:
-    """The gate refuses a start of the unit."""
-    condition = f"{{ path={LAYOUT.gate_path} ; argv[]={LAYOUT.gate_path} ; status=255 }}"
+def refuse(host: FakeHost, unit: str = KUBELET, *reasons: str) -> None:
+    """The gate refuses a start of the unit, for these reasons."""
     manager = manager_of(host)
     manager.states[unit] = "failed"
     manager.properties[unit] = {
         "LoadState": "loaded",
-        "ExecCondition": condition,
         "ActiveState": "failed",
         "StateChangeTimestamp": "Thu 03:02 UTC",
         "ConditionTimestamp": "Thu 03:02 UTC",
+        "InvocationID": _INVOCATION,
     }
-    manager.errors[unit] = ("check-route-overlap: overlap",)
+    leave_note(host, unit, *reasons or ["OVERLAP: ..."], refused=True)
+
+
+def let_pass(host: FakeHost, unit: str = KUBELET) -> None:
+    """The gate lets the unit start, which runs."""
+    manager_of(host).properties[unit]["InvocationID"] = _INVOCATION
+    leave_note(host, unit, refused=False)
+
+
+def leave_note(host: FakeHost, unit: str, *errors: str, refused: bool) -> None:
+    """The note of the gate about the last start of this unit."""
+    note = {"invocation": _INVOCATION, "refused": refused, "time": 4711.5, "errors": errors}
+    host.files.texts[LAYOUT.note_path(unit)] = json.dumps(note)

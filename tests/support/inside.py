@@ -24,8 +24,10 @@ from multiprocessing.process import BaseProcess
 
 import hostrouting
 import phases
+from hostrouting.boot.program import Program
 from hostrouting.cli import main
 from tests.support.children import LONGEST, enter_namespaces
+from tests.support.compiled import compiled_program, use_compiled_program
 
 # Modules that are imported only when they are first needed, by the library and by the modules that
 # it imports. If one is missing from this list, a command fails with its name, because the file does
@@ -56,6 +58,7 @@ def _make_the_folder_for_sockets() -> None:
     tempfile.tempdir = usual
 
 
+Program().content()  # reads the sources, which are not there inside
 _ONLY_ELSEWHERE = re.compile(r"\.testing|\.__main__$")
 """Modules that the command line does not load."""
 
@@ -68,6 +71,7 @@ def _imported() -> ForkServerContext:
         every = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         modules += [module.name for module in every if not _ONLY_ELSEWHERE.search(module.name)]
     _make_the_folder_for_sockets()
+    compiled_program()
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*modules, *_LATER, __name__])
     return server
@@ -114,6 +118,7 @@ class CommandLines:
 def _serve(requests: Connection, leader: int) -> None:
     """Enter the namespaces, and carry out each command line that is requested."""
     enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
+    use_compiled_program()
     gc.freeze()  # a garbage collection in a fork would copy every object
     with suppress(EOFError):  # nobody will request anything more
         while True:

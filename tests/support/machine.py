@@ -19,11 +19,11 @@ from tests.support.programs import completed
 ROOT = Path(__file__).resolve().parents[2]
 H200 = commands_of(h200())
 # If the process of the test is killed, its end of the pipe is closed, and cat ends. Of /etc only
-# the loader's cache and the links of Debian's alternatives, such as awk, are needed: hundreds,
+# the loader's cache and the links of Debian's alternatives, such as ebtables, are needed: hundreds,
 # which are mounted, because to copy them takes longer than all the rest. /run is empty, so no
 # systemd is found. Until then, the host's /etc is there.
 _SETUP = """
-mount --bind /etc /run && mount -t tmpfs -o size=1m tmpfs /etc || exit
+mount --bind /etc /run && mount -t tmpfs -o size=16m tmpfs /etc || exit
 if [ -e /run/ld.so.cache ]; then
   cp /run/ld.so.cache /etc
 fi

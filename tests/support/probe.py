@@ -11,6 +11,7 @@ import ctypes
 import errno
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_IO_URING_SETUP = 425
 
 
 def _libc(name: str, *arguments: object) -> None:
@@ -42,6 +44,11 @@ def _read(folder: str) -> None:
 
 def _socket(family: int, kind: int, protocol: int = 0) -> None:
     socket.socket(family, kind, protocol).close()
+
+
+def _change_limit(pid: int) -> None:
+    limits = resource.prlimit(pid, resource.RLIMIT_CORE)
+    resource.prlimit(pid, resource.RLIMIT_CORE, limits)
 
 
 def _run(*command: str) -> None:
@@ -72,6 +79,8 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
     return by_name | {
         "read /root": lambda: _read("/root"),
         "signal another unit": lambda: os.kill(other, 0),
+        "change limits of another unit": lambda: _change_limit(other),
+        "io_uring": lambda: _libc("syscall", _IO_URING_SETUP, 1, ctypes.create_string_buffer(120)),
         "mount": lambda: _libc("mount", b"none", b"/tmp", b"tmpfs", 0, None),
         "host name": lambda: _libc("sethostname", b"probe", 5),
         "socket packet": lambda: _socket(socket.AF_PACKET, socket.SOCK_RAW),

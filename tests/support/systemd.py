@@ -9,9 +9,9 @@ the clock, modules, and some sysctls. No test may: `date -s` inside sets the clo
 Other versions of systemd are booted from other trees: root file systems of other distributions, as
 `make roots` creates them, with systemd-container, dbus, iproute2 and Python. HOSTROUTING_TREE names
 the tree that every test boots instead of this host's files; with several in HOSTROUTING_TREES, each
-test that is marked `releases` boots one after the other (tests/system/conftest.py), and tests of
-the boot scripts use the `ip` of any (awks.py). The command line of hostrouting runs in all of them
-in the same way, with this host's Python (inside.py).
+test that is marked `releases` boots one after the other (tests/system/conftest.py). The command
+line of hostrouting runs in all of them in the same way, with this host's Python (inside.py); what
+it installs there is run by the tree's own.
 """
 
 import os

@@ -16,8 +16,7 @@ from phases.testing import FakeClock
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
 REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
-STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
-HELD = "the gate is installed: systemd-nspawn@.service will not start until its steps succeed"
+HELD = "the gate is installed: systemd-nspawn@.service will not start until this is right"
 
 
 def config(
@@ -103,6 +102,11 @@ def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> Non
     for destination in destinations:
         typed = Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=protocol)
         host.kernel.ip_route("add", typed)
+
+
+def paths_on(host: FakeHost) -> set[str]:
+    """The paths of all files and links."""
+    return {*host.files.texts, *host.files.programs, *host.files.links}
 
 
 def before_it_sets_routes(host: FakeHost, happens: Callable[[], object]) -> None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 # No test should fail because the machine is busy; if an event is lost, the guard looks after 66 s
 # at most.
@@ -23,10 +22,3 @@ def wait_for(what: str, happened: Callable[[], object]) -> None:
             raise TimeoutError(f"waited {_LONGEST:g} s for {what}")
         time.sleep(max(pause, min(6 * (now - asked), 0.25)))
         pause, asked = min(pause * 1.5, 0.25), time.monotonic()
-
-
-def leaving_word(path: Path, program: str) -> str:
-    """The body of a program that adds a line to this file when it is started, and then runs the
-    usual program.
-    """
-    return f'echo >>{path}; exec {program} "$@"'

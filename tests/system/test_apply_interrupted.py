@@ -2,26 +2,28 @@
 next one completes.
 """
 
+import io
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 
 import pytest
 
+from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from tests.support import gate
-from tests.support.gate import HALVES, LAYOUT, gate_tests
+from tests.support.gate import HALVES, KUBE1, LAYOUT, gate_tests
 from tests.support.sections import static
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-OVERLAPS = gate.config(mode="STRICT")
-ALLOWS, REFUSES = (
-    gate.config(*HALVES, mode="STRICT"),
-    gate.config(static("10.77.0.0/16"), mode="STRICT"),
-)
+ALLOWS = gate.config(*HALVES, mode="STRICT")
+REFUSES = gate.config(static("10.77.0.0/16"), mode="STRICT")
+GUARD = LAYOUT.guard_unit
+GUARDED = GuardConfig(enabled=True)
 # It stands in for systemctl, and keeps the caller waiting at each reload.
 SLOW = """\
 #!/bin/sh
@@ -41,67 +43,80 @@ def systemctl(system: System, text: str) -> Iterator[None]:
         system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
 
 
-@pytest.mark.parametrize(("before", "after"), [(REFUSES, ALLOWS), (ALLOWS, REFUSES)])
+def older(program: bytes) -> bytes:
+    """A program of another release, which can make no pass."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(program)) as ours, zipfile.ZipFile(content, "w") as archive:
+        for name in ours.namelist():
+            if not name.startswith("hostrouting/upkeep/passes.py"):
+                archive.writestr(name, ours.read(name))
+        archive.writestr("hostrouting/upkeep/passes.py", "raise ImportError('too old')")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # The start comes before the program and the configuration are written: systemd first reads
+        # that the guard is gone.
+        (REFUSES._replace(guard=GUARDED), ALLOWS),
+        # The start comes after that, and before systemd reads that there is a guard.
+        (ALLOWS, REFUSES._replace(guard=GUARDED)),
+    ],
+)
 def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
-    """A start that falls together with an apply waits for it, and is judged by the new
-    configuration alone.
+    """A start that falls together with an apply waits for it, and is judged by the new program and
+    the new configuration alone.
     """
+    allows = after is ALLOWS
     with gate.host() as system:
         # The first call, which no other thread may make.
-        gate.apply(system, before, code=1 if before is REFUSES else 0)
+        gate.apply(system, before, code=int(allows))
+        program = system.outside(LAYOUT.program_path)
+        program.write_bytes(older(program.read_bytes()))
         with systemctl(system, SLOW):
-            # With a new unit, which systemd has to read.
-            wanted = after._replace(guard=GuardConfig(enabled=True))
             applying = Thread(
-                target=gate.apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)}
+                target=gate.apply, args=(system, after), kwargs={"code": int(not allows)}
             )
             applying.start()
             wait_for(
                 "the apply to be halfway through", lambda: system.outside("/run/waits").exists()
             )
             gate.begin_start(system)
-            wait_for("the start", lambda: gate.is_starting(system))
+            wait_for("the start", lambda: gate.is_in_the_gate(system))
             system.lay("/run/go", "")
             applying.join()
-        assert gate.has_started(system) is (after is ALLOWS)
+        assert gate.has_started(system) is allows
+        assert "too old" not in system.journal(KUBE1)
         assert len(gate.ours(system)) == len(after.static_routes.routes)
 
 
 UNITS = LAYOUT.unit_directory
-_OPEN = "GATE-OPEN: "
-# What is in the way of the files of units, so that a machine starts unchecked.
-OBSTACLES = {
-    "full /etc": (
-        f"mount -t tmpfs -o size=4k,mode=755 none {UNITS}; cat /dev/zero >{UNITS}/all 2>&1; true"
-    ),
-    "read-only /etc": f"mount -t tmpfs -o ro,mode=755 none {UNITS}",
-}
+PLAIN = "plain.service"
+FILES = {f"/usr/lib/systemd/system/{PLAIN}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+FULL = f"mount -t tmpfs -o size=4k,mode=755 none {UNITS}; cat /dev/zero >{UNITS}/all 2>&1; true"
 
 
-def test_whether_a_machine_starts_is_said() -> None:
-    """Where the gate was installed, an apply that cannot write says if a machine starts unchecked
-    now; without the obstacle all is well.
+def test_whether_a_unit_starts_unchecked_is_said() -> None:
+    """Where the gate was installed, an apply that cannot write says if a unit starts unchecked now;
+    without the obstacle all is well.
     """
-    with gate.host() as system:
-        for name, obstacle in OBSTACLES.items():
-            gate.apply(system, OVERLAPS, code=1)
-            system.must("sh", "-c", obstacle)
-            system.must("systemctl", "daemon-reload")
-            page = gate.apply(system, OVERLAPS, code=1)
-            assert _OPEN in page, name
-            assert gate.start(system) == 0, name
-            assert gate.pid(system), name
-            gate.end(system)
-            system.must("umount", UNITS)
-            system.must("systemctl", "daemon-reload")
-            assert _OPEN not in gate.apply(system, OVERLAPS, code=1), name
-            assert gate.start(system) == 1, name
-            assert gate.markers(system) == {LAYOUT.detected_path}, name
-            gate.remove(system)
+    overlaps = gate.config(mode="STRICT")._replace(gate=GateConfig((PLAIN,)))
+    with gate.host(more=FILES, machines=()) as system:
+        gate.apply(system, overlaps, code=1)
+        system.must("sh", "-c", FULL)
+        system.must("systemctl", "daemon-reload")
+        assert "GATE-OPEN: " in gate.apply(system, overlaps, code=1)
+        assert system.run("systemctl", "start", PLAIN).returncode == 0
+        system.must("systemctl", "stop", PLAIN)
+
+        system.must("umount", UNITS)
+        system.must("systemctl", "daemon-reload")
+        assert "GATE-OPEN: " not in gate.apply(system, overlaps, code=1)
+        assert system.run("systemctl", "start", PLAIN).returncode == 1
+        assert gate.markers(system) == {LAYOUT.detected_path}
 
 
-GUARD = LAYOUT.guard_unit
-GUARDED = ALLOWS._replace(guard=GuardConfig(enabled=True))
 # It stands in for systemctl, and refuses each reload.
 REFUSING = """\
 #!/bin/sh
@@ -110,41 +125,38 @@ exec /usr/bin/systemctl.real "$@"
 """
 
 
-def test_a_guard_without_its_unit() -> None:
-    """A guard whose unit file somebody has removed is stopped all the same."""
+def test_a_guard_that_cannot_be_started() -> None:
+    """The routes are set, and the machine starts; apply fails, and says why the guard does not run.
+    One that runs although somebody has removed its unit file is stopped all the same.
+    """
+    guarded = ALLOWS._replace(guard=GUARDED)
     with gate.host() as system:
-        gate.apply(system, GUARDED)
+        obstacle = f"{UNITS}/{GUARD}.d/50.conf"
+        system.lay(obstacle, "[Service]\nExecStartPre=/bin/false\n")
+        page = gate.apply(system, guarded, code=1)
+        assert f"FAILED: {GUARD} failed" in page
+        assert len(gate.ours(system)) == len(HALVES)
+        assert gate.start(system) == 0
+
+        system.must("rm", obstacle)
+        gate.apply(system, guarded)
         assert system.show(GUARD, "ActiveState") == "active"
         system.must("rm", LAYOUT.unit_path(GUARD))
         gate.remove(system)
         assert system.show(GUARD, "ActiveState") == "inactive"
 
 
-def test_a_guard_that_does_not_start() -> None:
-    """The routes are set, and the machine starts;
-    apply fails, and says why the guard does not run.
-    """
-    with gate.host() as system:
-        system.lay(f"{UNITS}/{GUARD}.d/50.conf", "[Service]\nExecStartPre=/bin/false\n")
-        page = gate.apply(system, GUARDED, code=1)
-        assert f"FAILED: {GUARD} failed" in page
-        assert len(gate.ours(system)) == len(GUARDED.static_routes.routes)
-        assert gate.start(system) == 0
-
-
 def test_a_reload_that_was_lost() -> None:
     """A unit that has left the gate is free after the next apply, although config.json could not be
     read.
     """
-    unit = f"{UNITS}/plain.service"
-    gated = ALLOWS._replace(gate=GateConfig(("plain.service", "systemd-nspawn@.service")))
-    more = {unit: "[Service]\nExecStart=/bin/sleep infinity\n"}
-    with gate.host(more=more) as system:
+    gated = ALLOWS._replace(gate=GateConfig((PLAIN, "systemd-nspawn@.service")))
+    with gate.host(more=FILES, machines=()) as system:
         gate.apply(system, gated)
-        system.must("systemctl", "start", "plain.service")  # so that systemd has it loaded
+        system.must("systemctl", "start", PLAIN)  # so that systemd has it loaded
         system.lay(LAYOUT.config_path, "{")
         with systemctl(system, REFUSING):
             gate.apply(system, ALLOWS, code=1)
-        assert LAYOUT.gate_path in system.show("plain.service", "ExecCondition")
+        assert GATE_MARK in system.show(PLAIN, "ExecCondition")
         gate.apply(system, ALLOWS)
-        assert not system.show("plain.service", "ExecCondition")
+        assert not system.show(PLAIN, "ExecCondition")

@@ -1,30 +1,34 @@
-"""Starts of a gated unit, under a real systemd, while another process changes the host and kills
-steps.
+"""Starts of a gated unit, under a real systemd, while other processes change the host, systemd and
+our files, and kill the gate.
 
 Each start is one of three kinds, and the first two have one right answer:
 
     right       an address never escapes, whatever changes meanwhile: the unit has to start
     escaping    one address escapes all the time: the unit must not start, whatever is killed
-    anything    routes, links and steps come and go; after that, a start without an attack succeeds
+    anything    routes, links and processes come and go; after that, a start without an attack
+                succeeds
 
 HOSTROUTING_ATTACKED_STARTS says how many starts, HOSTROUTING_SEED which.
 """
 
+import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import cycle
+from itertools import cycle, product
 from random import Random
 from threading import Event, Thread
 
 from hostrouting.config.settings import GateConfig
-from tests.support.gate import HALVES, config, gate_tests, host
+from tests.support.gate import HALVES, LAYOUT, apply, config, gate_tests, host
 from tests.support.systemd import System
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-STARTS = int(os.environ.get("HOSTROUTING_ATTACKED_STARTS", "12"))
+STARTS = int(os.environ.get("HOSTROUTING_ATTACKED_STARTS", "15"))
 SEED = int(os.environ.get("HOSTROUTING_SEED", "1"))
 
 UNIT = "attacked.service"
@@ -32,46 +36,82 @@ RAN = "/run/attacked"
 FILES = {
     f"/etc/systemd/system/{UNIT}": "[Unit]\nStartLimitIntervalSec=0\n"
     f"[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo ran >>{RAN}'\n",
+    # Or systemd would forget the unit, and its last start with it, when it has ended.
+    "/etc/systemd/system/multi-user.target.d/50.conf": f"[Unit]\nAfter={UNIT}\n",
 }
 ROUTER = "via 10.0.0.1 dev eth0"
+_RESULTS = "mount -t tmpfs -o {},mode=755 none /run/hostrouting"
 
-# Each attack: commands of `ip`, with pauses between them.
-SPARE = "link add spare0 type veth peer name spare1"
+# Each attack: commands of a shell, with pauses between them.
+SPARE = "ip link add spare0 type veth peer name spare1"
 HARMLESS = [
-    ("route add 10.99.0.0/16 dev ib0", "route del 10.99.0.0/16 dev ib0"),
-    (f"route add 172.16.9.0/24 {ROUTER}", f"route del 172.16.9.0/24 {ROUTER}"),
-    (f"route add 172.16.9.7/32 {ROUTER} metric 5", f"route del 172.16.9.7/32 {ROUTER} metric 5"),
-    ("rule add pref 99 to 203.0.113.0/24 lookup 77", "rule del pref 99"),
-    ("link set spare0 up", "link set spare0 down"),
-    ("link add pod0 up type veth peer name pod1", "link del pod0"),
-    ("address add 192.0.2.7/24 dev ib0", "address del 192.0.2.7/24 dev ib0"),
+    ("ip route add 10.99.0.0/16 dev ib0", "ip route del 10.99.0.0/16 dev ib0"),
+    (f"ip route add 172.16.9.0/24 {ROUTER}", f"ip route del 172.16.9.0/24 {ROUTER}"),
+    (f"ip route add 172.16.9.7 {ROUTER} metric 5", f"ip route del 172.16.9.7 {ROUTER} metric 5"),
+    ("ip rule add pref 99 to 203.0.113.0/24 lookup 77", "ip rule del pref 99"),
+    ("ip link set spare0 up", "ip link set spare0 down"),
+    ("ip link add pod0 up type veth peer name pod1", "ip link del pod0"),
+    ("ip address add 192.0.2.7/24 dev ib0", "ip address del 192.0.2.7/24 dev ib0"),
+    (_RESULTS.format("ro"), "umount --lazy /run/hostrouting"),
+    (
+        _RESULTS.format("size=4k") + "; cat /dev/zero >/run/hostrouting/all 2>&1 || true",
+        "umount --lazy /run/hostrouting",
+    ),
 ]
 HARMFUL = [
-    ("route del 172.16.0.0/17",),
-    ("route del 172.16.128.0/17",),
-    ("route add 172.16.77.0/24 dev ib0", "route del 172.16.77.0/24 dev ib0"),
-    ("route add blackhole 172.16.78.0/24", "route del blackhole 172.16.78.0/24"),
-    ("route del default", f"route add default {ROUTER}"),
-    ("link set ib0 down", "link set ib0 up"),
+    ("ip route del 172.16.0.0/17",),
+    ("ip route del 172.16.128.0/17",),
+    ("ip route add 172.16.77.0/24 dev ib0", "ip route del 172.16.77.0/24 dev ib0"),
+    ("ip route add blackhole 172.16.78.0/24", "ip route del blackhole 172.16.78.0/24"),
+    ("ip route del default", f"ip route add default {ROUTER}"),
+    ("ip link set ib0 down", "ip link set ib0 up"),
 ]
 # What lets an address escape, and what ends that.
 ESCAPES = [
-    ("route add 172.16.200.0/24 dev ib0", "route del 172.16.200.0/24 dev ib0"),
+    ("ip route add 172.16.200.0/24 dev ib0", "ip route del 172.16.200.0/24 dev ib0"),
     (
-        "route add 172.16.200.9/32 dev ib0 metric 7",
-        "route del 172.16.200.9/32 dev ib0 metric 7",
+        "ip route add 172.16.200.9/32 dev ib0 metric 7",
+        "ip route del 172.16.200.9/32 dev ib0 metric 7",
     ),
-    ("route add prohibit 172.16.200.0/26", "route del prohibit 172.16.200.0/26"),
-    ("rule add pref 50 to 172.16.200.0/24 prohibit", "rule del pref 50"),
+    ("ip route add prohibit 172.16.200.0/26", "ip route del prohibit 172.16.200.0/26"),
+    ("ip rule add pref 50 to 172.16.200.0/24 prohibit", "ip rule del pref 50"),
 ]
-KILLED = ("gate.d/20-", "gate.d/10-", "awk", "flock")
+KILLED = ("^/etc/hostrouting/python", "hostrouting-gate")
+"""The processes of the gate: the program, and the shell that waits for it."""
+_REPLACE = "for n in 1 2; do cp /root/$n{0} {0}.new; mv {0}.new {0}; sleep 0.05; done"
+"""By one of two that are as good, and have the same things in other places."""
+# What happens again and again during a whole start.
+STORMS = {
+    "none": "sleep 0.05",
+    "reloads": "systemctl daemon-reload; sleep 0.1",
+    "reexecs": "systemctl daemon-reexec; sleep 0.1; systemctl daemon-reload; sleep 0.1",
+    "programs": _REPLACE.format(LAYOUT.program_path),
+    "configurations": _REPLACE.format(LAYOUT.config_path),
+}
 
 
 @contextmanager
-def attack(
-    system: System, chance: Random, attacks: Sequence[tuple[str, ...]], *, kills: bool
+def repeating(attack: Sequence[str], system: System) -> Iterator[None]:
+    """During the block, a shell inside repeats these commands."""
+    file = system.outside("/run/storm")
+    file.touch()
+    loop = f"while [ -e /run/storm ]; do {'; '.join(attack)}; done"
+    storm = Thread(target=system.run, args=("sh", "-c", loop), kwargs={"timeout": 300})
+    storm.start()
+    try:
+        yield
+    finally:
+        file.unlink()
+        storm.join()
+
+
+@contextmanager
+def attacked(
+    system: System, chance: Random, attacks: Sequence[tuple[str, ...]], *, kills: bool, storm: str
 ) -> Iterator[None]:
-    """During the block, another thread attacks again and again. What it began, it ends."""
+    """During the block, another thread attacks again and again, beside the storm. What it began,
+    it ends.
+    """
     is_over = Event()
 
     def attack_once() -> None:
@@ -81,7 +121,7 @@ def attack(
             system.run("pkill", signal, "-f", chance.choice(KILLED))
             return
         for command in chance.choice(attacks):
-            system.run("ip", *command.split())
+            system.run("sh", "-c", command)
             time.sleep(chance.random() / 60)
 
     def attack_until_over() -> None:
@@ -89,17 +129,18 @@ def attack(
             attack_once()
 
     attacker = Thread(target=attack_until_over)
-    attacker.start()
-    try:
-        time.sleep(chance.random() / 20)
-        yield
-    finally:
-        is_over.set()
-        attacker.join()
+    with repeating([STORMS[storm]], system):
+        attacker.start()
+        try:
+            time.sleep(chance.random() / 20)
+            yield
+        finally:
+            is_over.set()
+            attacker.join()
 
 
 def repair(system: System) -> None:
-    """All is right, but for the static routes, which a step sets."""
+    """All is right, but for the static routes, which the gate sets."""
     for command in (
         "link set eth0 up",
         "link set ib0 up",
@@ -110,36 +151,82 @@ def repair(system: System) -> None:
         system.run("ip", *command.split())
 
 
+def shown(system: System) -> Mapping[str, str]:
+    """How the unit is. While systemd executes itself again, it does not answer."""
+    answer: dict[str, str] = {}
+
+    def has_answered() -> bool:
+        done = system.run("systemctl", "show", "-p", "Job,ActiveState,InvocationID", UNIT)
+        for line in done.stdout.splitlines():
+            name, _, value = line.partition("=")
+            answer[name] = value
+        return done.returncode == 0
+
+    wait_for("systemd to answer", has_answered)
+    return answer
+
+
 def has_run(system: System) -> bool:
-    """Start the unit; whether it ran."""
+    """Start the unit once; whether it ran."""
     path = system.outside(RAN)
     before = path.stat().st_size if path.exists() else 0
-    system.run("systemctl", "start", UNIT, timeout=120)
+    last_start = shown(system)["InvocationID"]
+
+    def has_begun() -> bool:
+        return shown(system)["InvocationID"] != last_start
+
+    def is_asked() -> bool:
+        # If systemd executes itself again, it may be asked, and not answer.
+        done = system.run("systemctl", "start", "--no-block", UNIT)
+        return done.returncode == 0 or has_begun()
+
+    def has_ended() -> bool:
+        now = shown(system)
+        return now.get("Job", "") in {"", "0"} and now["ActiveState"] in {"inactive", "failed"}
+
+    wait_for("systemd to be asked", is_asked)
+    wait_for("the start", has_begun)
+    wait_for("the end of the start", has_ended)
     return path.exists() and path.stat().st_size > before
 
 
-def while_all_is_right(system: System, chance: Random) -> bool:
+def while_all_is_right(system: System, chance: Random, storm: str) -> bool:
     """Start the unit under attacks that take nothing away; whether it ran."""
-    with attack(system, chance, HARMLESS, kills=False):
+    with attacked(system, chance, HARMLESS, kills=False, storm=storm):
         return has_run(system)
 
 
-def while_an_address_escapes(system: System, chance: Random) -> bool:
-    """Start the unit, also while steps are killed; whether it ran."""
+def while_an_address_escapes(system: System, chance: Random, storm: str) -> bool:
+    """Start the unit, also while the gate is killed; whether it ran."""
     begin, finish = chance.choice(ESCAPES)
-    system.must("ip", *begin.split())
-    with attack(system, chance, HARMLESS, kills=True):
+    system.must("sh", "-c", begin)
+    with attacked(system, chance, HARMLESS, kills=True, storm=storm):
         ran = has_run(system)
-    system.must("ip", *finish.split())
+    system.must("sh", "-c", finish)
     return ran
 
 
-def after_anything(system: System, chance: Random) -> bool:
+def after_anything(system: System, chance: Random, storm: str) -> bool:
     """Start the unit under any attack, and again after a repair; whether it ran then."""
-    with attack(system, chance, [*HARMLESS, *HARMFUL], kills=True):
+    with attacked(system, chance, [*HARMLESS, *HARMFUL], kills=True, storm=storm):
         has_run(system)
     repair(system)
     return has_run(system)
+
+
+def make_others(system: System) -> None:
+    """Make what replaces the program and the configuration."""
+    folder = LAYOUT.config_directory
+    system.must("sh", "-c", f"mkdir -p /root/1 /root/2; cp -r --parents {folder} /root/1")
+    document = json.loads(system.read(LAYOUT.config_path) or "")
+    system.lay(f"/root/2{LAYOUT.config_path}", json.dumps(document))
+    other = system.outside(f"/root/2{LAYOUT.program_path}")
+    with (
+        zipfile.ZipFile(system.outside(LAYOUT.program_path)) as ours,
+        zipfile.ZipFile(other, "w") as archive,
+    ):
+        for name in reversed(ours.namelist()):
+            archive.writestr(name, ours.read(name))
 
 
 KINDS = {while_all_is_right: True, while_an_address_escapes: False, after_anything: True}
@@ -147,31 +234,34 @@ KINDS = {while_all_is_right: True, while_an_address_escapes: False, after_anythi
 
 
 def require_real_attacks(system: System) -> None:
-    """Fail if `ip` refuses an attack on a host whose routes are right: it would attack nothing."""
-    commands = [f"route replace {half.destination} {ROUTER}" for half in HALVES]
+    """Fail if a command fails on a host whose routes are right: it would attack nothing."""
+    commands = [f"ip route replace {half.destination} {ROUTER}" for half in HALVES]
     for attacks in (HARMLESS, HARMFUL, ESCAPES):
         for each in attacks:
             commands += each
-    done = system.run("ip", "-batch", "-", stdin="\n".join(commands))
-    assert done.returncode == 0, done.stderr
+    for command in (*commands, *STORMS.values()):
+        system.must("sh", "-ec", command)
 
 
 def test_attacked_starts() -> None:
     """No attack lets a unit start while an address escapes all the time, or keeps it from starting
     while all is right.
     """
-    assert len(KINDS) <= STARTS, "some kind would not be tried"
+    plan = [*product(STORMS, KINDS)]
+    assert len(plan) <= STARTS, "something would not be tried"
     chance = Random(SEED)  # noqa: S311  the same in each run
     gated = config(*HALVES, mode="STRICT")._replace(gate=GateConfig((UNIT,)))
     wrong: list[str] = []
-    with host(gated, more=FILES, machines=()) as system:
-        system.must("ip", *SPARE.split())
-        for number, start in zip(range(STARTS), cycle(KINDS)):
+    with host(more=FILES, machines=()) as system:
+        apply(system, gated)
+        make_others(system)
+        system.must("sh", "-c", SPARE)
+        for number, (storm, start) in zip(range(STARTS), cycle(plan)):
             if chance.random() < 0.3:
                 system.run("ip", "route", "del", str(HALVES[0].destination))
-            ran = start(system, chance)
+            ran = start(system, chance, storm)
             if ran is not KINDS[start]:
-                wrong.append(f"start {number}, {start.__name__}: ran is {ran}")
+                wrong.append(f"start {number}, {start.__name__}, {storm}: ran is {ran}")
                 wrong += system.journal(UNIT).splitlines()[-12:]
         require_real_attacks(system)
     assert not wrong, "\n".join(wrong[:60])

@@ -1,47 +1,53 @@
-"""What health finds is what systemd does: another drop-in, an older text, or a setting that lets a
-unit start unchecked.
+"""What `status` finds is what systemd does: another drop-in, an older text, or a setting that lets
+a unit start unchecked.
 """
 
+import json
 import re
 from typing import NamedTuple
 
 import pytest
 
-from hostrouting.boot.drop_ins import drop_ins_of
-from hostrouting.boot.health import find_faults
-from hostrouting.boot.unit_gates import find_ineffective_gates
-from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.gate.drop_ins import drop_ins_of
+from hostrouting.gate.unit_gates import find_ineffective_gates
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.install.difference import needs_reload
-from tests.support import gate
-from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
+from tests.support.gate import LAYOUT, gate_tests, host, hostrouting
 from tests.support.inside_manager import InsideManager
 from tests.support.systemd import System
 
 pytestmark = gate_tests
 
 FOREIGN = f"{LAYOUT.gate_directory}/90-no.sh"
-CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
+TEMPLATE = "agent@.service"
+UNIT = "agent@a.service"
+FILES = {f"{LAYOUT.unit_directory}/{TEMPLATE}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+CONFIG = HostRoutingConfig(gate=GateConfig((TEMPLATE,)))
 RESET = "[Service]\nExecCondition=\n"
-OURS = LAYOUT.drop_in_path(MACHINES)
+OURS = LAYOUT.drop_in_path(TEMPLATE)
 
 
-def host_of(system: System) -> Host:
-    """The files and the systemd of this system; nothing here asks for its network."""
-    return Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
+def starts(system: System) -> bool:
+    """Start the unit; whether it runs. It is stopped again."""
+    has_started = system.run("systemctl", "start", UNIT).returncode == 0
+    system.must("systemctl", "stop", UNIT)
+    system.run("systemctl", "reset-failed", UNIT)
+    return has_started
 
 
 def open_gates(system: System) -> list[str]:
-    """The units whose gate is open, as health says; it says nothing else but that there is a
-    foreign step.
+    """The units whose gate is open, as `status` says; else it has only notes, such as that there is
+    a script of another program.
     """
+    document = json.loads(hostrouting(system, "status", "--json").stdout)
     units: list[str] = []
-    for fault in find_faults(host_of(system), CONFIG):
-        if fault.target.endswith(FOREIGN):
+    for finding in document["findings"]:
+        if finding["severity"] == "note":
             continue
-        assert fault.name == "gate-open"
-        units.append(fault.target)
+        assert finding["name"] == "gate-open"
+        units.append(finding["target"])
     return units
 
 
@@ -55,12 +61,12 @@ class DropIn(NamedTuple):
 
 
 DROP_INS = {
-    "no condition for any machine": DropIn(MACHINES, RESET),
-    "no condition for this machine": DropIn(KUBE1, RESET),
-    "another file with the name of ours": DropIn(KUBE1, "[Unit]\n", name="00-host-routing.conf"),
-    "the gate's refusal is a success": DropIn(MACHINES, "[Service]\nSuccessExitStatus=3 255\n"),
+    "no condition for any instance": DropIn(TEMPLATE, RESET),
+    "no condition for this instance": DropIn(UNIT, RESET),
+    "another file with the name of ours": DropIn(UNIT, "[Unit]\n", name="00-host-routing.conf"),
+    "the gate's refusal is a success": DropIn(TEMPLATE, "[Service]\nSuccessExitStatus=3 255\n"),
     "settings that leave the gate alone": DropIn(
-        MACHINES,
+        TEMPLATE,
         "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
         opens_gate=False,
     ),
@@ -68,17 +74,15 @@ DROP_INS = {
 
 
 def drop_ins_of_somebody_else(system: System) -> None:
-    """With each of them, the unit starts although the gate refuses exactly if health says that the
-    gate is open.
+    """With each of them, the unit starts although the gate refuses exactly if `status` says that
+    the gate is open.
     """
     for what, drop_in in DROP_INS.items():
         path = f"{LAYOUT.unit_directory}/{drop_in.unit}.d/{drop_in.name}"
         system.lay(path, drop_in.text)
         system.must("systemctl", "daemon-reload")
         assert open_gates(system) == ([drop_in.unit] if drop_in.opens_gate else []), what
-        begin_start(system)
-        assert await_start(system) is drop_in.opens_gate, what
-        end(system)
+        assert starts(system) is drop_in.opens_gate, what
         system.outside(path).unlink()
 
 
@@ -88,10 +92,9 @@ def a_drop_in_that_was_not_read(system: System) -> None:
     assert text is not None
     system.outside(OURS).unlink()
     system.must("systemctl", "daemon-reload")
-    begin_start(system)
-    assert await_start(system)
+    system.must("systemctl", "start", UNIT)
     system.lay(OURS, text)
-    assert open_gates(system) == [KUBE1]
+    assert open_gates(system) == [UNIT]
     system.must("systemctl", "daemon-reload")
     assert open_gates(system) == []
     # The removal waits for the reload, too: the unit would still run the gate, which is gone by
@@ -99,7 +102,7 @@ def a_drop_in_that_was_not_read(system: System) -> None:
     assert not needs_reload(InsideManager(system), CONFIG)
     system.outside(OURS).unlink()
     assert needs_reload(InsideManager(system), CONFIG)
-    end(system)
+    system.must("systemctl", "stop", UNIT)
     system.lay(OURS, text)
 
 
@@ -132,10 +135,10 @@ def the_drop_ins_that_systemd_reads(system: System) -> None:
         system.lay(path, text)
     system.must("ln", "-s", "/dev/null", f"{FOLDER}/50-vendor.conf")
     system.must("systemctl", "daemon-reload")
-    host = host_of(system)
+    inside = Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
     for unit in ("a-b.service", "a-b@1.service", "a-b@2.service"):
-        assert list(drop_ins_of(host.files, unit)) == drop_ins_that_systemd_has_read(system, unit)
-    findings = find_ineffective_gates(host, ["a-b.service", "a-b@.service"])
+        assert list(drop_ins_of(inside.files, unit)) == drop_ins_that_systemd_has_read(system, unit)
+    findings = find_ineffective_gates(inside, ["a-b.service", "a-b@.service"])
     said = "\n".join(str(finding) for finding in findings)
     assert [path for path in FOREIGN_DROP_INS if path in said] == IN_FORCE
 
@@ -147,10 +150,10 @@ def drop_ins_that_systemd_has_read(system: System, unit: str) -> list[str]:
 
 
 def a_template_is_read_when_its_instance_starts(system: System) -> None:
-    """A drop-in for all machines needs no reload to open the gate, unlike that of a service."""
-    path = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
+    """A drop-in for all instances needs no reload to open the gate, unlike that of a service."""
+    path = f"{LAYOUT.unit_directory}/{TEMPLATE}.d/50-x.conf"
     system.lay(path, RESET)
-    assert MACHINES in open_gates(system)
+    assert TEMPLATE in open_gates(system)
     assert not needs_reload(InsideManager(system), CONFIG)
     system.outside(path).unlink()
 
@@ -164,10 +167,10 @@ STORIES = (
 
 
 def test_health(subtests: pytest.Subtests) -> None:
-    """Each story begins on a host whose gate refuses the machine, by a step of somebody else, and
-    where all gates are closed; the last one leaves its files.
+    """Each story begins on a host whose gate refuses the unit, by a script of another program,
+    and where all gates are closed; the last one leaves its files.
     """
-    with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
+    with host(CONFIG, more=FILES, scripts={FOREIGN: "exit 1\n"}, machines=()) as system:
         for story in STORIES:
             system.must("systemctl", "daemon-reload")
             assert open_gates(system) == []

@@ -17,13 +17,13 @@ import argparse
 from collections.abc import Iterator
 
 import phases
-from hostrouting.boot.unit_gates import starts_unchecked
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import Run, run_task, told_anyway
 from hostrouting.cli.source import bad_input, read_config
 from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE, PROBLEM
+from hostrouting.gate.unit_gates import starts_unchecked
 from hostrouting.headline import what_is_wrong_now
 from hostrouting.host.host import Host
 from hostrouting.install.installed import installed_or_none

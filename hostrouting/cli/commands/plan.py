@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import attrs
 
-from hostrouting.boot.unit_gates import judge_gates, starts_unchecked
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.cli.source import (
@@ -28,6 +27,7 @@ from hostrouting.cli.source import (
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding
+from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
 from hostrouting.headline import what_is_wrong
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout

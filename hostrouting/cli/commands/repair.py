@@ -31,7 +31,7 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.routes.steps import SENTENCES
+from hostrouting.routes.steps import held_by
 from hostrouting.text import agreeing, counted, first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
@@ -183,8 +183,7 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
             "host; applying the printed one sets them"
         )
     for finding in proposal.left_out:
-        reason = SENTENCES["held"].format(held=finding.facts["held"])
-        yield f"{finding.target} is left out: {reason}"
+        yield f"{finding.target} is left out: {held_by([finding.facts['held']])}"
 
 
 def _unconfigured(now: HostCheck, proposal: Proposal) -> Iterator[Finding]:

@@ -14,12 +14,12 @@ Prometheus, it is 0: the metrics say it.
 
 import argparse
 
-from hostrouting.boot.unit_names import with_type
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
 from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE
+from hostrouting.gate.unit_names import with_type
 from hostrouting.headline import headline_of
 from hostrouting.host.host import Host
 from hostrouting.status import Status, find_status

@@ -31,7 +31,7 @@ from hostrouting.testing import (
 )
 from tests.support.cli import Said, say
 from tests.support.nodes import BITS, block_of, nodes
-from tests.support.tasks import CIDR, LAYOUT, lose_routes
+from tests.support.tasks import CIDR, LAYOUT, lose_routes, paths_on
 from tests.support.topologies import ELSEWHERE, IB0, checked, refusing, rule, vm_with
 
 WARN = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}
@@ -625,7 +625,7 @@ def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
     """The marker of a check is not one of them."""
     host = FakeHost(kernel=plain_vm())
     assert apply(host, {**WARN, "manageForeign": "keep"}).code == 0
-    before = {*host.files.texts, *host.files.links}
+    before = paths_on(host)
     check = {"expectedCidrs": cidrs, "mode": "STRICT"}
     wanted = {"routeOverlap": check, "manageForeign": "keep"}
 
@@ -634,7 +634,7 @@ def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
 
     assert files["write"] == plan["writes"]
     assert files["remove"] == plan["removes"]
-    gone = before - {*host.files.texts, *host.files.links}
+    gone = before - paths_on(host)
     assert gone - {HostLayout.ok_path} == {*plan["removes"]}
 
 
@@ -659,7 +659,7 @@ def conflicting() -> FakeHost:
     kernel = plain_vm()
     kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.7", protocol=4))
     host = FakeHost(kernel=kernel, files=installed.files)
-    host.files.modes[HostLayout.gate_path] = 0o600
+    host.files.modes[HostLayout.program_path] = 0o600
     return host
 
 
@@ -737,7 +737,7 @@ def test_a_stopped_run() -> None:
     first, second, third, *others = said.lines
     assert first == "STOPPED: SIGINT; not everything was done"
     assert second == "What this run has changed:"
-    assert third == f"  wrote {HostLayout.config_path}"
+    assert third == f"  wrote {HostLayout.program_path}"
     now = "NOT READY: systemd-nspawn@.service cannot start: 9.0.0.0/8 needs an IPv4 default route"
     assert [line for line in others if line.startswith("NOT READY")] == [now]
 

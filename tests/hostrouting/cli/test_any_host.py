@@ -252,9 +252,9 @@ def test_a_disk_that_fails_after_the_run_hides_no_change(command: str) -> None:
 
         stack.enter_context(mock.patch("phases.run", run_and_fail))
         said = say(*words, host=host, stdin=as_stdin(CHECKED))
-    assert "/etc/hostrouting/gate.sh" in said.out + said.err
+    assert "/etc/hostrouting/hostrouting.pyz" in said.out + said.err
     if command == "apply":
-        assert "  wrote /etc/hostrouting/gate.sh" in (said.out + said.err).splitlines()
+        assert "  wrote /etc/hostrouting/hostrouting.pyz" in (said.out + said.err).splitlines()
         assert sentence in said.out + said.err
 
 

@@ -26,7 +26,12 @@ from tests.support.incidents import (
 )
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, type_routes
 
-SCRIPT = LAYOUT.step_path("50-licence")
+SCRIPT = f"{LAYOUT.gate_directory}/50-licence.sh"
+
+
+def break_python(host: FakeHost) -> None:
+    """The interpreter of the node does not run the program any more."""
+    host.interpreter.broken = "No module named 'json'"
 
 
 def open_to_others(host: FakeHost) -> None:
@@ -38,10 +43,10 @@ def open_to_others(host: FakeHost) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (open_to_others, f"users other than root can write to {SCRIPT}, so the gate does not run"),
-        (lambda host: host.files.texts.pop(LAYOUT.gate_path), f"{LAYOUT.gate_path} is missing"),
+        (open_to_others, f"users other than root can write to {SCRIPT}, so the gate lets no unit"),
+        (break_python, f"{LAYOUT.program_path} cannot be run: No module named 'json'"),
     ],
-    ids=["a script", "gate.sh"],
+    ids=["a script", "Python"],
 )
 def test_a_broken_file_does_not_hide_that_the_gate_is_shut(
     change: Callable[[FakeHost], object], words: str
@@ -62,7 +67,7 @@ def test_a_broken_file_without_gated_units() -> None:
     host.files.texts[LAYOUT.config_path] = "{"
     status = say("status", host=host)
     assert status.out.startswith("BROKEN: ")
-    assert LAYOUT.gate_path not in status.out
+    assert LAYOUT.program_path not in status.out
 
 
 @pytest.mark.parametrize(

@@ -41,22 +41,22 @@ def lose_routes_and_guard(host: FakeHost) -> None:
     lose_routes(host)
 
 
-def edit_step(host: FakeHost) -> None:
-    """Somebody edits a step of the gate."""
-    host.files.texts[LAYOUT.step_path(LAYOUT.routes_step)] += "# mine\n"
+def edit_unit(host: FakeHost) -> None:
+    """Somebody edits a unit."""
+    host.files.texts[LAYOUT.unit_path(LAYOUT.routes_unit)] += "# mine\n"
 
 
-def delete_gate(host: FakeHost) -> None:
+def delete_program(host: FakeHost) -> None:
     """Somebody deletes two files without which kubelet cannot start."""
-    host.files.remove(LAYOUT.gate_path)
-    host.files.remove(LAYOUT.step_path(LAYOUT.routes_step))
+    host.files.remove(LAYOUT.program_path)
+    host.files.remove(LAYOUT.python_path)
 
 
 DIFFERENCES: dict[str, Callable[[FakeHost], None]] = {
     "2 routes are missing and the guard does not run": lose_routes_and_guard,
     "the guard does not run": stop_guard,
-    f"{LAYOUT.step_path(LAYOUT.routes_step)} is not as installed": edit_step,
-    f"{KUBELET} cannot start, and 2 files are not as installed": delete_gate,
+    f"{LAYOUT.unit_path(LAYOUT.routes_unit)} is not as installed": edit_unit,
+    f"{KUBELET} cannot start, and 2 files are not as installed": delete_program,
 }
 
 
@@ -78,7 +78,7 @@ def test_two_paths_that_others_can_change() -> None:
     for script in scripts:
         host.files.texts[script] = "exit 0\n"
         host.files.modes[script] = 0o777
-    repairs = [f"chown root {script} && chmod 644 {script}" for script in scripts]
+    repairs = [f"chown root {script} && chmod go-w {script}" for script in scripts]
     apply_again = f"hostrouting apply --config {LAYOUT.config_path}"
     assert say("status", host=host).lines[1:3] == [
         "To make it match, as root:",
@@ -121,8 +121,8 @@ def test_some_units_are_open_and_the_gate_is_shut(opened: str, shut: str, first:
     counts_as_success = {"LoadState": "loaded", "SuccessExitStatus": "255"}
     for name in opened.split():
         manager_of(host).properties[f"{name}.service"] = counts_as_success
-    host.files.remove(LAYOUT.gate_path)
-    missing = f"{LAYOUT.gate_path} is not as installed"
+    host.files.remove(LAYOUT.program_path)
+    missing = f"{LAYOUT.program_path} is not as installed"
     assert say("status", host=host).lines[0] == f"DIFFERENT: {first}, and {missing}"
 
 
@@ -132,7 +132,7 @@ def test_an_instance_is_open_and_the_gate_is_shut() -> None:
     host = node(config(*REPAIR, gate={"units": [KUBELET, instance]}), plain_vm)
     counts_as_success = {"LoadState": "loaded", "SuccessExitStatus": "255"}
     manager_of(host).properties[instance] = counts_as_success
-    host.files.remove(LAYOUT.gate_path)
+    host.files.remove(LAYOUT.program_path)
     first = f"{instance} can start unchecked and {KUBELET} cannot start"
     assert say("status", host=host).lines[0].startswith(f"DIFFERENT: {first}")
 

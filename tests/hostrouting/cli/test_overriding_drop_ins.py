@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot.unit_gates import APPLY
+from hostrouting.gate.unit_gates import APPLY
 from hostrouting.testing import FakeHost
 from tests.support.cli import Said, say
 from tests.support.incidents import (

@@ -31,7 +31,7 @@ from hostrouting.testing import (
 )
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.incidents import start_vpn
+from tests.support.incidents import let_pass, refuse, start_vpn
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, manager_of, type_routes
 from tests.support.topologies import marked_vm, refusing
 
@@ -126,7 +126,7 @@ def with_kubelet_and_ours(host: FakeHost) -> None:
     """Both, and a file is lost."""
     with_kubelet(host)
     with_ours(host)
-    host.files.remove(LAYOUT.gate_path)
+    host.files.remove(LAYOUT.program_path)
 
 
 def without_default(host: FakeHost) -> None:
@@ -154,19 +154,11 @@ def rewritten(host: FakeHost) -> None:
 def refused(host: FakeHost) -> None:
     """A machine runs, and the gate has refused another one."""
     manager = manager_of(host)
-    condition = {"ExecCondition": f"{{ argv[]={LAYOUT.gate_path} ; code=exited ; status=255 }}"}
     manager.states["systemd-nspawn@kube0.service"] = "active"
     manager.properties["systemd-nspawn@kube0.service"] = {"StateChangeTimestamp": "Thu 08:00 UTC"}
-    manager.properties["systemd-nspawn@kube1.service"] = {
-        **condition,
-        "ActiveState": "failed",
-        "StateChangeTimestamp": "Thu 09:00 UTC",
-        "ConditionTimestamp": "Thu 09:00 UTC",
-    }
-    manager.errors["systemd-nspawn@kube1.service"] = (
-        "OVERLAP: expected CIDR 172.16.0.0/16 routes via ib0; expected: eth0",
-        "hostrouting: the step 20-check-route-overlap failed",
-    )
+    overlap = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
+    let_pass(host, "systemd-nspawn@kube0.service")
+    refuse(host, "systemd-nspawn@kube1.service", overlap)
 
 
 def refused_beside_foreign(host: FakeHost) -> None:
@@ -178,12 +170,6 @@ def refused_beside_foreign(host: FakeHost) -> None:
 def with_full_run(host: FakeHost) -> None:
     """The file system of /run is full."""
     host.files.broken["/run"] = "No space left on device; free some space, or inodes (df -i)"
-
-
-def weakened(host: FakeHost) -> None:
-    """Somebody has edited the installed configuration."""
-    text = host.files.texts[LAYOUT.config_path]
-    host.files.texts[LAYOUT.config_path] = text.replace("STRICT", "WARN")
 
 
 def with_vpn_and_loss(host: FakeHost) -> None:
@@ -199,9 +185,7 @@ def without_guard(host: FakeHost) -> None:
         "ActiveState": "failed",
         "ExecMainStartTimestamp": "Thu 09:00 UTC",
     }
-    manager.errors[LAYOUT.guard_unit] = (
-        "guard.sh: line 9: fork: Resource temporarily unavailable",
-    )
+    manager.errors[LAYOUT.guard_unit] = ("hostrouting: [Errno 12] Cannot allocate memory",)
     lose_routes(host)
 
 
@@ -382,8 +366,8 @@ CASES: dict[
     "apply: no default route": (APPLY, of(FakeKernel), document()),
     "apply: a program is missing": (
         APPLY,
-        lambda: attrs.evolve(of(h200)(), missing=["nsenter"]),
-        REPAIRED,
+        lambda: attrs.evolve(of(h200)(), missing=["nft"]),
+        {**REPAIRED, "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}},
     ),
     "apply: kubelet is not gated": (APPLY, fresh_with_kubelet, REPAIRED),
     "apply: kubelet is gated": (
@@ -397,7 +381,7 @@ CASES: dict[
     "status: routes are lost": ("status", applied(change=lose_routes)),
     "status: a file is lost": (
         "status",
-        applied(change=lambda host: host.files.remove(LAYOUT.gate_path)),
+        applied(change=lambda host: host.files.remove(LAYOUT.program_path)),
     ),
     "status: the configuration is lost": (
         "status",
@@ -426,7 +410,6 @@ CASES: dict[
     "status: a unit that is not gated": ("status ssh.service", applied(change=refused)),
     "status: the gate is open": ("status", applied(change=OPENED)),
     "status: an address escapes": ("status", applied(document(mode="WARN"))),
-    "status: config.json was edited": ("status", applied(change=weakened)),
     "status: a VPN has the default route": ("status", applied(change=start_vpn)),
     "status: a VPN has the default route, and routes are lost": (
         "status",
@@ -454,7 +437,7 @@ CASES: dict[
     "status: all of that": ("status", applied(document(), with_kubelet_and_ours)),
     "status: a file is lost, and an address escapes": (
         "status",
-        applied(document(), lambda host: host.files.remove(LAYOUT.gate_path)),
+        applied(document(), lambda host: host.files.remove(LAYOUT.program_path)),
     ),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),

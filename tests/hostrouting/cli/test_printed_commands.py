@@ -1,8 +1,8 @@
 """Every command that check, repair, status, plan and apply print is typed on the host that it was
 printed for.
 
-The hosts are machines with the real kernel and the real scripts: fresh, installed, guarded, half
-broken. After each command a gated unit starts and the guard makes a pass. Then what the page said
+The hosts are machines with the real kernel, gate and guard: fresh, installed, guarded, half broken.
+After each command the gated units start and the guard makes a pass. Then what the page said
 is true: a repair still repairs, what was different is as installed, and no command has made the
 verdict worse.
 """
@@ -13,23 +13,32 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.check.check import check_kernel
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
-from tests.support.inline_gate import COMMAND
+from hostrouting.node.clock import MachineClock
+from hostrouting.node.guard import Guard
 from tests.support.machine import H200, ROOT, Machine, private_machine
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
-UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
+UNIT = "systemd-nspawn@kube1.service"
+_CONDITION = re.search(r"/bin/sh -c '(.*)' hostrouting-gate", DROP_IN_TEXT)
+assert _CONDITION is not None
+GATE = _CONDITION[1].replace("$$", "$").replace("%%", "%")
+"""What a shell runs as the condition of a gated unit."""
 BACKUP = "/run/backup.json"
 PLACEHOLDERS = {"BACKUP": BACKUP, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
 PLACEHOLDERS["NAME"] = "eth0"
@@ -104,13 +113,26 @@ def verdict(machine: Machine) -> int:
 def pass_gate(machine: Machine, unit: str) -> bool:
     """Run the gate for this unit as systemd does, and see whether it lets the unit start.
 
-    Process 1 is in the network of the machine, because the steps run there.
+    Process 1 is in the network of the machine, because the gate enters that.
     """
     alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
-    gate = ("/bin/bash", "-pc", COMMAND, LAYOUT.gate_path, unit)
-    done = machine.run(*alone, *gate)
+    done = machine.run(*alone, "/bin/sh", "-c", GATE, "hostrouting-gate", unit)
     sys.stdout.write(done.stderr)  # shown if the test fails
     return done.returncode == 0
+
+
+def files_of(machine: Machine) -> LocalFiles:
+    """The files of the machine, as this process reads them."""
+    return LocalFiles(str(machine.outside("/")))
+
+
+def pass_guard(machine: Machine) -> None:
+    """Let the guard make a pass, if there is one."""
+    if not machine.outside(LAYOUT.unit_path(LAYOUT.guard_unit)).exists():
+        return
+    host = Host(backend=NetlinkBackend, files=files_of(machine), manager=None)
+    with machine.inside(), host.open_kernel() as kernel:
+        Guard(host, kernel, clock=MachineClock(), locked=lambda: nullcontext("")).make_next_pass()
 
 
 # The hosts.
@@ -182,7 +204,7 @@ HOSTS: dict[str, Callable[[Machine], object]] = {
         installed(settings(REPAIR[0], guard={"enabled": True})), lose_routes, with_ours
     ),
     "broken: the gate is lost, and addresses escape": then(
-        installed(STRICT), shell(f"rm {LAYOUT.gate_path}")
+        installed(STRICT), shell(f"rm {LAYOUT.program_path}")
     ),
     "broken: the gate is open, and addresses escape": then(
         installed(STRICT), shell(f"echo reason >{LAYOUT.opening_path}")
@@ -283,15 +305,13 @@ def printed(machine: Machine, words: str) -> Iterator[Printed]:
 
 
 def start_and_guard(machine: Machine) -> bool:
-    """Let a gated unit start, and the guard make a pass, if there is a gate and a guard; whether
-    the unit has started.
+    """Let the gated units start, and the guard make a pass if there is one; whether all units have
+    started.
     """
-    if not machine.outside(LAYOUT.gate_path).exists():
-        return True
-    has_started = pass_gate(machine, UNIT)
-    if machine.outside(LAYOUT.guard_path).exists():
-        pass_gate(machine, GUARD)
-    return has_started
+    gated = gated_on_disk(files_of(machine))
+    have_started = [pass_gate(machine, unit.replace("@.", "@kube1.")) for unit in gated]
+    pass_guard(machine)
+    return all(have_started)
 
 
 def type_and_see(machine: Machine, proposal: Printed, usual: int) -> None:
@@ -341,12 +361,6 @@ def test_what_is_printed_can_be_typed(host: str, tmp_path: Path) -> None:
     for change in changes.values():
         with made(host, tmp_path) as machine:
             type_and_see(machine, change, usual)
-
-
-def pass_guard(machine: Machine) -> None:
-    """Let the guard make a pass, if there is one."""
-    if machine.outside(LAYOUT.guard_path).exists():
-        pass_gate(machine, GUARD)
 
 
 OCCASIONS: dict[str, Callable[[Machine], object]] = {

@@ -7,7 +7,7 @@ import json
 import attrs
 import pytest
 
-from hostrouting.boot.unit_gates import APPLY
+from hostrouting.gate.unit_gates import APPLY
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost, FakeManager, plain_vm
 from tests.support.cli import say
@@ -44,11 +44,11 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     """Each reason has its own words; a guard that has failed has what it logged, too."""
     host = node(config(*REPAIR, guard=GUARDED))
     manager_of(host).properties[GUARD] = STATES[state]
-    manager_of(host).errors[GUARD] = ("guard.sh: fork failed",)
+    manager_of(host).errors[GUARD] = ("fork failed",)
     status = say("status", host=host)
     assert status.code == 1
     assert f"the guard {state}" in status.out
-    assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
+    assert ("fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
     has_more = state in {"has failed", "is being restarted"}
     assert (f"    see: journalctl -u {GUARD}" in status.lines) is has_more
@@ -156,7 +156,8 @@ def test_a_masked_guard_where_nothing_is_checked() -> None:
 
 def test_a_masked_guard_is_not_the_only_reason_to_fail(masked: FakeHost) -> None:
     """The first line says that apply would fail, because no single command makes the host match."""
-    headline = say("status", host=attrs.evolve(masked, missing={"flock"})).lines[0]
+    masked.files.texts[f"{LAYOUT.gate_directory}/40-site.sh"] = "exit 0\n"
+    headline = say("status", host=attrs.evolve(masked, missing={"bash"})).lines[0]
     assert "the guard is masked, and apply would fail: " in headline
 
 
@@ -263,7 +264,7 @@ def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
     """A guard that ends as soon as it was started is a failure."""
     host = node(config(*REPAIR))
     former = manager_of(host)
-    errors: dict[str, tuple[str, ...]] = {GUARD: ("guard.sh: fork failed",)}
+    errors: dict[str, tuple[str, ...]] = {GUARD: ("fork failed",)}
     dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
     host = attrs.evolve(host, manager=dying)
     applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))

@@ -34,7 +34,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(
         st.just("write"),
         PATHS,
-        st.sampled_from(["", "text\r\n\n", "\u00e9"]),
+        st.sampled_from(["", "text\r\n\n", "\u00e9", b"\xff\r\n\0"]),
         st.sampled_from([0o644, 0o755, 0o600]),
     ),
     st.tuples(
@@ -43,7 +43,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
         st.sampled_from([*FILES, "/d", "/gone", "/gone/x", "/dev/null", "x"]),
     ),
     st.just(("link", "/d/m", "../a")),  # from /l, it would lead out of the folder
-    st.tuples(st.sampled_from(["remove", "read", "look"]), PATHS),
+    st.tuples(st.sampled_from(["remove", "read", "read_bytes", "look"]), PATHS),
     st.tuples(
         st.sampled_from(["names", "why_unwritable"]),
         st.sampled_from(["/d", "/gone", "/a", "/a/x"]),
@@ -116,9 +116,9 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
     ("step", "kind", "said"),
     [
         (
-            lambda files, path: files.write(path, b"secret"),
+            lambda files, path: files.write(path, bytearray(b"secret")),
             TypeError,
-            "text must be a str, not a bytes; write a binary file with pathlib",
+            "content must be a str or bytes, not a bytearray",
         ),
         (
             lambda files, path: files.write(path, "text", mode="0644"),
@@ -141,7 +141,7 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             "target is ''; it must be a str, not empty",
         ),
     ],
-    ids=["bytes", "mode", "surrogate", "target", "no target"],
+    ids=["bytearray", "mode", "surrogate", "target", "no target"],
 )
 def test_what_cannot_be_written(
     tmp_path: Path, step: Callable[[Files, Any], None], kind: type[Exception], said: str

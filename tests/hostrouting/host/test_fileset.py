@@ -7,7 +7,7 @@ from hostrouting.host.fileset import File, is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
-SCRIPT = "/etc/hostrouting/gate.sh"
+CONFIG = "/etc/hostrouting/config.json"
 OURS = "# Written by hostrouting; changes are overwritten.\n"
 
 
@@ -25,8 +25,8 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
         ),
         (UNIT, "", False, "is masked: .*; as root: systemctl unmask static-routes.service"),
         ("/etc/systemd/networkd.conf.d/50-hostrouting.conf", "", False, "is masked: .*; remove it"),
-        (SCRIPT, "anything", True, ""),
-        ("/mnt/etc/hostrouting/gate.sh", "", True, ""),
+        (CONFIG, "anything", True, ""),
+        ("/mnt/etc/hostrouting/config.json", "", True, ""),
     ],
 )
 def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
@@ -51,15 +51,15 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
 def test_difference() -> None:
     """A file differs until it is written, and again if its text, mode or target is another."""
     files = FakeFiles()
-    script, link = File(SCRIPT, "text\n", 0o755), File("/etc/a.wants/b.service", target=UNIT)
-    for mode, text in ((0o755, ""), (0o644, "text\n"), (0o755, "other")):
+    file, link = File(CONFIG, "text\n", 0o600), File("/etc/a.wants/b.service", target=UNIT)
+    for mode, text in ((0o600, ""), (0o644, "text\n"), (0o600, "other")):
         if text:
-            files.modes[SCRIPT], files.texts[SCRIPT] = mode, text
-        assert script.differs(files)
-        script.write(files)
-        assert not script.differs(files)
-        assert files.modes[SCRIPT] == 0o755
-        assert files.texts[SCRIPT] == "text\n"
+            files.modes[CONFIG], files.texts[CONFIG] = mode, text
+        assert file.differs(files)
+        file.write(files)
+        assert not file.differs(files)
+        assert files.modes[CONFIG] == 0o600
+        assert files.texts[CONFIG] == "text\n"
     for target in ("", "/dev/null", "a file"):
         if target == "a file":
             files.remove(link.path)
@@ -70,6 +70,6 @@ def test_difference() -> None:
         link.write(files)
         assert not link.differs(files)
     files.writes.clear()
-    script.write(files)
+    file.write(files)
     link.write(files)
     assert files.writes == []

@@ -188,10 +188,11 @@ def test_a_stop_that_takes_too_long() -> None:
 
 def test_show() -> None:
     """Each unit is a mapping of the requested properties; a pattern that matches nothing gives no
-    unit.
+    unit. What systemd 249 calls n/a is empty.
     """
     text = (
-        "Id=m@a.service\nExecCondition=one\nExecCondition=two\n\nId=m@b.service\nExecCondition=\n"
+        "Id=m@a.service\nExecCondition=one\nExecCondition=two\nBefore=n/a\n\n"
+        "Id=m@b.service\nExecCondition=\n"
     )
     run = Systemctl(show=[Ended(0, text, "a warning"), Ended(0)])
     assert SystemdManager(run=run).show(("Id", "ExecCondition", "Before"), "m@*.service") == (

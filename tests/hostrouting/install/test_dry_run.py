@@ -29,6 +29,7 @@ from hostrouting.testing import (
     plain_vm,
     vpn_node,
 )
+from hostrouting.testing.interpreter import FakeInterpreter
 from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
@@ -54,7 +55,8 @@ PROBES: dict[str, object] = {"enabled": True, "interfaces": ["eth0"]}
 OWN_ADDRESS: dict[str, object] = {
     "probeRewrite": {**PROBES, "globalAddress": "2603::4", "ensureRoute": False}
 }
-FOREIGN_STEP = LAYOUT.step_path("40-licence")
+SCRIPT = f"{LAYOUT.gate_directory}/40-licence.sh"
+"""Of another program."""
 FOREIGN_UNIT = LAYOUT.unit_path(LAYOUT.check_unit)
 
 
@@ -83,22 +85,27 @@ def with_file(path: str, host: FakeHost) -> FakeHost:
     return host
 
 
-def with_a_step_of_others(host: FakeHost) -> FakeHost:
-    """The host, with a step of the gate that others than root can change."""
-    host.files.write(FOREIGN_STEP, "exit 0\n", mode=0o775)
+def with_a_script_of_others(host: FakeHost) -> FakeHost:
+    """The host, with a script in gate.d that others than root can change."""
+    host.files.write(SCRIPT, "exit 0\n", mode=0o775)
     return host
 
 
-def with_a_linked_step() -> FakeHost:
-    """A host on which all is installed, and then a link as a step of the gate."""
+def with_a_linked_script() -> FakeHost:
+    """A host on which all is installed, and then a link in gate.d."""
     host = configured(REPAIRED)
-    host.files.link(FOREIGN_STEP, "/opt/licence.sh")
+    host.files.link(SCRIPT, "/opt/licence.sh")
     return host
 
 
-def without_nsenter() -> FakeHost:
-    """A host without a program of the boot scripts."""
-    return attrs.evolve(h200_node(), missing=["nsenter"])
+def without_bash() -> FakeHost:
+    """A host with a script of another program, and without the program that runs it."""
+    return attrs.evolve(with_file(SCRIPT, h200_node()), missing=["bash"])
+
+
+def with_an_old_interpreter() -> FakeHost:
+    """A host whose Python cannot run the program."""
+    return attrs.evolve(h200_node(), interpreter=FakeInterpreter(broken="it is Python 3.9"))
 
 
 def with_systemd_248() -> FakeHost:
@@ -197,12 +204,13 @@ CASES: dict[str, Case] = {
         settings(**OWN_ADDRESS),
         own_probe_address,
     ),
-    "a program": ("nsenter is not installed", Configure, REPAIRED, without_nsenter),
-    "a program of an image": (
+    "a program": ("bash is not installed", Configure, REPAIRED, without_bash),
+    "an interpreter": ("it is Python 3.9", Configure, REPAIRED, with_an_old_interpreter),
+    "an interpreter of an image": (
         "",
         Configure,
         REPAIRED,
-        lambda: attrs.evolve(FakeHost.image(), missing=["nsenter"]),
+        lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path="")),
     ),
     "an old systemd": ("systemd 248 runs here", Configure, REPAIRED, with_systemd_248),
     "a foreign unit": (
@@ -211,18 +219,18 @@ CASES: dict[str, Case] = {
         REPAIRED,
         lambda: with_file(FOREIGN_UNIT, h200_node()),
     ),
-    "a step that others can change": (
+    "a script that others can change": (
         "users other than root can write to",
         Configure,
         REPAIRED,
-        lambda: with_a_step_of_others(h200_node()),
+        lambda: with_a_script_of_others(h200_node()),
     ),
-    "a linked step": ("is a link, so the gate", Configure, REPAIRED, with_a_linked_step),
-    "a step that others can change, and no gated unit": (
+    "a linked script": ("is a link, so the gate", Configure, REPAIRED, with_a_linked_script),
+    "a script that others can change, and no gated unit": (
         "",
         Configure,
         HostRoutingConfig(manage_foreign="keep"),
-        lambda: with_a_step_of_others(h200_node()),
+        lambda: with_a_script_of_others(h200_node()),
     ),
     "a loss": ("STRICT is installed", KEEPING, WARN_REPAIRED, lambda: configured(REPAIRED)),
     "an allowed loss": ("", Configure, WARN_REPAIRED, lambda: configured(REPAIRED)),
@@ -232,7 +240,7 @@ CASES: dict[str, Case] = {
         FOREIGN_SCRIPT,
         removal,
         NOTHING,
-        lambda: with_file(FOREIGN_STEP, configured(REPAIRED)),
+        lambda: with_file(SCRIPT, configured(REPAIRED)),
     ),
     "a check alone": ("leaves through ib0", CheckRouteOverlap, STRICT, h200_node),
     "a check alone, without the routes": (

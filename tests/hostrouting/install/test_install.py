@@ -15,7 +15,6 @@ from hypothesis import example, given, settings, strategies as st
 
 import phases
 from hostrouting.boot.files import files_of
-from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
@@ -26,6 +25,7 @@ from hostrouting.install.task import InstallTask, SectionTask
 from hostrouting.install.wanted import Wanted
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -117,9 +117,9 @@ def apply_task(task: phases.Task[object]) -> None:
 def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
     """Every file and link, without the check's markers."""
     disk: dict[str, tuple[str, int]] = {}
-    for path, text in host.files.texts.items():
+    for path in (*host.files.texts, *host.files.programs):
         if path not in LAYOUT.markers:
-            disk[path] = (text, host.files.modes[path])
+            disk[path] = (host.files.read(path) or "", host.files.modes[path])
     for path, target in host.files.links.items():
         disk[path] = (target, 0)
     return disk
@@ -127,10 +127,10 @@ def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
 
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     """The files of a configuration, as `disk` has them."""
-    files: dict[str, tuple[str, int]] = {}
-    for file in files_of(config):
-        files[file.path] = (file.target, 0) if file.target else (file.text, file.mode)
-    return files
+    host = FakeHost()
+    for file in files_of(config, python="/usr/bin/python3"):
+        file.write(host.files)
+    return disk(host)
 
 
 def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
@@ -246,7 +246,7 @@ class TestLaws:
         for section, step in ((new, task), (old, undo), (old, undo)):
             installed = read_installed(host)
             whole = installed.replaced(kind.section, section)
-            if section is old and whole.has_step and not installed.has_step:
+            if section is old and whole.has_work and not installed.has_work:
                 whole = whole._replace(guard=old.guard)
             apply_task(step)
             assert differing(disk(host), wanted_disk(whole)) == []
@@ -281,7 +281,11 @@ class TestLaws:
 class Greet(SectionTask):
     """Somebody's task for a section of the configuration."""
 
-    name, section, step = "greet", "manage_foreign", "40-greet"
+    name, section = "greet", "manage_foreign"
+
+    def holds_units_back(self, config: HostRoutingConfig) -> bool:  # noqa: ARG002
+        """No unit waits for it."""
+        return False
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         """One operation."""
@@ -300,14 +304,18 @@ class TestOrder:
     """In which order files and units change, and what systemd is told."""
 
     def test_a_new_host(self) -> None:
-        """config.json comes first and the drop-in last; one reload, then the guard, which runs no
-        older script even if systemd has just started it again.
+        """The program comes first, then config.json, and the drop-in last; one reload, then the
+        guard, which runs no older program even if systemd has just started it again.
         """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         others = ("lock", "route", "write /run")
         events = [event for event in mishaps.events if not event.startswith(others)]
-        assert events[0] == f"write {LAYOUT.config_path}"
+        assert events[:3] == [
+            f"write {LAYOUT.program_path}",
+            f"link {LAYOUT.python_path}",
+            f"write {LAYOUT.config_path}",
+        ]
         assert events[-4:] == [
             f"write {LAYOUT.drop_in_path(MACHINES)}",
             "reload",
@@ -316,31 +324,53 @@ class TestOrder:
         ]
         assert events.count("reload") == 1
 
-    def test_a_script_changes(self) -> None:
-        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself."""
+    @pytest.mark.parametrize("change", ["the program", "the configuration"])
+    def test_no_unit_changes(self, change: str) -> None:
+        """Systemd has nothing to read; the guard is started again, because it has loaded both."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
-        run(Configure(GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16")), host=host))
-        assert f"write {LAYOUT.step_path(LAYOUT.check_step)}" in mishaps.events
+        wanted = GUARDED
+        if change == "the program":
+            host.files.programs[LAYOUT.program_path] = b"of an older release"
+        else:
+            wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
+        run(Configure(wanted, host=host))
+        events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
+        assert events == [f"{verb} {LAYOUT.guard_unit}" for verb in ("stop", "stop", "start")]
         assert "reload" not in mishaps.events
-        assert f"start {LAYOUT.guard_unit}" not in mishaps.events
 
-    def test_the_script_of_the_guard_changes(self) -> None:
-        """The guard does not run its own new script by itself, so it is started again."""
+    def test_an_earlier_release(self) -> None:
+        """Its scripts go when systemd no longer runs them: nothing of it is left, and nothing that
+        it has protected is lost.
+        """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
+        files = host.files
+        files.programs.clear()
+        del files.links[LAYOUT.python_path]
+        for path, text in files.texts.items():
+            files.texts[path] = text.replace("/etc/hostrouting/python", "/bin/bash")
+        config_text = files.texts[LAYOUT.config_path]
+        files.texts[LAYOUT.config_path] = config_text.replace("hostrouting ", "hostrouting 0.", 1)
+        files.texts |= dict.fromkeys(LAYOUT.former_paths, "#!/bin/bash\n")
+        manager_of(host).boot()
         mishaps.disarm()
-        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
-        run(Configure(GUARDED, host=host))
-        assert f"start {LAYOUT.guard_unit}" in mishaps.events
+        run(Configure(GUARDED, host=host, allow_removal=False))
+        assert differing(disk(host), files_by_path(GUARDED)) == []
+        read = mishaps.events.index("reload")
+        removed = [mishaps.events.index(f"remove {path}") for path in LAYOUT.former_paths]
+        written = mishaps.events.index(f"write {LAYOUT.drop_in_path(MACHINES)}")
+        assert written < read < min(removed)
 
     def test_removal(self) -> None:
         """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
-        before gate.sh goes; config.json is last.
+        before the program goes; config.json is last. What the gate has left about starts goes, too.
         """
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
+        left_by_gate = {LAYOUT.result_path: "", LAYOUT.note_path(KUBE1): ""}
+        host.files.texts |= left_by_gate
         mishaps.disarm()
         run(Remove(host=host))
         events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
@@ -355,6 +385,7 @@ class TestOrder:
             f"remove {LAYOUT.unit_path(LAYOUT.check_unit)}",
         ]
         assert events[-1] == f"remove {LAYOUT.config_path}"
+        assert left_by_gate.keys().isdisjoint(host.files.texts)
         assert f"stop {MACHINES}" not in manager_of(host).calls
 
     @pytest.mark.parametrize("unit", ["kubelet.service", "agent@.service", "agent@a.service"])
@@ -416,8 +447,8 @@ class TestOrder:
         assert shown["NeedDaemonReload"] == "no"
 
     def test_a_drop_in_that_stays(self) -> None:
-        """If it cannot be removed, the gate stays whole: its unit would never start without
-        gate.sh.
+        """If it cannot be removed, the gate stays whole: its unit would never start without the
+        program.
         """
         host = configured(WANTED)
         before = disk(host)
@@ -428,14 +459,16 @@ class TestOrder:
         assert LAYOUT.ok_path not in host.files.texts
         assert effects_of(error).files == ()
 
-    @pytest.mark.parametrize("broken", [LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES)])
+    @pytest.mark.parametrize(
+        "broken", [LAYOUT.unit_path(LAYOUT.routes_unit), LAYOUT.drop_in_path(MACHINES)]
+    )
     def test_effects_of_a_failure(self, broken: str) -> None:
         """The error has the paths that were changed before it."""
         host = FakeHost(kernel=h200())
         host.files.broken[broken] = "No space left on device"
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
         assert LAYOUT.config_path in host.files.texts
-        assert set(effects_of(error).files) == {*host.files.texts, *host.files.links}
+        assert {*effects_of(error).files} == {*disk(host)}
 
     @pytest.mark.parametrize("task", [Configure, *TASKS])
     def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
@@ -443,7 +476,7 @@ class TestOrder:
         no later step ran.
         """
         host = FakeHost(kernel=h200())
-        host.files.broken[LAYOUT.gate_path] = "No space left on device"
+        host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "No space left on device"
         probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
         wanted = WANTED._replace(probe_rewrite=probes)
 
@@ -453,7 +486,7 @@ class TestOrder:
         assert step.name == "install-files"
         assert step.status is phases.Status.FAILED
         assert report.failures == (step,)
-        assert set(effects_of(step.error).files) == set(host.files.texts)
+        assert {*effects_of(step.error).files} == {*disk(host)}
         assert LAYOUT.config_path in host.files.texts
         assert our_routes(host) == ()
 
@@ -522,12 +555,12 @@ class TestOriginal:
         return host
 
     def test_replaced(self, host: FakeHost) -> None:
-        """Its links go before its files are replaced, its units become ours,
-        and its script stays.
+        """Its links go before its files are replaced, its units become ours, and its script
+        stays.
         """
         run(Configure(WANTED, host=host))
         writes = host.files.writes
-        before = writes[: writes.index(LAYOUT.config_path)]
+        before = writes[: writes.index(LAYOUT.program_path)]
         assert set(ORIGINAL_LINKS) <= set(before)
         assert not set(ORIGINAL_LINKS) & host.files.links.keys()
         script = {ORIGINAL_SCRIPT: ("#!/bin/sh\n", 0o644)}
@@ -560,11 +593,11 @@ class TestRequirements:
         return host
 
     @staticmethod
-    def lacking(host: FakeHost) -> list[str]:
+    def lacking(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
         """What the run says that the host lacks; the plan says the same. Nothing was written, and
         not even the lock was taken.
         """
-        task = Configure(WANTED, host=host)
+        task = Configure(wanted, host=host)
         error = failure_of(run, task, of=RequirementError)
         lacking = [str(finding) for finding in error.findings]
         assert [str(finding) for finding in task.plan().errors] == lacking
@@ -575,10 +608,33 @@ class TestRequirements:
 
     def test_programs(self, host: FakeHost) -> None:
         """Each that is missing is named, with the package that has it."""
-        host = attrs.evolve(host, missing={"ip", "flock"})
-        ip, flock = sorted(self.lacking(host), reverse=True)
-        assert re.search("program ip is not .*; install .* iproute2", ip)
-        assert "program flock is not " in flock
+        host.files.texts[f"{LAYOUT.gate_directory}/50-site.sh"] = "true\n"
+        wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
+        nft, bash = self.lacking(attrs.evolve(host, missing={"nft", "bash"}), wanted)
+        assert re.search("program nft is not .*; install the package nftables", nft)
+        assert re.search("program bash is not .*; install the package bash", bash)
+
+    def test_no_interpreter(self, host: FakeHost) -> None:
+        """The node has none that is new enough."""
+        host.interpreter.path = ""
+        [words] = self.lacking(host)
+        assert words == (
+            "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install "
+            "Python 3.10 or newer, as the package python3 or python3.N"
+        )
+
+    def test_an_interpreter_that_cannot_run_it(self, host: FakeHost) -> None:
+        """It is tried before anything changes, and not if the program stays as it is."""
+        host.interpreter.broken = "No module named 'json'"
+        [words] = self.lacking(host)
+        assert words.startswith(
+            "/usr/bin/python3 cannot run hostrouting on this node: No module named 'json'; install "
+        )
+        host.interpreter.broken = ""
+        run(Configure(WANTED, host=host))
+        host.interpreter.broken = "No module named 'json'"
+        assert Configure(WANTED, host=host).plan().errors == ()
+        assert Remove(host=host).plan().errors == ()
 
     def test_the_version_of_systemd(self, host: FakeHost) -> None:
         """The gate needs a newer one."""
@@ -597,6 +653,26 @@ class TestRequirements:
         [words] = self.lacking(host)
         assert f"{MACHINES} starts before {target}.target, which the gate waits for" in words
 
+    @pytest.mark.parametrize(
+        ("alias", "asked", "shown", "own"),
+        [
+            ("k8s.service", "k8s.service", "kubelet.service", "kubelet.service"),
+            ("k8s.service", "k8s.service", "agent@a.service", "agent@a.service"),
+            ("k@.service", "k@hostrouting-probe.service", PROBE_UNIT, MACHINES),
+        ],
+    )
+    def test_another_name_of_a_unit(
+        self, host: FakeHost, alias: str, asked: str, shown: str, own: str
+    ) -> None:
+        """The gate knows a unit by its own name, which is proposed."""
+        manager_of(host).properties[asked] = {"Id": shown}
+        wanted = WANTED._replace(gate=GateConfig((alias,)))
+        [words] = self.lacking(host, wanted)
+        assert words == (
+            f"{alias} is another name of {own}, and the gate needs the unit's own; name {own} in "
+            "gate.units instead"
+        )
+
     def test_a_file_system_that_is_read_only(self, host: FakeHost) -> None:
         """The folders in which something would be written are named."""
         host.files.broken["/etc/systemd"] = "the file system is read-only"
@@ -608,10 +684,11 @@ class TestRequirements:
 
     def test_one_folder_that_is_read_only(self, host: FakeHost) -> None:
         """It is the target of the finding."""
-        host.files.broken[LAYOUT.gate_directory] = "the file system is read-only"
+        folder = LAYOUT.config_directory
+        host.files.broken[folder] = "the file system is read-only"
         [error] = Configure(WANTED, host=host).plan().errors
-        assert error.target == LAYOUT.gate_directory
-        assert error.sentence.startswith(f"nothing can be changed in {LAYOUT.gate_directory}: ")
+        assert error.target == folder
+        assert error.sentence.startswith(f"nothing can be changed in {folder}: ")
 
     def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
         """What is written needs space, and what is removed does not."""
@@ -623,7 +700,8 @@ class TestRequirements:
         [words] = self.lacking(attrs.evolve(host, files=FullFiles()))
         assert words.endswith(": it is full")
         run(Configure(WANTED, host=host))
-        full_host = attrs.evolve(host, files=FullFiles(host.files.texts, host.files.modes))
+        full = FullFiles(host.files.texts, host.files.modes, programs=host.files.programs)
+        full_host = attrs.evolve(host, files=full)
         assert Remove(host=full_host).plan().errors == ()
 
     def test_a_file_of_somebody_else_in_our_place(self, host: FakeHost) -> None:
@@ -632,17 +710,20 @@ class TestRequirements:
         [words] = self.lacking(host)
         assert re.search("was not written by hostrouting, .*: move the file away", words)
 
-    def test_programs_of_an_image(self, caplog: pytest.LogCaptureFixture) -> None:
-        """In an image, a missing program is a warning: it may be installed later. The run logs it,
-        too.
+    def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
+        """It is a warning: it may be installed later. The run logs it, too, and writes the program
+        all the same, and the link to where the interpreter will be.
         """
-        missing = {"bash", "flock", "ip", "awk", "nsenter", "timeout", "nft"}
-        host = FakeHost(backend=None, manager=None, missing=missing)
-        run(Configure(WANTED, host=host))
-        for program in missing - {"nft"}:
-            assert f"the program {program} is not installed in the image" in caplog.text
-        plan = Configure(WANTED, host=host).plan()
+        host = FakeHost(backend=None, manager=None, missing={"nft"})
+        host.interpreter.path = ""
+        wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
+        run(Configure(wanted, host=host))
+        assert "the program nft is not installed in the image" in caplog.text
+        assert "/usr/bin has no Python 3.10 or newer" in caplog.text
+        plan = Configure(wanted, host=host).plan()
         assert {finding.severity for finding in plan.findings} == {"warning"}
+        assert LAYOUT.program_path in host.files.programs
+        assert host.files.links[LAYOUT.python_path] == "/usr/bin/python3"
 
     def test_rights(self) -> None:
         """A process that may not change routes writes nothing; if no route has to change, it need
@@ -734,7 +815,7 @@ class TestUnusableConfigJson:
 WITHOUT_GATE = HostRoutingConfig(manage_foreign="keep")
 
 
-class TestForeignSteps:
+class TestForeignScripts:
     """Scripts of others in gate.d hold units back, too."""
 
     PATH = "/etc/hostrouting/gate.d/50-site.sh"
@@ -745,7 +826,7 @@ class TestForeignSteps:
         host.files.texts[self.PATH] = "true\n"
         run(Configure(config()._replace(gate=GateConfig(("kubelet.service",))), host=host))
         assert self.PATH in host.files.texts
-        assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
+        assert LAYOUT.program_path in host.files.programs, "the gate alone runs them"
 
     @pytest.mark.parametrize(
         ("make", "is_whole"),
@@ -768,7 +849,7 @@ class TestForeignSteps:
         host.files.texts[self.PATH] = "true\n"
         host.files.texts[another] = "true\n"
         if not is_whole:
-            del host.files.texts[LAYOUT.gate_path]
+            del host.files.programs[LAYOUT.program_path]
         before = dict(host.files.texts)
         task = make(host=host)
 

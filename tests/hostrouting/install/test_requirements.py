@@ -5,11 +5,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.boot.health import find_faults
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding
+from hostrouting.gate.health import find_faults
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.install.requirements import find_requirements
@@ -153,8 +153,7 @@ class TestPaths:
         "path",
         [
             LAYOUT.config_path,
-            LAYOUT.gate_path,
-            LAYOUT.step_path(LAYOUT.routes_step),
+            LAYOUT.program_path,
             LAYOUT.unit_path(LAYOUT.routes_unit),
             LAYOUT.drop_in_path(KUBELET),
         ],
@@ -194,8 +193,8 @@ class TestPaths:
         """It fails before it has removed anything."""
         host = FakeHost(kernel=h200())
         run(Configure(OLD, host=host))
-        path = LAYOUT.step_path(LAYOUT.routes_step)
-        del host.files.texts[path]
+        path = LAYOUT.program_path
+        del host.files.programs[path]
         host.files.texts[f"{path}/x"] = ""
         assert lacking(host, HostRoutingConfig()) == [("file", path)]
 
@@ -211,10 +210,11 @@ class TestPaths:
         assert [*host.files.texts] == [f"{path}/x"]
 
 
-def test_what_no_script_needs() -> None:
-    """Where no unit is gated, there are no boot scripts."""
+def test_what_no_gate_needs() -> None:
+    """Where no unit is gated, no program runs on the node."""
     manager = FakeManager(version="245")
-    host = FakeHost(kernel=h200(), missing={"awk", "nsenter"}, manager=manager)
+    host = FakeHost(kernel=h200(), missing={"nft", "bash"}, manager=manager)
+    host.interpreter.path = ""
     assert lacking(host, HostRoutingConfig(manage_foreign="keep")) == []
 
 
@@ -280,17 +280,27 @@ def test_files_that_are_roots(host: FakeHost) -> None:
         assert "another user owns" not in finding.sentence
 
 
+@pytest.mark.parametrize("path", [LAYOUT.config_path, LAYOUT.program_path])
+def test_a_file_of_ours_that_others_can_change(path: str) -> None:
+    """The run writes it anew."""
+    host = FakeHost(kernel=h200())
+    run(Configure(OLD, host=host))
+    host.files.modes[path] = 0o666
+    assert lacking(host, OLD) == []
+    assert host.files.modes[path] == 0o644
+
+
 @pytest.mark.parametrize("manager", ["systemd", "no systemd", "an image"])
-class TestForeignStepsThatTheGateDoesNotRun:
-    """The next gated start would be refused, whether or not systemd runs now: such a step is named
-    before anything is written.
+class TestScriptsThatTheGateDoesNotRun:
+    """The next gated start would be refused, whether or not systemd runs now: such a script is
+    named before anything is written.
     """
 
-    PATH = LAYOUT.step_path("50-x")
+    PATH = f"{LAYOUT.gate_directory}/50-x.sh"
 
     @pytest.fixture
     def host(self, manager: str) -> FakeHost:
-        """A host with a step of somebody else, which the gate runs."""
+        """A host with a script of another program, which the gate runs."""
         files = FakeFiles({self.PATH: "exit 0\n"}, {self.PATH: 0o644})
         host = FakeHost(files=files)
         if manager == "no systemd":
@@ -300,29 +310,16 @@ class TestForeignStepsThatTheGateDoesNotRun:
         assert requirements(host) == []
         return host
 
-    def test_a_link(self, host: FakeHost) -> None:
-        """Nobody knows who can change what it leads to."""
-        host.files.texts.clear()
-        host.files.links[self.PATH] = "/opt/x.sh"
-        [finding] = requirements(host)
-        assert finding.name == "file"
-        assert finding.severity == "error"
-        assert finding.target == self.PATH
-        assert str(finding) == (
-            f"{self.PATH} is a link, so the gate does not run it, and lets no unit pass; "
-            "put a copy of the file in its place"
-        )
-
-    def test_a_file_that_others_can_change(self, host: FakeHost) -> None:
-        """The remedy is a command."""
+    def test_it_is_named(self, host: FakeHost) -> None:
+        """As `status` names it; the remedy is a command."""
         host.files.modes[self.PATH] = 0o775
         [finding] = requirements(host)
         assert finding.name == "file"
         assert finding.severity == "error"
         assert finding.target == self.PATH
         assert str(finding) == (
-            f"users other than root can write to {self.PATH}, so the gate does not run it, and "
-            f"lets no unit pass; as root: chown root {self.PATH} && chmod 644 {self.PATH}"
+            f"users other than root can write to {self.PATH}, so the gate lets no unit pass; "
+            f"as root: chown root {self.PATH} && chmod go-w {self.PATH}"
         )
 
     def test_no_unit_is_gated(self, host: FakeHost) -> None:

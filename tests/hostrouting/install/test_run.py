@@ -339,7 +339,7 @@ class TestUndo:
         host = configured(wanted)
         task = ConfigureStaticRoutes(HostRoutingConfig(), host=host)
         run(task)
-        assert LAYOUT.guard_path not in host.files.texts
+        assert LAYOUT.unit_path(LAYOUT.guard_unit) not in host.files.texts
         undo(task)
         assert read_installed(host) == wanted
         assert manager_of(host).states[LAYOUT.guard_unit] == "active"
@@ -519,9 +519,9 @@ class TestUndo:
     def test_a_run_that_failed_in_the_middle_of_its_files(self) -> None:
         """What it has written is taken back."""
         host = configured(FORMER)
-        task = Configure(config("10.7.0.0/16"), host=host)
-        script = LAYOUT.step_path(LAYOUT.routes_step)
-        host.files.broken[script] = "No space left on device"
+        task = Configure(config("10.7.0.0/16", cidrs=("10.9.0.0/16",)), host=host)
+        unit = LAYOUT.unit_path(LAYOUT.check_unit)
+        host.files.broken[unit] = "No space left on device"
         failure_of(run, task, of=HostError)
         assert read_installed(host) != FORMER
         host.files.broken.clear()

@@ -1,18 +1,17 @@
 """In which order a run changes files and units, and what is true at each moment of it."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 
 import phases
-from hostrouting.boot.files import steps_of
-from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.on_disk import owned_paths, proof_of_installation
 from hostrouting.boot.units import UNITS
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
+from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
@@ -24,11 +23,8 @@ from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
 from tests.support.tasks import (
-    CIDR,
     GUARDED,
     LAYOUT,
-    REPAIR,
-    STEPS,
     WANTED,
     config,
     configured,
@@ -44,6 +40,7 @@ KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
 OLDER = "# of an older release\n"
 CHANGES = {"write", "link", "remove", "reload", "start", "stop", "route", "nft"}
+PROGRAM = LAYOUT.program_path
 GUARD_UNIT = LAYOUT.unit_path(LAYOUT.guard_unit)
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
@@ -74,14 +71,17 @@ def fail_at(mishaps: Mishaps, moment: str, error: Callable[[str], BaseException]
 def make_old(host: FakeHost, *paths: str) -> None:
     """An older release has written these files, so that the next run writes them anew."""
     for path in paths:
-        host.files.texts[path] += OLDER
+        if path in host.files.programs:
+            host.files.programs[path] += OLDER.encode()
+        else:
+            host.files.texts[path] += OLDER
 
 
 def guarded() -> tuple[FakeHost, Mishaps]:
-    """A host whose guard runs, and whose script of the guard an older release has written."""
+    """A host whose guard runs, and whose program an older release has written."""
     host, mishaps = mishap_host()
     run(Configure(GUARDED, host=host))
-    make_old(host, LAYOUT.guard_path)
+    make_old(host, PROGRAM)
     return host, mishaps
 
 
@@ -99,8 +99,6 @@ class Moments:
         self._host = host
         self._judged: str | None = None
         """The configuration that the markers are about."""
-        self._required: set[str] = set()
-        """The steps that are required, or were and may still be."""
 
     @property
     def _texts(self) -> dict[str, str]:
@@ -122,7 +120,6 @@ class Moments:
             *self._faults_of_files(),
             *self._faults_of_units(verb, thing),
             *self._faults_of_drop_ins(thing),
-            *self._faults_of_steps(),
             *self._faults_of_the_lock(verb),
         ]
         self.wrong += [f"before {event}: {fault}" for fault in faults]
@@ -137,13 +134,14 @@ class Moments:
             yield "the marker is about another configuration"
 
     def _faults_of_files(self) -> Iterator[str]:
-        """No file of ours is left without the configuration, and no script is missing."""
-        if LAYOUT.config_path not in self._texts and owned_paths(self._host.files):
+        """Whatever runs the program finds it, its interpreter and the configuration."""
+        files = self._host.files
+        if LAYOUT.config_path not in self._texts and proof_of_installation(files):
             yield "files of ours are there without config.json"
         for path in (*self._texts, *self._loaded):
-            for script in scripts_of(path, self._texts.get(path, "")):
-                if script not in self._texts:
-                    yield f"{path} runs {script}, which is missing"
+            is_run = path.endswith(f"/{DROP_IN}") or path in map(LAYOUT.unit_path, UNITS)
+            if is_run and not (PROGRAM in files.programs and LAYOUT.python_path in files.links):
+                yield f"{path} runs the program, which is missing"
 
     def _faults_of_units(self, verb: str, thing: str) -> Iterator[str]:
         """No file changes or goes while its unit runs, and systemd starts what it has read."""
@@ -153,55 +151,25 @@ class Moments:
             yield "the unit runs whose file goes"
         if verb == "start" and not is_read(self._host, thing):
             yield "systemd has not read the unit that it starts"
-        if thing == LAYOUT.guard_path and self._is_active(LAYOUT.guard_unit):
-            yield "the guard runs whose script changes"
+        if thing == PROGRAM and self._is_active(LAYOUT.guard_unit):
+            yield "the guard runs whose program changes"
 
     def _faults_of_drop_ins(self, thing: str) -> Iterator[str]:
-        """config.json changes last: until then, systemd has read that drop-ins are gone."""
-        if thing != LAYOUT.config_path:
-            return
-        for path in self._loaded:
-            if path.endswith(f"/{DROP_IN}") and path not in self._texts:
-                yield "a drop-in that is gone is loaded"
-
-    def _faults_of_steps(self) -> Iterator[str]:
-        """A step that gate.sh does not name is another program's to it, and so required."""
-        named = [*STEPS]
-        if LAYOUT.gate_path in self._texts:
-            required, wanted = steps_in(self._texts[LAYOUT.gate_path])
-            self._required |= set(required)
-            self._required -= set(wanted)
-            named = [*required, *wanted]
+        """config.json changes after systemd has read that drop-ins are gone, and before it reads
+        new ones: it gates each unit whose start asks the gate, which would refuse it otherwise.
+        """
+        loaded = [path for path in self._loaded if path.endswith(f"/{DROP_IN}")]
+        if thing == LAYOUT.config_path and not {*loaded} <= {*self._texts}:
+            yield "a drop-in that is gone is loaded"
         if LAYOUT.config_path in self._texts:
             config = HostRoutingConfig.from_json(self._texts[LAYOUT.config_path])
-            self._required |= {step.name for step in steps_of(config) if step.is_required}
-        for step in STEPS:
-            is_there = LAYOUT.step_path(step) in self._texts
-            if is_there and step not in named and step not in self._required:
-                yield f"the gate would require {step}, which is only wanted"
+            if not {*loaded} <= {*map(LAYOUT.drop_in_path, gated_units(config))}:
+                yield "a unit asks the gate that is not gated"
 
     def _faults_of_the_lock(self, verb: str) -> Iterator[str]:
         """Whatever is changed, no unit starts meanwhile, and no other run changes it, too."""
         if verb in CHANGES and LAYOUT.lock_path not in self._host.files.locked:
             yield "the host is not locked"
-
-
-def scripts_of(path: str, text: str) -> list[str]:
-    """The scripts that systemd runs because of this file, or that the gate requires."""
-    if path.endswith(f"/{DROP_IN}"):
-        return [LAYOUT.gate_path]
-    if path == GUARD_UNIT:
-        return [LAYOUT.guard_path]
-    if path == LAYOUT.gate_path:
-        required, _ = steps_in(text)
-        return [LAYOUT.step_path(step) for step in required]
-    return []
-
-
-def steps_in(gate: str) -> tuple[list[str], list[str]]:
-    """The steps that this gate.sh requires, and those that it only wants."""
-    [(required, wanted)] = re.findall(r"^required=\((.*)\) wanted=\((.*)\)$", gate, re.MULTILINE)
-    return required.split(), wanted.split()
 
 
 def start_installed_units(host: FakeHost) -> None:
@@ -212,14 +180,10 @@ def start_installed_units(host: FakeHost) -> None:
 
 
 @settings(max_examples=scaled(50))
-@example(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), config(*REPAIR))
-@example(WANTED, config(*REPAIR))
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
-    """Wherever a run is killed, no marker is wrong, no unit runs a script that is missing, and no
-    step that is only wanted holds units back. Nothing changes without the lock.
-
-    In the examples, a step goes while the gate stays: one that is only wanted, and a required one.
+    """Wherever a run is killed, no marker is wrong, and no unit runs a program that is missing, or
+    that does not know the unit. Nothing changes without the lock.
     """
     host, mishaps = node()
     moments = Moments(host)
@@ -227,9 +191,9 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     for wanted in (old, new, HostRoutingConfig()):
         apply(host, wanted)
         start_installed_units(host)
-        # The next run also writes the script of a guard that runs.
-        if LAYOUT.guard_path in host.files.texts:
-            make_old(host, LAYOUT.guard_path)
+        # The next run also writes the program of a guard that runs.
+        if PROGRAM in host.files.programs:
+            make_old(host, PROGRAM)
     moments.look("the end")
     assert moments.wrong == []
 
@@ -238,8 +202,9 @@ def test_a_run_that_fails_leaves_no_verdict_on_another_configuration() -> None:
     """Not even the next run of another task makes it look like one on the new configuration."""
     host = configured(config(cidrs=("10.9.0.0/16",)))
     assert LAYOUT.ok_path in host.files.texts
-    host.files.broken[LAYOUT.step_path(LAYOUT.check_step)] = "No space left on device"
-    failure_of(run, Configure(config(cidrs=(CIDR,)), host=host), of=HostError)
+    host.files.broken[LAYOUT.drop_in_path(KUBELET)] = "No space left on device"
+    failure_of(run, Configure(GATED, host=host), of=HostError)
+    assert read_installed(host) == GATED
     assert not {*HostLayout.markers} & {*host.files.texts}
 
 
@@ -260,20 +225,6 @@ def test_removal_without_a_configuration() -> None:
     del host.files.texts[LAYOUT.config_path]
     run(Remove(host=host))
     assert host.files.texts == {}
-
-
-def test_the_same_configuration_after_a_removal_that_was_killed() -> None:
-    """It takes nothing away, although the scripts that are left no longer say what was gated."""
-    host, mishaps = mishap_host()
-    run(Configure(GATED, host=host))
-    fail_at(mishaps, f"remove {LAYOUT.gate_path}", killed)
-    with suppress(Killed):
-        run(Remove(host=host))
-    assert LAYOUT.gate_path in host.files.texts
-    assert LAYOUT.drop_in_path(KUBELET) not in host.files.texts
-    mishaps.disarm()
-    run(Configure(GATED, host=host, allow_removal=False))
-    assert read_installed(host) == GATED
 
 
 def test_a_removal_that_is_killed_before_its_last_file() -> None:
@@ -362,16 +313,17 @@ class TestGuard:
         del host.files.texts[GUARD_UNIT]
         plan = str(Remove(host=host).plan()).splitlines()
         assert f"stop {LAYOUT.guard_unit}    # it is no longer wanted" in plan
-        assert f"remove {LAYOUT.guard_path}" in plan
+        assert f"remove {PROGRAM}" in plan
         result = run(Remove(host=host))
         assert f"stop {LAYOUT.guard_unit}" in str(result)
         assert not is_guard_active(host)
 
     def test_all_files_are_gone(self) -> None:
-        """It is stopped, and systemd forgets drop-ins that call a gate.sh that is gone."""
+        """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
         host = configured(GATED._replace(guard=GuardConfig(enabled=True)))
         lose_routes(host)
         host.files.texts.clear()
+        host.files.programs.clear()
         host.files.links.clear()
         calls_of(host)
         run(Remove(host=host))
@@ -383,16 +335,16 @@ class TestGuard:
         starts it.
         """
         host, mishaps = guarded()
-        fail_at(mishaps, f"write {LAYOUT.guard_path}", killed)
+        fail_at(mishaps, f"write {PROGRAM}", killed)
         with pytest.raises(Killed):
             run(Configure(GUARDED, host=host))
         assert not is_guard_active(host)
 
-    @pytest.mark.parametrize("path", [LAYOUT.guard_path, GUARD_UNIT, LAYOUT.config_path])
+    @pytest.mark.parametrize("path", [PROGRAM, GUARD_UNIT, LAYOUT.config_path])
     def test_a_run_that_fails_before_the_start(self, path: str) -> None:
         """The guard that it has stopped runs again, whichever of its files are new."""
         host = configured(GUARDED)
-        make_old(host, LAYOUT.guard_path, GUARD_UNIT)
+        make_old(host, PROGRAM, GUARD_UNIT)
         config_text = host.files.texts[LAYOUT.config_path]
         host.files.texts[LAYOUT.config_path] = config_text.replace(
             "hostrouting ", "hostrouting 0.", 1
@@ -408,8 +360,8 @@ class TestGuard:
     def test_a_run_that_fails_before_its_unit_is_new(self) -> None:
         """Systemd does not read what the run had not finished."""
         host = configured(GUARDED)
-        make_old(host, LAYOUT.guard_path)
-        host.files.broken[LAYOUT.guard_path] = "No space left on device"
+        make_old(host, PROGRAM)
+        host.files.broken[PROGRAM] = "No space left on device"
         calls_of(host)
         failure_of(run, Configure(GUARDED, host=host), of=HostError)
         assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
@@ -417,8 +369,8 @@ class TestGuard:
     def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
         """The effects say that the guard is stopped."""
         host = configured(GUARDED)
-        make_old(host, LAYOUT.guard_path)
-        host.files.broken[LAYOUT.guard_path] = "No space left on device"
+        make_old(host, PROGRAM)
+        host.files.broken[PROGRAM] = "No space left on device"
         manager_of(host).failing[LAYOUT.guard_unit] = ()
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
         [stop] = effects_of(error).operations
@@ -429,7 +381,7 @@ class TestGuard:
         """The guard runs again as systemd has loaded it, also if systemd still cannot reload."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
-        make_old(host, LAYOUT.guard_path, GUARD_UNIT)
+        make_old(host, PROGRAM, GUARD_UNIT)
         manager_of(host).boot()
         fail_at(mishaps, "reload")
         failure_of(run, Configure(GUARDED, host=host), of=HostError, match="reload")
@@ -438,7 +390,7 @@ class TestGuard:
     def test_ctrl_c_while_its_files_are_written(self) -> None:
         """The guard that was stopped for them runs again."""
         host, mishaps = guarded()
-        fail_at(mishaps, f"write {LAYOUT.guard_path}", lambda _event: KeyboardInterrupt())
+        fail_at(mishaps, f"write {PROGRAM}", lambda _event: KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             run(Configure(GUARDED, host=host))
         assert is_guard_active(host)
@@ -465,7 +417,7 @@ class TestGuard:
         host, mishaps = guarded()
 
         def damage(event: str) -> None:
-            if event == f"write {LAYOUT.guard_path}":
+            if event == f"write {PROGRAM}":
                 host.files.texts[LAYOUT.config_path] = "{"
 
         mishaps.watch = damage
@@ -479,7 +431,7 @@ class TestGuard:
         mishaps.meanwhile(
             f"lock {LAYOUT.lock_path}",
             lambda: run(Configure(WANTED, host=host)),
-            when=lambda: LAYOUT.guard_path in host.files.texts,
+            when=lambda: PROGRAM in host.files.programs,
         )
         run(Configure(GUARDED, host=host))
         assert f"start {LAYOUT.guard_unit}" not in mishaps.events
@@ -503,7 +455,7 @@ class TestGuard:
         ctx = context()
 
         def cancel(event: str) -> None:
-            if event == f"write {LAYOUT.guard_path}":
+            if event == f"write {PROGRAM}":
                 ctx.cancel("Ctrl-C")
 
         mishaps.watch = cancel

@@ -9,7 +9,6 @@ from hypothesis import given, settings, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -25,8 +24,8 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes, reply_routes
-from hostrouting.routes.steps import RoutePlan, Step
-from hostrouting.routes.uplink import REMEDIES
+from hostrouting.routes.steps import RoutePlan
+from hostrouting.routes.uplink import TO_PIN
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
 from tests.support.own_routes import (
@@ -240,17 +239,6 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy).endswith(f"; or, {delete}")
     else:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
-
-
-def test_a_conflict_without_rivals() -> None:
-    """A step that cannot be done for another reason is a conflict, too: its reason is all that
-    there is to say.
-    """
-    step = Step("conflict", Route.to("10.0.0.0/7", dev="eth0"), "it is too wide")
-    assert step.finding.line == "ROUTE-CONFLICT: 10.0.0.0/7 cannot be installed: it is too wide"
-    assert step.finding.facts == {"metric": 0}
-    with pytest.raises(RouteConflict):
-        RoutePlan((step,)).require_possible()
 
 
 SIX_PLACE = "2001:db8:7::/48"
@@ -613,7 +601,7 @@ class TestWhatStays:
         if defaults:
             assert finding.remedy == waiting.missing.remedy
         else:
-            assert finding.remedy == Remedy(REMEDIES["pin"])
+            assert finding.remedy == TO_PIN
 
     @pytest.mark.parametrize(("there", "wish"), USABLE.values(), ids=USABLE)
     def test_which_is_usable(self, there: list[Route], wish: StaticRoute) -> None:

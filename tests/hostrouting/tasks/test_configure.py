@@ -416,7 +416,7 @@ def test_report() -> None:
     ]
     children = json.loads(report.to_json())["children"]
     files, routes, probes, check = (child["result"] for child in children)
-    assert files["files"][0] == LAYOUT.config_path
+    assert files["files"][0] == LAYOUT.program_path
     assert routes["changes"] == [
         "add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "add 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
@@ -474,7 +474,7 @@ def test_result() -> None:
     verdict, first, *_, last = str(result).splitlines()
     fate = "leaves through eth0, or is this host's own"
     assert verdict == f"OK: every address of 172.16.0.0/16 {fate}"
-    assert first == f"changed {LAYOUT.config_path}"
+    assert first == f"changed {LAYOUT.program_path}"
     assert last == str(result.changes[-1])
     assert result.node_ips == {4: ip_address("10.0.0.4")}
 

@@ -22,7 +22,17 @@ from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, context, failure_of, run
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    context,
+    failure_of,
+    paths_on,
+    run,
+)
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
@@ -69,9 +79,7 @@ class TestModes:
         assert isinstance(error.report, CheckReport)
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
         assert "OVERLAP" not in caplog.text
-        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links} - {
-            LAYOUT.detected_path
-        }
+        assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
 
     def test_what_no_route_repairs(self, caplog: pytest.LogCaptureFixture) -> None:
         """That is in the error, too, and in no log."""
@@ -191,6 +199,25 @@ class TestModes:
             CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10
         )
         assert "waited 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
+
+    @pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
+    def test_an_expected_device(self, *, comes: bool) -> None:
+        """One that is not up is awaited; if it does not come, the error says what is wrong."""
+        host = FakeHost(kernel=plain_vm())
+
+        def come_up() -> None:
+            host.kernel.add_link(Link(name="eth7", index=0))
+            host.kernel.ip_route("add", Route.to(CIDR, dev="eth7"))
+
+        if comes:
+            host.kernel.later(come_up)
+        section = expect(CIDR, mode="STRICT", expected_devs=["eth7"])
+        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host, wait=40)
+        clock = FakeClock()
+        report = phases.run(task, clock=clock, observers=[])
+        assert report.ok is comes
+        assert clock.now() == (0 if comes else 40)
+        assert [*markers(host)] == ["ok" if comes else "detected"]
 
     def test_no_default_route_beside_a_flaw(self) -> None:
         """A default route may come later, and nothing else makes the check fail."""

@@ -13,15 +13,15 @@ from ipaddress import IPv6Address
 import pytest
 
 import phases
-from hostrouting.boot.probe_table import TABLE, render_probe_table
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.nftables import NftProgram
+from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
+from hostrouting.upkeep.passes import PassOutcome, run_pass
 from tests.support import balancer, packets
 from tests.support.balancer import (
     GLOBAL,
@@ -317,8 +317,8 @@ table ip6 azureSLBProbe {
 
 
 def test_the_task(lab: Lab) -> None:
-    """A probe is answered; a second run and the script keep every handle and count; two removals
-    leave what was there.
+    """A probe is answered; a second run and a pass of the node keep every handle and count; two
+    removals leave what was there.
     """
 
     def listed(*words: str) -> str:
@@ -328,20 +328,18 @@ def test_the_task(lab: Lab) -> None:
     balancer.nft(lab.node, OTHERS)
     rules_before = listed("ruleset")
     routes_before = lab.node.routes(6)
-    files = FakeFiles()
-    host = Host(backend=NetlinkBackend, files=files, manager=FakeManager())
+    host = Host(backend=NetlinkBackend, files=FakeFiles(), manager=FakeManager())
     with lab.node.inside():
         phases.execute(RewriteProbeSource(CONFIG, host=host))
         assert is_answered(lab)
         ours = listed("table", "ip6", TABLE)
 
         again = phases.execute(RewriteProbeSource(CONFIG, host=host))
-        script = files.texts[HostLayout.step_path(HostLayout.probe_step)]
-        done = lab.node.run("bash", "-c", script)
+        with host.open_kernel() as kernel:
+            outcome = run_pass(host, kernel, CONFIG)
 
         assert again == phases.Skip("the table is as it should be")
-        assert done.stderr == ""
-        assert done.returncode == 0
+        assert outcome == PassOutcome()
         assert listed("table", "ip6", TABLE) == ours
         assert listed("ruleset").replace(ours, "").startswith(rules_before)
 

@@ -9,12 +9,12 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot.probe_table import TABLE, render_probe_table
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, RequirementError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
+from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm

@@ -34,6 +34,7 @@ from tests.support.tasks import (
     failure_of,
     our_destinations,
     ours,
+    paths_on,
     run,
     type_routes,
 )
@@ -43,11 +44,9 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
 
 def installed(host: FakeHost) -> bool:
-    """Whether the gate is there, with the step that sets the routes."""
-    return {
-        LAYOUT.drop_in_path("systemd-nspawn@.service"),
-        LAYOUT.step_path(LAYOUT.routes_step),
-    } <= {*host.files.texts}
+    """Whether the gate is there, with what it sets the routes by."""
+    drop_in = LAYOUT.drop_in_path("systemd-nspawn@.service")
+    return {drop_in, LAYOUT.config_path} <= {*host.files.texts}
 
 
 class TestConflict:
@@ -182,7 +181,7 @@ class TestDefaultRoute:
         assert error.can_retry
         assert str(error).endswith(HELD)
         assert installed(host) is True
-        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+        assert {*effects_of(error).files} == paths_on(host)
 
     def test_a_kernel_without_ipv6(self) -> None:
         """No default route of IPv6 can come, so the run fails at once, before its first change."""

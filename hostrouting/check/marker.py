@@ -1,0 +1,60 @@
+"""The marker: what the last check leaves in /run for other programs, such as the node agent.
+
+At most one of the three files exists. No unit waits for a marker, so one that cannot be written
+fails nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import HostError
+from hostrouting.finding import WRONG, Finding
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hostrouting.check.results import CheckReport
+    from hostrouting.host.files import Files
+
+
+def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding]) -> None:
+    """Write the marker of this verdict, and remove those of others. The findings are those of the
+    report. HostError if that is not possible; then no marker is left, as far as possible, because
+    no verdict is better than a wrong one.
+    """
+    marker, lines = _marker_of(report, findings)
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        for path in HostLayout.markers:
+            if path != marker:
+                files.remove(path)
+        if files.read(marker) != text:
+            files.write(marker, text)
+    except HostError:
+        remove_markers(files)
+        raise
+
+
+def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
+    """The path of the marker, and its lines: what escapes, or the families in doubt, a line for
+    each; or the name of the verdict, and what else was found if that is ok.
+    """
+    verdict = report.verdict
+    if verdict == "ok":
+        return HostLayout.ok_path, ["ok", *map(str, findings)]
+    if verdict == "undecided":
+        doubtful = [str(family) for family in report.families if family.verdict == "undecided"]
+        return HostLayout.undecided_path, doubtful
+    if verdict == "no-default-route":
+        return HostLayout.detected_path, ["no-default-route"]
+    return HostLayout.detected_path, [each.line for each in findings if each.name in WRONG]
+
+
+def remove_markers(files: Files) -> None:
+    """Remove what a check has written, as far as that is possible."""
+    for path in HostLayout.markers:
+        with suppress(HostError):
+            files.remove(path)

@@ -1,0 +1,196 @@
+"""Whether the gate of the installed configuration is in force: its files, compared with what the
+configuration asks for, and its units, as `unit_gates` judges them.
+
+Nothing is changed here; `install` repairs the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hostrouting.boot.files import WRITER
+from hostrouting.boot.on_disk import files_on, writer_of
+from hostrouting.boot.program import Program, read_stamp
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.gate.trusted import find_untrusted, foreign_scripts, why_not_trusted
+from hostrouting.gate.unit_gates import APPLY, judge_gates
+from hostrouting.host.fileset import File, WantedFile, describe_mask, is_masked
+from hostrouting.host.interpreter import TO_INSTALL, minor_version
+from hostrouting.host.layout import DROP_IN, HostLayout
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Files
+    from hostrouting.host.host import Host
+
+_OTHER_OWNER_OR_MODE = "has another owner or mode"
+_OF_GATE = (HostLayout.program_path, HostLayout.python_path)
+"""Without these, the gate cannot run, and no unit passes."""
+
+
+def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
+    """What is wrong with the gate of this configuration, which is the installed one. Nothing is
+    changed.
+    """
+    units = gated_units(config)
+    return _with_others(host, units, _own_files(host, config))
+
+
+def find_faults_without_config(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
+    """What is wrong with the gate of these units where config.json cannot be used, so that the gate
+    lets none of them pass, and nobody knows what our files should be.
+    """
+    try:
+        return _with_others(host, units, ())
+    except HostError:  # this user may not look into our folders
+        return judge_gates(host, units).findings
+
+
+def _with_others(host: Host, units: Sequence[str], own: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What is wrong with our own files and the gates of these units, and what others have changed
+    beside our files.
+    """
+    findings = [*own]
+    if units:
+        of_gate = [_shutting(finding) for finding in find_untrusted(host.files)]
+        if not any(map(_is_known_to_shut, (*of_gate, *findings))):
+            of_gate += _unusable_program(host)
+        shutting = {finding.target for finding in of_gate if finding.severity == "error"}
+        others = [finding for finding in findings if finding.target not in shutting]
+        # What the last ones say of a start is about the next one that asks the gate, even if none
+        # does now.
+        findings = [*of_gate, *others, *_trusted_scripts(host.files)]
+    gates = judge_gates(host, units)
+    if not gates.held:  # no start asks the gate, so what is "gate-shut" above is only a "file"
+        findings = [_as_file(finding) for finding in findings]
+    return worst_first((*findings, *gates.findings))
+
+
+def _shutting(finding: Finding) -> Finding:
+    """The fault of a file that makes the gate refuse every start."""
+    return finding._replace(name="gate-shut")
+
+
+def _is_known_to_shut(finding: Finding) -> bool:
+    """Whether the program cannot be run anyway, so that to try it would say nothing new."""
+    return finding.name == "gate-shut" and finding.target in _OF_GATE
+
+
+def _as_file(finding: Finding) -> Finding:
+    if finding.name == "gate-shut":
+        return finding._replace(name="file")
+    return finding
+
+
+def _unusable_program(host: Host) -> Iterator[Finding]:
+    """That the program cannot be run as the gate runs it; or that it starts slowly, because another
+    interpreter has compiled it, or none.
+    """
+    if host.backend is None:  # an image: its interpreter does not run here
+        return
+    reason = host.interpreter.why_not_run()
+    if reason:
+        sentence = f"{HostLayout.program_path} cannot be run: {reason}"
+        # `apply` does not write a program again that is as it should be.
+        remedy = APPLY if Program().differs(host.files) else TO_INSTALL
+        yield Finding("gate-shut", "error", sentence, HostLayout.program_path, remedy)
+        return
+    minor = minor_version(host.files, HostLayout.python_path)
+    stamp = read_stamp(host.files)
+    if stamp.version and minor is not None and stamp.python != f"cpython-3{minor}":
+        sentence = (
+            f"{HostLayout.program_path} was not compiled by python3.{minor}, which runs it: each "
+            "start of a gated unit takes about 0.2 s longer"
+        )
+        yield Finding("file", "note", sentence, HostLayout.program_path)
+
+
+def _trusted_scripts(files: Files) -> Iterator[Finding]:
+    """The scripts of other programs that units wait for."""
+    for path in foreign_scripts(files):
+        if why_not_trusted(files, path) is None:
+            sentence = (
+                f"{path} was not installed by hostrouting: a gated unit starts only after it "
+                "succeeds"
+            )
+            yield Finding("file", "note", sentence, path)
+
+
+def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+    """Who wrote the files of ours, and what is wrong with each."""
+    writer = writer_of(host.files)
+    is_current = writer == WRITER
+    if not is_current:
+        yield note_of_writer(writer or "an unknown release")
+    for file in files_on(host, config):
+        fault = _why_unusable(host.files, file)
+        if fault is None:
+            fault = _deviation(host.files, file, is_current=is_current)
+        elif file.path in _OF_GATE:
+            fault = _shutting(fault)
+        if fault is not None:
+            yield fault
+
+
+def note_of_writer(writer: str) -> Finding:
+    """The note that another release wrote our files."""
+    sentence = f"the files were written by {writer}, but this is {WRITER}"
+    return Finding("file", "note", sentence, HostLayout.config_path, APPLY)
+
+
+def _why_unusable(files: Files, file: WantedFile) -> Finding | None:
+    """That a file of ours is missing or empty, or is not a file, or that a unit of ours is
+    masked.
+    """
+    path = file.path
+    is_unit = path.endswith(".service") and not file.target
+    if is_unit and is_masked(files, path):
+        return describe_mask(path)  # which `apply` does not replace
+    entry = files.look(path)
+    if entry is None:
+        if path.endswith(f"/{DROP_IN}"):
+            return None  # `unit_gates` says what the unit does without it
+        return _fault(path, "is missing")
+    if entry.kind == "link":  # it may lead anywhere: see _deviation
+        return None
+    if entry.kind != "file":
+        predicate = f"is a {entry.kind}, where a file of hostrouting has to be"
+        return _fault(path, predicate, Remedy("move it away"))
+    if files.read_bytes(path) == b"":
+        return _fault(path, "is empty")
+    return None
+
+
+def _deviation(files: Files, file: WantedFile, *, is_current: bool) -> Finding | None:
+    """What is wrong with the owner, the mode or the content of a file, or with the target of a
+    link.
+
+    The content of a file that another release wrote is not compared: `apply` writes it anew.
+    """
+    path = file.path
+    entry = files.look(path)
+    if entry is None:
+        return None
+    if entry.kind == "link" and not file.target:
+        remedy = APPLY._replace(words="remove the link; then")  # which `apply` does not replace
+        return _fault(path, "is a link, and not a file", remedy)
+    if is_current and file.differs(files):
+        return _fault(path, _how_it_differs(files, file))
+    if entry.kind == "file" and entry.is_open_to_others:  # whoever wrote it, root runs it
+        return _fault(path, _OTHER_OWNER_OR_MODE)
+    return None
+
+
+def _fault(path: str, predicate: str, remedy: Remedy = APPLY) -> Finding:
+    return Finding("file", "error", f"{path} {predicate}", path, remedy)
+
+
+def _how_it_differs(files: Files, file: WantedFile) -> str:
+    """What is wrong with a file that is there."""
+    if file.path == HostLayout.program_path:
+        return "is not the program of this release, or is damaged"
+    if isinstance(file, File) and not file.target and files.read(file.path) == file.text:
+        return _OTHER_OWNER_OR_MODE
+    return f"is not what {HostLayout.config_path} asks for"

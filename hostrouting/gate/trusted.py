@@ -1,0 +1,79 @@
+"""What root runs or believes when a unit starts, and who else could have written it. The gate
+refuses a start rather than run what a user other than root can change; `status` and `plan` say it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.finding import Finding, Remedy
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Files
+
+_FOLDERS = (HostLayout.config_directory, HostLayout.gate_directory)
+_OUR_FILES = (HostLayout.config_path, HostLayout.program_path)
+
+
+def find_untrusted(files: Files) -> Iterator[Finding]:
+    """Why the gate refuses every start: a folder or a file of ours that others can change, or a
+    script of another program that is not run.
+    """
+    yield from _open_folders(files)
+    for path in (*_OUR_FILES, *foreign_scripts(files)):
+        fault = why_not_trusted(files, path)
+        if fault is not None:
+            yield fault
+
+
+def _open_folders(files: Files) -> Iterator[Finding]:
+    """Folders of ours in which others than root can replace what root runs."""
+    for folder in _FOLDERS:
+        entry = files.look(folder)
+        if entry is None:
+            continue
+        if entry.kind != "directory":
+            sentence = f"{folder} is a {entry.kind}, and not a folder that only root can write to"
+            remedy = Remedy("put a folder in its place")
+            yield Finding("file", "error", sentence, folder, remedy)
+        elif entry.is_open_to_others:
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
+            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
+            yield Finding("file", "error", sentence, folder, remedy)
+
+
+def foreign_scripts(files: Files) -> tuple[str, ...]:
+    """The scripts in gate.d, which are other programs': they also hold gated units back. Those that
+    an earlier release of ours has left are never run.
+    """
+    folder = HostLayout.gate_directory
+    names = fnmatch.filter(files.names(folder), "[!.]*.sh")
+    return tuple(f"{folder}/{name}" for name in names if name not in HostLayout.former_scripts)
+
+
+def why_not_trusted(files: Files, path: str) -> Finding | None:
+    """Why root does not run, or believe, the file at this path; None if it does, or if nothing is
+    there. `is_open_to_others` includes another owner.
+    """
+    entry = files.look(path)
+    if entry is None:
+        return None
+    quoted = shlex.quote(path)  # whoever can write to the folder chooses the name
+    repair = Remedy(command=f"chown root {quoted} && chmod go-w {quoted}")
+    if entry.kind == "link":
+        reason = f"{path} is a link"
+        repair = Remedy("put a copy of the file in its place")
+    elif entry.kind != "file":
+        reason = f"{path} is not a file"
+        repair = Remedy("move it away")
+    elif not entry.is_trusted:
+        reason = f"{path} does not belong to root"
+    elif entry.is_open_to_others:
+        reason = f"users other than root can write to {path}"
+    else:
+        return None
+    return Finding("file", "error", f"{reason}, so the gate lets no unit pass", path, repair)

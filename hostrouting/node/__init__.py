@@ -1,0 +1,78 @@
+"""What runs on a node: `run_gate` before each start of a gated unit, `run_boot` in a service at
+boot, and `run_guard` for as long as the host runs. Each is called by a unit of `boot.units`, from
+hostrouting.pyz, and ends its process.
+
+The program is open as descriptor 3, and its modules are imported from there, so that all are of one
+release, whatever replaces the file meanwhile. Old versions of Python can read this file.
+"""
+
+import os
+import sys
+
+OLDEST = (3, 10)
+PASSED = 97
+"""The exit status of a gate that lets its unit start. Not 0: an interpreter that is an empty file
+exits with that.
+"""
+REFUSED = 98
+"""The exit status of a gate, or a service at boot, that has said what is wrong. Any other status
+says that it did not run to its end.
+"""
+
+
+def run_gate() -> None:
+    """Decide whether the unit in the first argument may start."""
+    _require_python()
+    from hostrouting.node.start import decide_start  # noqa: PLC0415  an older Python cannot read it
+
+    _exit(decide_start(sys.argv[1]))
+
+
+def run_boot() -> None:
+    """Make the part of a pass that the first argument names."""
+    _require_python()
+    from hostrouting.node.boot import run_service  # noqa: PLC0415  as above
+
+    _exit(run_service(sys.argv[1]))
+
+
+def run_guard() -> None:
+    """Keep the routing right until a signal ends this process."""
+    _require_python()
+    from hostrouting.node.guard import run_guard  # noqa: PLC0415  as above
+
+    _exit(run_guard())
+
+
+def run_trial() -> None:
+    """Load what the gate loads, and decide nothing: `status` tries the program."""
+    if sys.version_info < OLDEST:
+        sys.exit("it is Python {}.{}".format(*sys.version_info[:2]))
+    import hostrouting.check.check  # noqa: PLC0415  an older Python cannot read it
+    import hostrouting.kernel.netlink.backend  # noqa: PLC0415
+    import hostrouting.node.start  # noqa: PLC0415
+    import hostrouting.upkeep.passes  # noqa: F401, PLC0415
+
+    _exit(PASSED)
+
+
+def _require_python() -> None:
+    if sys.version_info >= OLDEST:
+        return
+    needed = "{}.{}".format(*OLDEST)
+    present = "{}.{}".format(*sys.version_info[:2])
+    line = (
+        "<3>hostrouting: Python {} or newer is needed, and {} is Python {}; as root: {}\n".format(
+            needed,
+            "/etc/hostrouting/python",
+            present,
+            "hostrouting apply --config /etc/hostrouting/config.json",
+        )
+    )
+    os.write(2, line.encode())  # its own buffer would be lost
+    _exit(REFUSED)
+
+
+def _exit(status: int) -> None:
+    """End the process at once: a thread, or a handler of the interpreter's end, changes nothing."""
+    os._exit(status)

@@ -1,0 +1,74 @@
+"""Lines for the journal, in the words of the findings; systemd reads the level in front of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from hostrouting.errors import HostRoutingError
+from hostrouting.node.ending import Stopped, TimeIsUp
+from hostrouting.text import printable
+
+if TYPE_CHECKING:
+    from hostrouting.upkeep.passes import PassOutcome
+
+ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
+Line: TypeAlias = tuple[int, str]
+"""A level, and the words."""
+
+_ABOUT_SIGNALS = (
+    "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
+    "TimeoutStartSec="
+)
+_SHOWN = 20
+"""So many findings of a pass are logged; `hostrouting check` shows all."""
+
+
+def say(level: int, words: str) -> None:
+    """Log a line. A log that cannot be written changes nothing."""
+    line = f"hostrouting: {printable(words)}\n"
+    if not os.isatty(2):  # nobody reads the level on a terminal
+        line = f"<{level}>{line}"
+    with suppress(OSError):
+        os.write(2, line.encode(errors="backslashreplace"))
+
+
+def lines_of(outcome: PassOutcome) -> Iterator[Line]:
+    """What a pass has found and done, each thing once: what was changed, what is wrong, and the
+    verdicts. A note only explains a verdict, unless it is the repair.
+    """
+    if outcome.changes:
+        count = len(outcome.changes)
+        yield INFO, f"static routes changed: {count:,}, first: {outcome.changes[0]}"
+    findings = [
+        finding
+        for finding in outcome.findings
+        if finding.severity != "note" or finding.name == "action"
+    ]
+    for finding in findings[:_SHOWN]:
+        level = ERROR if finding.severity == "error" else WARNING
+        yield level, finding.line
+    if len(findings) > _SHOWN:
+        yield WARNING, f"and {len(findings) - _SHOWN:,} more findings"
+    for verdict in outcome.verdicts:
+        yield INFO, verdict
+
+
+def describe_failure(error: BaseException, activity: str) -> list[str]:
+    """Why a process of the node ended before its work was done, while it did this; and what is true
+    now, if that was added to the error.
+    """
+    if isinstance(error, Stopped):
+        lines = [f"{error} ended this while {activity}; {_ABOUT_SIGNALS}"]
+    elif isinstance(error, TimeIsUp):
+        lines = [f"this took longer than {error} s, and was ended while {activity}"]
+    elif isinstance(error, HostRoutingError):
+        lines = [line.strip() for line in str(error).splitlines()]
+    else:
+        import traceback  # noqa: PLC0415  as rare as a bug
+
+        return "".join(traceback.format_exception(error)).splitlines()
+    notes: list[str] = getattr(error, "__notes__", [])
+    return [*lines, *notes]

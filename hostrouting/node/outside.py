@@ -1,0 +1,93 @@
+"""Other programs' scripts in gate.d: each runs before every start of a gated unit, which starts
+only if all of them succeed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from hostrouting.node.ending import signals_held
+from hostrouting.node.running import DESCRIPTOR
+
+_KILL_AFTER = 5.0
+"""Seconds from SIGTERM to SIGKILL, for a script that does not end when its time is over."""
+_BASH = "/bin/bash"
+
+
+class RunScript(Protocol):
+    """Runs a script to its end."""
+
+    def __call__(self, path: str, *arguments: str) -> int:
+        """The exit status; negative for a signal. Whatever ends the wait, such as a signal to this
+        process, ends the script first. OSError if it cannot be run.
+        """
+
+
+def run_script(path: str, *arguments: str) -> int:
+    """See RunScript. The script gets a clean environment, the output of this process, nothing to
+    read, and neither the lock nor the program. What it leaves behind holds nothing up.
+    """
+    process = 0
+    status: int | None = None
+    try:
+        with signals_held() as held_before:
+            process = os.posix_spawn(
+                _BASH,
+                [_BASH, "-p", path, *arguments],
+                _environment(os.environ),
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 2, 1),
+                    *_closing(DESCRIPTOR),
+                ],
+                setpgroup=0,  # so that its children are ended with it
+                setsigmask=held_before,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT],
+            )
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    finally:
+        if process and status is None:
+            with signals_held():
+                _end(process)
+    return status
+
+
+def _environment(of_gate: Mapping[str, str]) -> dict[str, str]:
+    """The gate's own environment is clean already; a script gets these variables of it."""
+    names = ("PATH", "LC_ALL", "INVOCATION_ID")
+    return {name: of_gate[name] for name in names if name in of_gate}
+
+
+def _closing(descriptor: int) -> list[tuple[int, int]]:
+    """The action that closes a descriptor, if it is open."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return []
+    return [(os.POSIX_SPAWN_CLOSE, descriptor)]
+
+
+def _end(process: int) -> None:
+    """End the script and its children."""
+    with suppress(OSError):
+        os.killpg(process, signal.SIGTERM)
+        if not _has_ended(process, _KILL_AFTER):
+            os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+
+
+def _has_ended(process: int, seconds: float) -> bool:
+    """Whether the script ends within that time."""
+    import select  # noqa: PLC0415  only for a script that hangs
+
+    descriptor = os.pidfd_open(process)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)

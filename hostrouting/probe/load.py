@@ -1,0 +1,62 @@
+"""How the table for probes comes into force, whoever asks for it: a task, the gate, a unit at boot
+or the guard.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hostrouting.errors import HostError
+from hostrouting.probe.table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import ProbeRewriteConfig
+    from hostrouting.kernel.nftables import Nftables
+
+Difference: TypeAlias = Literal["", "missing", "different", "unwanted"]
+"""How the table compares with the configuration; empty if it is as it should be."""
+
+_LOADS = 2
+"""How often the table is loaded: something may flush nftables at this moment."""
+
+
+def find_difference(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:
+    """What is wrong with the table now. HostError if nft does not answer."""
+    listing = nftables.listing(TABLE)
+    if not settings.enabled:
+        return "" if listing is None else "unwanted"
+    if listing is None:
+        return "missing"
+    return "" if _is_in_force(listing, settings) else "different"
+
+
+def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
+    """Whether the listed table has the rules of these settings. A dormant table does nothing. That
+    somebody has edited a rule, but not its comment, is not noticed.
+    """
+    if "flags dormant" in listing:
+        return False
+    return all(comment in listing for comment in probe_comments(settings))
+
+
+def load_table(nftables: Nftables, settings: ProbeRewriteConfig) -> Difference:
+    """Make the table as the configuration wants it; return what was wrong before. HostError if that
+    is not possible. Other tables are not touched.
+    """
+    before = find_difference(nftables, settings)
+    difference = before
+    for _ in range(_LOADS):
+        if not difference:
+            return before
+        text = PROBE_DELETION
+        if settings.enabled:
+            text = render_probe_table(settings)
+        nftables.load(text)
+        difference = find_difference(nftables, settings)
+    if difference:
+        sentence = (
+            f"table ip6 {TABLE} is not as it was loaded: something on this host changes nftables "
+            "at the same time; stop that"
+        )
+        raise HostError(sentence, what="nft", kind="failed")
+    return before

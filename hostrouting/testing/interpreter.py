@@ -1,0 +1,28 @@
+"""The Python of a host in memory."""
+
+from __future__ import annotations
+
+import attrs
+
+from hostrouting.host.interpreter import cannot_run
+
+
+@attrs.define(eq=False)
+class FakeInterpreter:
+    """An interpreter that compiles nothing: a fake host never runs the program."""
+
+    path: str = "/usr/bin/python3"
+    """Empty if the host has none that could run the program."""
+    broken: str = ""
+    """Why it cannot run the program, if it cannot."""
+
+    def find(self) -> str:
+        return self.path
+
+    def compile(self, path: str, sources: bytes) -> bytes:
+        if self.broken:
+            raise cannot_run(path, self.broken)
+        return sources
+
+    def why_not_run(self) -> str:
+        return self.broken

@@ -1,0 +1,1 @@
+"""Upkeep: what keeps the routing of a host right after `apply`."""

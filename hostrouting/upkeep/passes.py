@@ -1,0 +1,169 @@
+"""The pass: makes the routing of a host right, once, and says what is wrong with it.
+
+The gate makes a pass before a unit starts, each service at boot makes a part of one, and the guard
+makes one after another. A pass has three parts, in this order:
+
+    routes   set the static routes, all or none
+    probes   load the table for probes, if it is not in force
+    check    check the expected CIDRs, and leave the marker
+
+All parts are made, also after one has failed, so that the marker is always about the host as it is
+now. A pass does not wait. What may still come, such as a default route, is in its outcome: whoever
+can wait makes another pass then. Whoever makes a pass has the lock of the host meanwhile. The tasks
+of an agent (`tasks`) do the same with the same functions, and have their own ways to wait and to
+report.
+
+Modules are imported where they are needed, because every start of a gated unit waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+from hostrouting.errors import BackendError, HostError, HostRoutingError
+from hostrouting.finding import Finding
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.host import Host
+    from hostrouting.kernel.base import RouteBackend, RouteRequest
+
+Part: TypeAlias = Literal["routes", "probes", "check"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+class PassOutcome(NamedTuple):
+    """What a pass has found and done."""
+
+    findings: tuple[Finding, ...] = ()
+    refuses: bool = False
+    """Whether a gated unit must not start."""
+    waits: str = ""
+    """What may still come, in words, so that a later pass may find something else."""
+    verdicts: tuple[str, ...] = ()
+    """The verdict of each family that is OK, in a sentence; of the others, the findings say it."""
+    changes: tuple[RouteRequest, ...] = ()
+    """The changes of static routes, in order."""
+
+    def followed_by(self, other: PassOutcome) -> PassOutcome:
+        """What two parts have found and done, one after the other."""
+        waits = [outcome.waits for outcome in (self, other) if outcome.waits]
+        return PassOutcome(
+            findings=self.findings + other.findings,
+            refuses=self.refuses or other.refuses,
+            waits="; ".join(waits),
+            verdicts=self.verdicts + other.verdicts,
+            changes=self.changes + other.changes,
+        )
+
+
+def run_pass(
+    host: Host,
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    *,
+    parts: Collection[Part] = PARTS,
+) -> PassOutcome:
+    """Make these parts of a pass, as far as they are configured."""
+    outcome = PassOutcome()
+    for part in configured_parts(config):
+        if part in parts:
+            outcome = outcome.followed_by(_run_part(part, host, backend, config))
+    if "check" in parts and not config.route_overlap.cidrs:
+        _forget_verdict(host)
+    return outcome
+
+
+def _forget_verdict(host: Host) -> None:
+    """Remove a marker that is about CIDRs which are no longer configured."""
+    if any(host.files.look(path) for path in HostLayout.markers):
+        from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only where it is needed
+
+        remove_markers(host.files)
+
+
+def configured_parts(config: HostRoutingConfig) -> Iterator[Part]:
+    """The parts that have anything to do, in their order."""
+    probes = config.probe_rewrite
+    if config.static_routes.routes or (probes.enabled and probes.ensure_route):
+        yield "routes"
+    if probes.enabled:
+        yield "probes"
+    if config.route_overlap.cidrs:
+        yield "check"
+
+
+def _run_part(
+    part: Part, host: Host, backend: RouteBackend, config: HostRoutingConfig
+) -> PassOutcome:
+    if part == "routes":
+        return _set_routes(backend, config)
+    if part == "probes":
+        return _load_probes(host, config)
+    return _check(host, backend, config)
+
+
+def _set_routes(backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
+    """Set the routes. If one cannot be set, that holds units back in every mode; but not the route
+    for replies to probes, which is only a warning.
+    """
+    from hostrouting.routes.keep import keep_routes  # noqa: PLC0415  only where it is needed
+
+    try:
+        applied = keep_routes(backend, config)
+    except HostRoutingError as error:
+        waits = str(error) if error.can_retry else ""
+        return PassOutcome(error.findings, refuses=True, waits=waits)
+    plan = applied.plan
+    if plan.waiting:  # so nothing was changed
+        waits = ""
+        # If one of the routes can never be set, no wait would help the others.
+        if all(incomplete.missing.can_come for incomplete in plan.waiting):
+            waits = "; ".join(map(str, plan.route_waits))
+        return PassOutcome(plan.failed_waits, refuses=True, waits=waits)
+    return PassOutcome(plan.warnings, changes=applied.changes)
+
+
+def _load_probes(host: Host, config: HostRoutingConfig) -> PassOutcome:
+    """Load the table. A unit can do without probes, so a failure is a warning."""
+    from hostrouting.probe.load import load_table  # noqa: PLC0415  only where it is needed
+
+    try:
+        load_table(host.nftables, config.probe_rewrite)
+    except HostError as error:
+        failure = Finding("probe-rewrite", "warning", sentence=str(error), target="nft")
+        return PassOutcome((failure,))
+    return PassOutcome()
+
+
+def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
+    """Check, and leave the marker. In STRICT, units are held back if the verdict is that addresses
+    escape or that there is no default route, or if Linux does not answer.
+    """
+    from hostrouting.check.check import check_kernel, find_what_may_come  # noqa: PLC0415  as above
+    from hostrouting.check.marker import leave_marker, remove_markers  # noqa: PLC0415
+    from hostrouting.check.sentences import check_findings  # noqa: PLC0415
+
+    settings = config.route_overlap
+    try:
+        report = check_kernel(backend, config, name_servers=host.name_servers)
+    except BackendError as error:
+        remove_markers(host.files)
+        waits = str(error) if error.can_retry else ""
+        return PassOutcome(error.findings, refuses=settings.is_strict, waits=waits)
+    findings = check_findings(report, mode=settings.mode)
+    escapes = report.verdict not in {"ok", "undecided"}
+    outcome = PassOutcome(
+        findings,
+        refuses=escapes and settings.is_strict,
+        waits=find_what_may_come(report, config),
+        verdicts=tuple(str(family) for family in report.families if family.verdict == "ok"),
+    )
+    try:
+        leave_marker(host.files, report, findings)
+    except HostError as error:
+        warnings = tuple(finding._replace(severity="warning") for finding in error.findings)
+        outcome = outcome.followed_by(PassOutcome(warnings))
+    return outcome

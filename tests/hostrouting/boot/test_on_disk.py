@@ -1,0 +1,123 @@
+"""hostrouting.boot.on_disk: what is ours of the files of a host."""
+
+import pytest
+from hypothesis import given
+
+from hostrouting.boot.files import files_of
+from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
+from hostrouting.config.settings import MACHINES, HostRoutingConfig
+from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.testing import FakeFiles
+from hostrouting.testing.strategies import configs
+from tests.hostrouting.boot.test_files import FULL, PYTHON
+
+LAYOUT = HostLayout()
+
+
+def put(config: HostRoutingConfig) -> FakeFiles:
+    """A host with the files of this configuration."""
+    files = FakeFiles()
+    for file in files_of(config, python=PYTHON):
+        file.write(files)
+    return files
+
+
+@given(configs())
+def test_owned(config: HostRoutingConfig) -> None:
+    """What a host has of ours is found again, all of it and nothing else: drop-ins first, the
+    program when nothing runs it any more, and config.json last.
+    """
+    host = put(config)
+    ours = {*host.texts, *host.programs, *host.links}
+    for path in (
+        "/etc/systemd/system/a.service",
+        f"/etc/systemd/system/b.service.d/{DROP_IN}",
+        "/etc/hostrouting/notes",
+        "/etc/hostrouting/gate.d/50-site.sh",
+    ):
+        host.texts[path] = "of somebody else\n"
+
+    owned = owned_paths(host)
+
+    assert set(owned) == ours
+    drop_ins = [path for path in owned if path.endswith(DROP_IN)]
+    assert list(owned[: len(drop_ins)]) == drop_ins
+    last = [
+        path
+        for path in (LAYOUT.program_path, LAYOUT.python_path, LAYOUT.config_path)
+        if path in ours
+    ]
+    assert list(owned[len(owned) - len(last) :]) == last
+
+
+def test_an_earlier_release() -> None:
+    """Its scripts are ours, and go after the units that ran them."""
+    files = put(FULL)
+    scripts = ["/etc/hostrouting/gate.sh", "/etc/hostrouting/gate.d/10-static-routes.sh"]
+    for path in scripts:
+        files.texts[path] = "#!/bin/bash\n"
+    owned = owned_paths(files)
+    units = [owned.index(path) for path in owned if "/systemd/system/" in path]
+    for path in scripts:
+        assert max(units) < owned.index(path) < owned.index(LAYOUT.config_path)
+
+
+class TestWhatAKilledWriterHasLeft:
+    """It wrote a temporary file, and did not rename it."""
+
+    def test_in_systemds_folders(self) -> None:
+        """An empty file and a link to a unit of ours are ours, and nothing else is."""
+        empty_drop_in = f"{LAYOUT.drop_in_path('kubelet.service')}.new"
+        link = f"{LAYOUT.enabled_path(LAYOUT.routes_unit)}.new"
+        unit_with_text = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
+        link_elsewhere = f"{LAYOUT.enabled_path(LAYOUT.guard_unit)}.new"
+        files = FakeFiles()
+        files.texts[empty_drop_in] = ""
+        files.texts[unit_with_text] = "[Unit]\n"
+        files.links[link] = LAYOUT.unit_path(LAYOUT.routes_unit)
+        files.links[link_elsewhere] = "/opt/x.service"
+        assert set(owned_paths(files)) == {empty_drop_in, link}
+
+    @pytest.mark.parametrize("path", [LAYOUT.program_path, LAYOUT.python_path, LAYOUT.config_path])
+    def test_before_anything_is_installed(self, path: str) -> None:
+        """It is removed, and is no sign that a configuration was installed."""
+        files = FakeFiles(texts={f"{path}.new": "half"})
+        assert owned_paths(files) == (f"{path}.new",)
+        assert proof_of_installation(files) == ()
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_the_link_of_a_masked_unit(*, is_link: bool) -> None:
+    """The link is ours, and the mask is not, whether that is an empty file or a link."""
+    files = put(FULL)
+    unit = LAYOUT.unit_path(LAYOUT.routes_unit)
+    if is_link:
+        del files.texts[unit]
+        files.links[unit] = "/dev/null"
+    else:
+        files.texts[unit] = ""
+    owned = owned_paths(files)
+    assert LAYOUT.enabled_path(LAYOUT.routes_unit) in owned
+    assert unit not in owned
+
+
+def test_the_link_of_another_programs_unit() -> None:
+    """With the name of ours: neither is ours."""
+    files = put(FULL)
+    unit = LAYOUT.unit_path(LAYOUT.routes_unit)
+    files.texts[unit] = "[Unit]\n"
+    owned = owned_paths(files)
+    assert LAYOUT.enabled_path(LAYOUT.routes_unit) not in owned
+    assert unit not in owned
+
+
+def test_a_link_to_a_copy_of_our_drop_in() -> None:
+    """As of a program that keeps its files in one folder. systemd reads the copy, so the unit is
+    gated; and without the program, it would not start as long as the link is there.
+    """
+    files = put(FULL)
+    drop_in = LAYOUT.drop_in_path(MACHINES)
+    files.texts["/opt/gitops/drop-in"] = files.texts.pop(drop_in)
+    files.links[drop_in] = "/opt/gitops/drop-in"
+    assert gated_on_disk(files) == (MACHINES,)
+    assert owned_paths(files)[0] == drop_in

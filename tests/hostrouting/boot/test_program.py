@@ -1,0 +1,213 @@
+"""hostrouting.boot.program: the library itself as one file, which a node runs."""
+
+import compileall
+import io
+import json
+import sys
+import zipapp
+import zipfile
+import zipimport
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from hostrouting.boot.program import PACKAGES, Program, Stamp, pack, stamp_of
+from hostrouting.host.layout import HostLayout
+from hostrouting.release import __version__
+from hostrouting.testing import FakeFiles, h200
+from tests.support.library import copy_library, program_of_this_python
+from tests.support.programs import completed
+
+PATH = HostLayout.program_path
+TAG = sys.implementation.cache_tag
+WRITE = """\
+import sys
+from hostrouting.boot.program import Program
+from hostrouting.host.host import Host
+program = Program().content()
+if sys.argv[2] == "compiled":
+    program = Host.local().interpreter.compile(sys.executable, program)
+with open(sys.argv[1], "wb") as file:
+    file.write(program)
+"""
+"""Writes the program of the library that it finds."""
+
+
+def files_with(program: bytes) -> FakeFiles:
+    """A host with this program."""
+    return FakeFiles(programs={PATH: program})
+
+
+def program_written_by(library: Path, target: Path, kind: str = "sources") -> bytes:
+    """The program that a process makes which has this library, and only that."""
+    code = f"import sys; sys.path.insert(0, {str(library)!r})\n{WRITE}"
+    done = completed([sys.executable, "-I", "-S", "-c", code, target, kind], cwd="/")
+    assert done.stderr == ""
+    return target.read_bytes()
+
+
+class TestDiffers:
+    """When the program on a node is written anew."""
+
+    @given(st.data())
+    def test_a_damage(self, data: st.DataObject) -> None:
+        """One byte that is another, anywhere, or an end that is missing, is seen."""
+        program = Program().content()
+        last = len(program) - 1
+        place = data.draw(st.integers(0, last) | st.integers(last - 300, last))
+        if data.draw(st.booleans()):
+            damaged = program[:place]
+        else:
+            byte = program[place] ^ data.draw(st.integers(1, 255))
+            damaged = program[:place] + bytes([byte]) + program[place + 1 :]
+        assert not Program().differs(files_with(program))
+        assert Program().differs(files_with(damaged))
+
+    @pytest.mark.parametrize(
+        ("change", "differs"),
+        [
+            ({}, False),
+            ({"python": "cpython-399"}, False),
+            ({"version": "0.9"}, True),
+            ({"sources": "0" * 64}, True),
+        ],
+        ids=["the same", "another interpreter", "another release", "other sources"],
+    )
+    def test_what_the_stamp_says(self, change: dict[str, str], *, differs: bool) -> None:
+        """The release and the sources matter. Who has compiled it only makes it slower."""
+        stamp = stamp_of(Program().content())
+        program = pack({}, stamp._replace(**change))
+        assert Program().differs(files_with(program)) is differs
+
+    def test_the_mode(self) -> None:
+        """Others must not be able to write it, and nobody executes it."""
+        files = files_with(Program().content())
+        for mode in (0o666, 0o755):
+            files.modes[PATH] = mode
+            assert Program().differs(files)
+
+    def test_none(self) -> None:
+        """None is there, or an empty file, a link, or something that has never been a program."""
+        link = FakeFiles(links={PATH: "/opt/hostrouting.pyz"})
+        foreign = io.BytesIO()
+        with zipfile.ZipFile(foreign, "w") as archive:
+            archive.comment = b"{}"
+        for files in (FakeFiles(), files_with(b""), link, files_with(foreign.getvalue())):
+            assert Program().differs(files)
+
+    def test_the_stamp_of_a_later_release(self) -> None:
+        """It may say more, which this one does not know."""
+        later: Any = SimpleNamespace(_asdict=lambda: {"version": __version__, "signature": "x"})
+        assert stamp_of(pack({}, later)) == Stamp()
+
+    def test_written(self) -> None:
+        """What is written does not differ; an image, which has no interpreter, gets sources."""
+        files = FakeFiles()
+        Program().write(files)
+        assert not Program().differs(files)
+        assert stamp_of(files.programs[PATH]).python == ""
+        files.writes.clear()
+        Program().write(files)
+        assert files.writes == []
+
+
+@pytest.mark.linux
+class TestSources:
+    """Where the sources of a program come from."""
+
+    def test_the_same_bytes(self, tmp_path: Path) -> None:
+        """The same library in another folder, compiled by another process of this interpreter."""
+        copy_library(tmp_path / "copy")
+        program = program_written_by(tmp_path / "copy", tmp_path / "program", "compiled")
+        assert program == program_of_this_python()
+
+    def test_the_program_itself(self, tmp_path: Path) -> None:
+        """An operator on the node applies with the program of the node: it stays as it is."""
+        (tmp_path / "hostrouting.pyz").write_bytes(program_of_this_python())
+        program = program_written_by(tmp_path / "hostrouting.pyz", tmp_path / "program")
+        assert program == Program().content()
+
+    def test_a_folder_in_a_zipapp(self, tmp_path: Path) -> None:
+        """An agent may have its libraries in a folder of its archive."""
+        copy_library(tmp_path / "agent/lib")
+        zipapp.create_archive(tmp_path / "agent", tmp_path / "agent.pyz", main="agent:run")
+        program = program_written_by(tmp_path / "agent.pyz/lib", tmp_path / "program")
+        assert program == Program().content()
+
+    def test_no_sources(self, tmp_path: Path) -> None:
+        """A frozen program that does not have them says how it gets them."""
+        copy_library(tmp_path)
+        compileall.compile_dir(tmp_path, quiet=1, legacy=True)
+        for source in tmp_path.rglob("*.py"):
+            source.unlink()
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{WRITE}"
+        done = completed([sys.executable, "-I", "-S", "-c", code, tmp_path / "program", ""])
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("hostrouting.errors.HostError: the sources of hostrouting are not ")
+        assert "freeze it again with the package hostrouting installed by pip" in last
+
+
+@pytest.mark.linux
+class TestContent:
+    """What is in a program."""
+
+    @pytest.fixture
+    def program(self, tmp_path: Path) -> Path:
+        """The program, as this interpreter compiles it, as a file."""
+        path = tmp_path / "hostrouting.pyz"
+        path.write_bytes(program_of_this_python())
+        return path
+
+    def test_only_what_commands_load(self, program: Path) -> None:
+        """That is hostrouting without its test kits, phases and attrs, each source beside its
+        compiled file.
+        """
+        with zipfile.ZipFile(program) as archive:
+            names = archive.namelist()
+        assert {name.split("/")[0] for name in names} == {"__main__.py", "__main__.pyc", *PACKAGES}
+        assert [name for name in names if "testing" in name or "pyroute2" in name] == []
+        sources = [name for name in names if name.endswith(".py")]
+        assert sources == sorted(sources)
+        assert {*names} == {*sources, *(f"{name}c" for name in sources)}
+
+    def test_the_stamp(self, program: Path) -> None:
+        """It says the release, the sources, and the interpreter."""
+        stamp = stamp_of(program.read_bytes())
+        assert stamp == stamp_of(Program().content())._replace(python=TAG)
+        assert stamp.version == __version__
+        assert stamp_of(Program().content()).python == ""
+
+    @pytest.mark.parametrize("is_other", [False, True], ids=["its interpreter", "another one"])
+    def test_the_command(self, program: Path, *, is_other: bool) -> None:
+        """It works with the standard library alone. The interpreter that compiled it reads no
+        source; another one, which passes over what it cannot read, does.
+        """
+        if is_other:
+            make_unreadable(program)
+        inside = zipimport.zipimporter(f"{program}/hostrouting/cli")
+        suffix = "parser.py" if is_other else "parser.pyc"
+        assert inside.get_filename("parser").endswith(f"/{suffix}")
+
+        command: list[str | Path] = [sys.executable, "-I", "-S", program]
+        usage = completed([*command, "--help"], cwd="/")
+        assert usage.stdout.startswith("usage: hostrouting ")
+        status = completed([*command, "status", "--json"], cwd="/")
+        assert isinstance(json.loads(status.stdout), dict)
+        check = [*command, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]
+        verdict = completed(check, cwd="/", input=h200().snapshot().to_json())
+        assert json.loads(verdict.stdout)["verdict"] == "overlap"
+        assert verdict.returncode == 1
+        assert usage.stderr + status.stderr + verdict.stderr == ""
+
+
+def make_unreadable(program: Path) -> None:
+    """Give the compiled files the number of another version, as if another Python had made them."""
+    with zipfile.ZipFile(program) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    for name, content in files.items():
+        if name.endswith(".pyc"):
+            files[name] = b"\0\0\r\n" + content[4:]
+    program.write_bytes(pack(files, Stamp()))

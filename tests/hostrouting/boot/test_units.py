@@ -1,0 +1,73 @@
+"""hostrouting.boot.units: texts that never change; tests/system runs them under systemd."""
+
+import re
+import subprocess
+from importlib import import_module
+
+import pytest
+
+from hostrouting.boot import units
+from hostrouting.host.layout import HostLayout
+from hostrouting.node.start import TIME_LIMIT
+
+LAYOUT = HostLayout()
+TEXTS = {**units.UNITS, "the drop-in": units.DROP_IN_TEXT}
+FLUSHERS = " nftables-flush.service nftables.service"
+RUN = {
+    LAYOUT.guard_unit: ("guard", "guard", ""),
+    LAYOUT.routes_unit: ("boot", "routes", ""),
+    LAYOUT.check_unit: ("boot", "check", ""),
+    LAYOUT.probe_unit: ("boot", "probes", FLUSHERS),
+}
+"""By unit: the function of `hostrouting.node` that it runs, with which argument, and what comes
+first.
+"""
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_no_unit_pulls_another(text: str) -> None:
+    """No setting could stop a running unit, or keep a oneshot from running again."""
+    stop_others = ["Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "Before="]
+    for word in [*stop_others, "RemainAfterExit"]:
+        assert word not in text
+
+
+@pytest.mark.parametrize("unit", RUN)
+def test_what_a_unit_runs(unit: str) -> None:
+    """It runs one function of the program, and comes after what could undo its work."""
+    function, argument, after = RUN[unit]
+    settings: dict[str, str] = {}
+    for line in units.UNITS[unit].splitlines():
+        name, _, value = line.partition("=")
+        settings[name] = value
+    assert settings["After"] == f"network-online.target{after}"
+    assert f"from hostrouting.node import run_{function}; run_{function}()" in settings["ExecStart"]
+    assert settings["ExecStart"].endswith(f"' hostrouting {argument}")
+
+
+def test_every_unit() -> None:
+    """Each is tested above."""
+    assert units.UNITS.keys() == RUN.keys()
+
+
+def test_time_limits() -> None:
+    """The program ends by itself before systemd ends it, also if it first has to end a script of
+    another program: a start has 90 s by default.
+    """
+    boot = import_module("hostrouting.node.boot")  # the package also has a function of this name
+    limits = re.findall("TimeoutStartSec=(.*)", "".join(TEXTS.values()))
+    assert len(limits) == 3
+    for limit in (*map(float, limits), 90.0):
+        assert max(boot._TIME_LIMIT, TIME_LIMIT) + 10 <= limit
+
+
+@pytest.mark.linux
+@pytest.mark.needs("shellcheck")
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_shellcheck(text: str) -> None:
+    """Shellcheck warns of nothing in what a shell reads, but of `m= r=`, which is meant."""
+    [words] = re.findall(r"/bin/sh -c '(.*)'", text)
+    shell = words.replace("%%", "%").replace("$$", "$")
+    command = ["shellcheck", "--shell=dash", "--severity=warning", "--exclude=SC1007", "-"]
+    done = subprocess.run(command, input=shell, capture_output=True, text=True, check=False)
+    assert done.stdout == ""

@@ -1,0 +1,78 @@
+"""hostrouting.gate.trusted: what root neither runs nor believes, because others could have written
+it.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hostrouting.finding import Remedy
+from hostrouting.gate.trusted import find_untrusted, foreign_scripts, why_not_trusted
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.layout import HostLayout
+from hostrouting.testing import FakeFiles
+
+FOLDER = HostLayout.gate_directory
+
+
+def test_foreign_scripts() -> None:
+    """The scripts in gate.d: not those of an earlier release of ours, and nothing that has another
+    name, such as the copy that an editor has left.
+    """
+    names = ("50-site.sh", "20-check-route-overlap.sh", "README", "a.sh.new", ".50-x.sh", "05-a.sh")
+    files = FakeFiles({f"{FOLDER}/{name}": "" for name in names})
+    assert foreign_scripts(files) == (f"{FOLDER}/05-a.sh", f"{FOLDER}/50-site.sh")
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("chmod 600", ""),
+        ("chgrp 1", ""),
+        ("chmod 664", "users other than root can write to /x.sh"),
+        ("chmod 646", "users other than root can write to /x.sh"),
+        ("chown 1", "/x.sh does not belong to root"),
+        ("ln -sf /etc/hostname", "/x.sh is a link"),
+        ("rm x.sh; mkdir", "/x.sh is not a file"),
+        ("rm", ""),  # its absence is another finding
+    ],
+)
+def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> None:
+    """Only a file that root alone can change is."""
+    (tmp_path / "x.sh").write_text("exit 0\n")
+    subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=tmp_path, check=True)
+    finding = why_not_trusted(LocalFiles(str(tmp_path)), "/x.sh")
+    sentence = f"{reason}, so the gate lets no unit pass" if reason else ""
+    assert (finding.sentence if finding else "") == sentence
+
+
+@pytest.mark.parametrize(
+    "path", [HostLayout.config_path, HostLayout.program_path, f"{FOLDER}/x.sh"]
+)
+def test_all_that_root_runs_or_believes(path: str) -> None:
+    """The configuration, the program and each script; the command that repairs it leaves what is in
+    it alone.
+    """
+    files = FakeFiles({path: ""}, {path: 0o664})
+    [finding] = find_untrusted(files)
+    assert finding.target == path
+    assert finding.remedy == Remedy(command=f"chown root {path} && chmod go-w {path}")
+    files.modes[path] = 0o644
+    assert list(find_untrusted(files)) == []
+
+
+def test_a_name_that_a_shell_would_run() -> None:
+    """Whoever can write to gate.d chooses the name, and root types the command."""
+    path = f"{FOLDER}/90;reboot.sh"
+    [finding] = find_untrusted(FakeFiles({path: ""}, {path: 0o775}))
+    assert finding.remedy == Remedy(command=f"chown root '{path}' && chmod go-w '{path}'")
+
+
+def test_a_link_in_the_place_of_a_folder() -> None:
+    """It may lead to where others can write."""
+    files = FakeFiles(links={FOLDER: "/opt/agent/gate.d"})
+    [finding] = find_untrusted(files)
+    assert finding.sentence.startswith(f"{FOLDER} is a link, and not a folder")

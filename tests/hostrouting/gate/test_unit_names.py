@@ -1,0 +1,38 @@
+"""hostrouting.gate.unit_names: as systemd.unit(5) takes a name apart."""
+
+import pytest
+
+from hostrouting.gate.unit_names import (
+    instance_pattern,
+    is_template,
+    plain_instance,
+    template_of,
+)
+
+
+def test_a_template() -> None:
+    """Nothing stands between its first @ and the last dot."""
+    assert is_template("a.b@.service")
+    assert template_of("a.b@.service") == "a.b@.service"
+    assert plain_instance("a.b@.service") == "a.b@hostrouting-probe.service"
+    assert instance_pattern("a.b@.service") == "a.b@*.service"
+
+
+@pytest.mark.parametrize(
+    ("unit", "template"),
+    [
+        ("a@b.service", "a@.service"),
+        ("a@b.c.service", "a@.service"),
+        ("a@.b.service", "a@.service"),
+        ("a@b@.service", "a@.service"),
+        ("a.service", "a.service"),
+    ],
+)
+def test_other_units(unit: str, template: str) -> None:
+    """An instance is called what its name has between the two, dots and further @ too; it stands
+    for itself, and so does a unit without a template.
+    """
+    assert template_of(unit) == template
+    assert not is_template(unit)
+    assert plain_instance(unit) == unit
+    assert instance_pattern(unit) == unit

@@ -1,0 +1,234 @@
+"""hostrouting.host.interpreter: the Python of a node, which runs its program."""
+
+import errno
+import os
+import shlex
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from hostrouting import node
+from hostrouting.boot.program import Program, stamp_of
+from hostrouting.errors import RequirementError
+from hostrouting.host import interpreter as module
+from hostrouting.host.interpreter import NodeInterpreter, minor_version
+from hostrouting.host.layout import HostLayout
+from hostrouting.testing import FakeFiles
+
+USUAL = "/usr/bin/python3"
+
+
+def host_with(*names: str, **links: str) -> FakeFiles:
+    """A host with these files and links in /usr/bin."""
+    return FakeFiles(
+        texts={f"/usr/bin/{name}": "" for name in names},
+        links={f"/usr/bin/{name}": target for name, target in links.items()},
+    )
+
+
+ALTERNATIVES = host_with("python3.6", "python3.12", python3="/etc/alternatives/python3")
+ALTERNATIVES.links["/etc/alternatives/python3"] = "/usr/bin/python3.12"
+OLD_ALTERNATIVES = host_with("python3.6", "python3.11", python3="/etc/alternatives/python3")
+OLD_ALTERNATIVES.links["/etc/alternatives/python3"] = "../../usr/bin/python3.6"
+LOOP = host_with("python3.11", python3="python")
+LOOP.links["/usr/bin/python"] = "python3"
+
+HOSTS: dict[str, tuple[FakeFiles, str]] = {
+    "Debian 12": (host_with("python3.11", python3="python3.11"), USUAL),
+    "Ubuntu 22.04": (host_with("python3.10", "python3.11", python3="python3.10"), USUAL),
+    "RHEL 9": (
+        host_with("python3.9", "python3.11", "python3.12", python3="python3.9"),
+        "/usr/bin/python3.12",
+    ),
+    "RHEL 9 with nothing else": (host_with("python3.9", python3="python3.9"), ""),
+    "RHEL 8": (OLD_ALTERNATIVES, "/usr/bin/python3.11"),
+    "alternatives": (ALTERNATIVES, USUAL),
+    "no python3": (host_with("python3.12", "python3.10"), "/usr/bin/python3.12"),
+    "numbers, not letters": (host_with("python3.9", "python3.10"), "/usr/bin/python3.10"),
+    "other programs": (host_with("python3-config", "python3.12-config", "python3.13t"), ""),
+    "a file that says nothing": (host_with("python3", "python3.12"), USUAL),
+    "links that say nothing": (LOOP, USUAL),
+    "none": (FakeFiles(), ""),
+}
+"""By host: what is in /usr/bin, and which interpreter is to run the program."""
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_which_is_found(host: str) -> None:
+    """The usual one, unless its name says that it is too old: then the newest."""
+    files, path = HOSTS[host]
+    assert NodeInterpreter(files).find() == path
+
+
+def test_what_a_name_says() -> None:
+    """The number is that at the end of the links; a file without a number says nothing."""
+    assert minor_version(ALTERNATIVES, USUAL) == 12
+    assert minor_version(host_with("python3"), USUAL) is None
+    assert minor_version(FakeFiles(), USUAL) is None
+    assert minor_version(LOOP, USUAL) is None
+
+
+def test_a_trial_is_a_start_of_the_gate() -> None:
+    """It ends like a gate that lets its unit start."""
+    assert module.TRIAL_PASSED == node.PASSED
+    assert module.OLDEST == node.OLDEST
+
+
+def python(folder: Path, *code: str) -> str:
+    """An interpreter that runs this code first, of which each process has the words in `sys.argv`;
+    its path.
+    """
+    (folder / "sitecustomize.py").write_text("\n".join(code))
+    words = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(BEGIN)} {folder} "
+    return script(folder, f'{words}"$@"')
+
+
+BEGIN = """\
+import sys
+folder, *words = sys.argv[1:]
+exec(open(f"{folder}/sitecustomize.py").read())
+code = words[words.index("-c") + 1]
+sys.argv = ["-c", *words[words.index("-c") + 2 :]]
+exec(code)
+"""
+"""Runs a file, and then what `-c` says, as the interpreter would."""
+
+
+def script(folder: Path, *lines: str) -> str:
+    """A program in the place of an interpreter; its path."""
+    path = folder / "python3"
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+WITHOUT_JSON = 'sys.modules["json"] = None'
+AS_OLD = 'sys.version_info = (3, 9, 18, "final", 0)'
+FIRST_LINES = "import sys; print('a warning', file=sys.stderr)"
+
+
+@pytest.mark.linux
+class TestCompile:
+    """What becomes of the sources, or why nothing does."""
+
+    def test_a_real_one(self) -> None:
+        """The stamp names it, and the rest of the stamp is as before."""
+        sources = Program().content()
+        program = NodeInterpreter(FakeFiles()).compile(sys.executable, sources)
+        assert stamp_of(program).python == sys.implementation.cache_tag
+        assert stamp_of(program)._replace(python="") == stamp_of(sources)
+
+    @staticmethod
+    def reason(path: str) -> str:
+        """Why this interpreter cannot compile the program; the error has one finding."""
+        with pytest.raises(RequirementError) as caught:
+            NodeInterpreter(FakeFiles()).compile(path, Program().content())
+        [finding] = caught.value.findings
+        assert finding.target == path
+        assert str(finding.remedy) == (
+            "install Python 3.10 or newer, as the package python3 or python3.N"
+        )
+        before, _, reason = finding.sentence.partition(" cannot run hostrouting on this node: ")
+        assert before == path
+        assert "\n" not in reason
+        return reason
+
+    @pytest.mark.parametrize(
+        ("code", "reason"),
+        [
+            (AS_OLD, "it is Python 3.9"),
+            (WITHOUT_JSON, "ModuleNotFoundError: import of json halted; None in sys.modules"),
+            ("sys.exit(0)", "it ended with 0"),
+            ("import os; os.abort()", "signal 6 ended it"),
+        ],
+        ids=["too old", "without json", "it does nothing", "it dies"],
+    )
+    def test_one_that_cannot(self, tmp_path: Path, code: str, reason: str) -> None:
+        """The reason is its last line, or how it ended."""
+        assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
+
+    def test_one_that_says_nothing(self, tmp_path: Path) -> None:
+        """How it ended is the reason."""
+        assert self.reason(script(tmp_path, "exit 3")) == "it ended with 3"
+
+    def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is ended."""
+        monkeypatch.setattr(module, "_TIMEOUT", 0.1)
+        path = script(tmp_path, "exec sleep 60")
+        assert self.reason(path) == f"{path} has not ended within 0.1 s"
+
+    def test_a_full_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The sources need room in a temporary folder."""
+        full = OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr("tempfile.TemporaryDirectory", mock.Mock(side_effect=full))
+        assert self.reason("/bin/true") == "No space left on device"
+
+    def test_none(self, tmp_path: Path) -> None:
+        """Nothing is at the path, or nothing that can be executed."""
+        path = tmp_path / "python3"
+        assert self.reason(str(path)) == "No such file or directory"
+        path.write_text("")
+        path.chmod(0o644)
+        assert self.reason(str(path)) == "Permission denied"
+
+    def test_the_environment_of_the_agent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It says nothing about the interpreter of the node: a frozen agent has libraries of its
+        own.
+        """
+        monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/agent")
+        monkeypatch.setenv("PYTHONHOME", "/opt/agent")
+        kept = tmp_path / "environment"
+        path = script(tmp_path, f"env >{kept}", f'exec {shlex.quote(sys.executable)} "$@"')
+        NodeInterpreter(FakeFiles()).compile(path, Program().content())
+        names = {line.partition("=")[0] for line in kept.read_text().splitlines()}
+        assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "PYTHONHASHSEED"}
+
+
+@pytest.mark.linux
+class TestRun:
+    """Whether the gate could run the installed program."""
+
+    @pytest.fixture
+    def program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An installed program and its interpreter, in this folder."""
+        path = tmp_path / "hostrouting.pyz"
+        path.write_bytes(Program().content())
+        os.symlink(sys.executable, tmp_path / "python")
+        monkeypatch.setattr(HostLayout, "python_path", str(tmp_path / "python"))
+        monkeypatch.setattr(HostLayout, "program_path", str(path))
+        return path
+
+    def test_it_can(self, program: Path) -> None:
+        """There is nothing to say."""
+        assert program.exists()
+        assert NodeInterpreter(FakeFiles()).why_not_run() == ""
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ("rm hostrouting.pyz", "No module named 'hostrouting'"),
+            ("truncate --size=100000 hostrouting.pyz", "No module named 'hostrouting'"),
+            (": >hostrouting.pyz", "No module named 'hostrouting'"),
+            ("rm python", "No such file or directory"),
+            ("ln -sf /nowhere python", "No such file or directory"),
+            ("rm python; : >python; chmod 755 python", "Exec format error"),
+            ("ln -sf /bin/true python", "it ended with 0"),
+            ("ln -sf /bin/false python", "it ended with 1"),
+        ],
+    )
+    def test_it_cannot(self, program: Path, change: str, reason: str) -> None:
+        """The reason is one line."""
+        os.system(f"cd {shlex.quote(str(program.parent))} && {change}")  # noqa: S605
+        words = NodeInterpreter(FakeFiles()).why_not_run()
+        assert reason in words
+        assert "\n" not in words
+
+    def test_it_is_too_old(self, program: Path) -> None:
+        """The program itself says so."""
+        (program.parent / "python").unlink()
+        os.rename(python(program.parent, AS_OLD), program.parent / "python")
+        assert NodeInterpreter(FakeFiles()).why_not_run() == "it is Python 3.9"

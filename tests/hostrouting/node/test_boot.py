@@ -1,0 +1,142 @@
+"""hostrouting.node.boot: the services at boot, each of which makes one part of a pass."""
+
+import pytest
+
+from hostrouting.errors import HostError
+from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import OURS, Route
+from hostrouting.node.boot import make_part
+from hostrouting.node.ending import Stopped, TimeIsUp
+from hostrouting.testing import FakeHost
+from hostrouting.upkeep.passes import PARTS, Part
+from tests.support.node import (
+    DEFAULT,
+    HALVES,
+    PROBES,
+    REPAIRED,
+    FakeLock,
+    FakeNodeClock,
+    logged,
+    marker_of,
+    node,
+    wanting,
+    without_default,
+)
+
+CONFIG = HostLayout.config_path
+ALL = REPAIRED._replace(probe_rewrite=PROBES)
+
+
+def make(
+    part: Part, host: FakeHost, clock: FakeNodeClock | None = None, lock: FakeLock | None = None
+) -> int:
+    """The exit status of the service."""
+    return make_part(part, host, clock=clock or FakeNodeClock(), locked=lock or FakeLock())
+
+
+def done_on(host: FakeHost) -> set[Part]:
+    """The parts of a pass that have left something."""
+    done: set[Part] = set()
+    if any(route.protocol == OURS for route in host.kernel.snapshot().routes):
+        done.add("routes")
+    if host.nftables.tables:
+        done.add("probes")
+    if marker_of(host):
+        done.add("check")
+    return done
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part(part: Part) -> None:
+    """A service makes its part, and no other. Without the routes, the check fails."""
+    host = node(ALL)
+    assert make(part, host) == (1 if part == "check" else 0)
+    assert done_on(host) == {part}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_to_do(part: Part, capfd: pytest.CaptureFixture[str]) -> None:
+    """A part that is no longer configured is no failure."""
+    host = node(wanting(cidrs=()))
+    assert make(part, host) == 0
+    assert (done_on(host), logged(capfd)) == (set(), [])
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """For a minute, without the lock. That it waits is said once."""
+    host = node(ALL, without_default(node().kernel))
+    clock = FakeNodeClock()
+    lock = FakeLock()
+
+    def dhcp_answers() -> None:
+        assert not lock.is_held
+        host.kernel.ip_route("add", DEFAULT)
+
+    if comes:
+        clock.at(20, dhcp_answers)
+    assert make("routes", host, clock, lock) == (0 if comes else 1)
+    assert int(clock.now()) == (20 if comes else 60)
+    first, *others = logged(capfd)
+    assert first.startswith("6 waiting for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
+    assert [line[:8] for line in others] == ["6 static" if comes else "3 ROUTE-"]
+
+
+def test_warn(capfd: pytest.CaptureFixture[str]) -> None:
+    """What does not hold a unit back does not fail the service."""
+    assert make("check", node(wanting(mode="WARN"))) == 0
+    assert logged(capfd)[0].startswith("4 OVERLAP: ")
+
+
+def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]) -> None:
+    """It holds no unit back, but the service has failed, so systemd tries again."""
+    host = node(ALL)
+    host.nftables.fail(HostError("nft is not installed", what="nft", kind="missing"))
+    assert make("probes", host) == 1
+    assert logged(capfd) == ["4 PROBE-REWRITE: nft is not installed"]
+    assert make("probes", host) == 0
+    assert done_on(host) == {"probes"}
+
+
+def test_what_holds_units_back(capfd: pytest.CaptureFixture[str]) -> None:
+    """The service has failed, so systemd tries again."""
+    host = node(ALL)
+    host.kernel.ip_route("add", Route.to(HALVES[0], dev="ib0", protocol=4))
+    assert make("routes", host) == 1
+    assert [line[:18] for line in logged(capfd)] == ["3 ROUTE-CONFLICT: "]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [{CONFIG: ""}, {CONFIG: "{"}, {f"{CONFIG}/a-file": ""}, {}],
+    ids=["empty", "cut short", "a folder", "missing"],
+)
+def test_a_broken_configuration(left: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    """The service fails, and the verdict goes, whatever its part is."""
+    host = node(wanting(mode="WARN"))
+    assert make("check", host) == 0
+    logged(capfd)
+    del host.files.texts[CONFIG]
+    host.files.texts.update(left)
+    assert make("routes", host) == 1
+    assert CONFIG in logged(capfd)[0]
+    assert marker_of(host) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Stopped("SIGTERM"), "3 SIGTERM ended this while it made the part routes; "),
+        (TimeIsUp("75"), "3 this took longer than 75 s, and was ended while it made the part"),
+        (ZeroDivisionError("a bug"), "3 ZeroDivisionError: a bug"),
+    ],
+)
+def test_it_is_interrupted(
+    error: BaseException, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has failed, and the journal says why."""
+    host = node(ALL, without_default(node().kernel))
+    clock = FakeNodeClock()
+    clock.raise_at(3, error)
+    assert make("routes", host, clock) == 1
+    assert logged(capfd)[-1].startswith(said)

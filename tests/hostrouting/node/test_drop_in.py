@@ -1,0 +1,367 @@
+"""The line of shell in the drop-in of a gated unit, run as systemd would: what opens the gate, and
+that nothing else than one status of the program lets the unit start.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hostrouting.boot.files import render_config
+from hostrouting.boot.units import DROP_IN_TEXT, UNITS
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.gate.unit_gates import judge_gates
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from tests.support.library import program_of_this_python
+from tests.support.node import UNIT, wanting
+from tests.support.sandboxed_node import SandboxedNode, command_of, run_on_each
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+SHELLS = [
+    pytest.param(("/bin/sh",), id="sh"),
+    pytest.param(("bash", "--posix"), id="bash"),
+    pytest.param(("busybox", "ash"), id="busybox", marks=pytest.mark.needs("busybox")),
+]
+"""What /bin/sh may be."""
+SH = ("/bin/sh",)
+PASSES = wanting(cidrs=())
+"""A configuration that gates the unit, and nothing holds it back."""
+WAITS = wanting("10.9.0.0/16")
+"""One that waits for a default route."""
+COULD_NOT_BE_RUN = f"<3>hostrouting: {UNIT} was not started: the gate could not be run"
+OPENED = f"<4>hostrouting: {UNIT} starts UNCHECKED: {HostLayout.opening_path}: "
+
+
+def gate(shell: tuple[str, ...] = SH) -> list[str]:
+    """The command before each start of the unit."""
+    words = command_of(DROP_IN_TEXT, "ExecCondition", UNIT)
+    at = words.index("/bin/sh")
+    words[at : at + 1] = shell
+    return words
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SandboxedNode:
+    """A node on which nothing is installed."""
+    return SandboxedNode(tmp_path)
+
+
+def starts(nodes: Sequence[SandboxedNode], *shell: str) -> list[tuple[int, str]]:
+    """The status of a start on each node, and what is logged."""
+    started = run_on_each(nodes, *gate(shell or SH))
+    assert {done.stdout for done in started} == {""}
+    return [(done.status, done.stderr) for done in started]
+
+
+def start(node: SandboxedNode, *shell: str) -> tuple[int, str]:
+    """The same, on one node."""
+    [done] = starts([node], *shell)
+    return done
+
+
+def install(node: SandboxedNode, config: HostRoutingConfig | str = PASSES) -> None:
+    """Install the real program with this configuration."""
+    node.install(config if isinstance(config, str) else render_config(config))
+
+
+# An operator's opening
+
+ACCEPTED = {
+    "chmod 644 {file}": "REASON",
+    "chmod 600 {file}": "REASON",
+    "chmod 444 {file}": "REASON",
+    "chmod 400 {file}": "REASON",
+    "printf REASON >{file}": "REASON",
+    "printf '  \\tREASON \\nmore\\n\\n' >{file}": "REASON",
+    "printf 'REASON\\r\\n' >{file}": "REASON",
+    "echo '$(id) `id` \"*\" * ;#%n' >{file}": '$(id) `id` "*" * ;#%n',
+    "echo '\u00a0' >{file}": "\u00a0",  # no-break space: for the shell, it is a word
+    "echo 'für den Umzug, Ticket №7 …' >{file}": "für den Umzug, Ticket №7 …",
+}
+"""What is done to the file, and the reason that the log gives."""
+IGNORED = [
+    "rm {file}",
+    "chmod 664 {file}",
+    "chmod 646 {file}",
+    "chmod 4644 {file}",
+    "chmod 2644 {file}",
+    "chmod 744 {file}",
+    "chmod 645 {file}",
+    "chmod 244 {file}",
+    "chown 1 {file}",
+    ": >{file}",
+    "echo '  ' >{file}",
+    "printf '\\nREASON\\n' >{file}",
+    "printf '\\r\\nREASON\\r\\n' >{file}",
+    "printf '\\t\\v\\f\\n' >{file}",
+    "mv {file} {file}.old; ln -s gate.open.old {file}",
+    "rm {file}; mkfifo -m 600 {file}",
+    "rm {file}; mkdir {file}",
+]
+
+
+def opened(home: Path, change: str) -> SandboxedNode:
+    """A node whose gate was opened by the command that a refusal names; then this was done to the
+    file.
+    """
+    node = SandboxedNode(home)
+    file = node.place(HostLayout.opening_path)
+    command = HostLayout.opening_command.replace(HostLayout.opening_path, str(file))
+    subprocess.run(["sh", "-c", f"{command} && {change.format(file=file)}"], check=True)
+    return node
+
+
+@pytest.fixture(scope="module")
+def openings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SandboxedNode]:
+    """The nodes on which this was done to the file."""
+    folder = tmp_path_factory.mktemp("openings")
+    changes = enumerate([*ACCEPTED, *IGNORED])
+    return {change: opened(folder / str(number), change) for number, change in changes}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_opens_the_gate(openings: dict[str, SandboxedNode], shell: tuple[str, ...]) -> None:
+    """A file of root's that only root can write, with a reason in its first line; the program need
+    not be there. Any other file is ignored.
+    """
+    started = starts([*openings.values()], *shell)
+    for change, (status, log) in zip(openings, started, strict=True):
+        if change in ACCEPTED:
+            line = f"{OPENED}{ACCEPTED[change]}\n"
+            assert (status, log.replace("\r", "")) == (0, line), change
+        else:
+            assert status == 255, change
+            assert "UNCHECKED" not in log, change
+
+
+def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
+    """That the gate is open, and why, or that the file is ignored: as the gate does."""
+    for change, node in openings.items():
+        findings = judge_gates(Host(backend=None, files=node.files), [UNIT]).findings
+        said = [each for each in findings if each.target == HostLayout.opening_path]
+        if change in ACCEPTED:
+            [finding] = said
+            assert finding.name == "gate-open", change
+            assert finding.sentence.endswith(f" until the next boot: {ACCEPTED[change]}")
+        else:
+            names = [finding.name for finding in said]
+            assert names == ([] if change == "rm {file}" else ["file"]), change
+
+
+@pytest.mark.parametrize("umask", ["077", "022", "000"])
+def test_the_command_that_a_refusal_names(node: SandboxedNode, umask: str) -> None:
+    """It opens the gate, whatever the umask is; it stands in each kind of refusal."""
+    _, log = start(node)
+    assert f"until the next boot: {HostLayout.opening_command}\n" in log
+    node.run("sh", "-c", f"umask {umask}; {HostLayout.opening_command}")
+    assert start(node) == (0, f"{OPENED}REASON\n")
+
+
+# The program
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_real_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
+    """It decides."""
+    install(node)
+    assert start(node, *shell) == (0, "")
+    install(node, "{}")
+    status, log = start(node, *shell)
+    assert status == 255
+    assert f"{HostLayout.config_path} does not gate {UNIT}" in log
+    assert COULD_NOT_BE_RUN not in log
+    assert log.endswith(f"{HostLayout.opening_command}\n")
+
+
+CUTS = 20
+
+
+def test_a_program_that_is_cut_short(tmp_path: Path) -> None:
+    """It opens nothing, wherever it is cut."""
+    nodes: list[SandboxedNode] = []
+    for number in range(CUTS):
+        node = SandboxedNode(tmp_path / str(number))
+        install(node)
+        kept = len(program_of_this_python()) * number // CUTS
+        node.place(HostLayout.program_path).write_bytes(program_of_this_python()[:kept])
+        nodes.append(node)
+    for status, log in starts(nodes):
+        assert status == 255
+        assert COULD_NOT_BE_RUN in log
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "zeros", "text", "dangling"])
+def test_something_else_than_the_program(node: SandboxedNode, kind: str) -> None:
+    """It opens nothing, and the log says that the gate could not be run."""
+    install(node)
+    place = node.place(HostLayout.program_path)
+    place.unlink()
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "zeros":
+        place.write_bytes(bytes(len(program_of_this_python())))
+    elif kind == "text":
+        place.write_text("import os; os._exit(97)\n")
+    elif kind == "dangling":
+        place.symlink_to("/nowhere")
+    status, log = start(node)
+    assert status == 255
+    assert COULD_NOT_BE_RUN in log
+
+
+# The interpreter
+
+OLD = f"""\
+#!/bin/sh
+exec {os.path.realpath(sys.executable)} -I -S -c "import sys; sys.version_info = (3, 9, 2); $4" \
+"$5" "$6"
+"""
+
+
+@pytest.mark.parametrize("kind", ["missing", "dangling", "empty", "/bin/true", "folder"])
+def test_something_else_than_the_interpreter(node: SandboxedNode, kind: str) -> None:
+    """It opens nothing, also where it ends well."""
+    install(node)
+    place = node.place(HostLayout.python_path)
+    place.unlink()
+    if kind == "dangling":
+        place.symlink_to("/usr/bin/python3.nothing")
+    elif kind == "empty":
+        place.touch(mode=0o755)
+    elif kind == "/bin/true":
+        place.symlink_to(kind)
+    elif kind == "folder":
+        place.mkdir()
+    status, log = start(node)
+    assert status == 255
+    assert COULD_NOT_BE_RUN in log
+
+
+ENDS = [f"exit {status}" for status in (0, 1, 2, 95, 96, 97, 98, 99, 126, 127, 255)]
+ENDS += ["kill -TERM $$", "kill -KILL $$"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_only_one_status_opens(shell: tuple[str, ...], tmp_path: Path) -> None:
+    """That of a program that has run to its end, and found nothing wrong. Another one has said what
+    is wrong.
+    """
+    nodes: list[SandboxedNode] = []
+    for number, end in enumerate(ENDS):
+        node = SandboxedNode(tmp_path / str(number))
+        node.place(HostLayout.program_path).touch()
+        node.files.write(HostLayout.python_path, f"#!/bin/sh\n{end}\n", mode=0o755)
+        nodes.append(node)
+    for end, (status, log) in zip(ENDS, starts(nodes, *shell), strict=True):
+        assert status == (0 if end == "exit 97" else 255), end
+        assert (COULD_NOT_BE_RUN in log) is (end not in {"exit 97", "exit 98"}), end
+
+
+def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
+    """It says so itself."""
+    install(node)
+    node.place(HostLayout.python_path).unlink()
+    node.files.write(HostLayout.python_path, OLD, mode=0o755)
+    status, log = start(node)
+    assert status == 255
+    assert log.startswith(
+        "<3>hostrouting: Python 3.10 or newer is needed, and /etc/hostrouting/python is Python 3.9"
+    )
+    assert COULD_NOT_BE_RUN not in log
+
+
+# Signals, the lock and the network
+
+TERMINATE = """\
+(exec 2>/run/log 9>&-; exec "$@") &
+gate=$!
+until {condition}; do sleep 0.02; done
+kill -TERM $gate
+wait $gate
+echo $?
+cat /run/log
+"""
+"""Starts the gate, and ends it by a signal when that condition of a shell is true."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_signal(node: SandboxedNode, shell: tuple[str, ...]) -> None:
+    """It ends a start that waits at once, by a status that no unit takes for a success."""
+    install(node, WAITS)
+    script = TERMINATE.format(condition="grep -q 'waits for up to' /run/log")
+    done = node.run("sh", "-c", script, "sh", *gate(shell))
+    status, *log = done.stdout.splitlines()
+    assert status == "255"
+    assert "SIGTERM ended this while it waited: " in log[-2]
+    assert log[-1] == f"<3>hostrouting: {UNIT} was not started: see the lines above"
+
+
+def test_the_lock(node: SandboxedNode) -> None:
+    """A start waits while somebody changes the host."""
+    install(node)
+    lock = HostLayout.lock_path
+    opened = f"ls -l /proc/*/fd 2>/dev/null | grep -v ' 9 -> ' | grep -q {lock}"
+    script = f"exec 9>{lock}; flock 9\n" + TERMINATE.format(condition=opened)
+    done = node.run("sh", "-c", script, "sh", *gate())
+    status, *log = done.stdout.splitlines()
+    assert status == "255"
+    assert f"SIGTERM ended this while it waited for {lock}; " in log[0]
+
+
+def test_no_lock(node: SandboxedNode) -> None:
+    """Where there can be none, the start is decided without one."""
+    install(node)
+    node.place(HostLayout.lock_path).symlink_to("/nowhere")
+    status, log = start(node)
+    assert status == 0
+    assert log.startswith("<4>hostrouting: this runs without a lock, as there is none: ")
+
+
+ONLINE = """\
+ip link add eth0 type veth peer name p0
+ip link set eth0 up
+ip address add 10.0.0.4/24 dev eth0
+ip route add default via 10.0.0.1
+"$@"
+exit $?
+"""
+
+
+@pytest.mark.needs("ip")
+@pytest.mark.parametrize("own", [(), ("unshare", "--net")], ids=["host", "private"])
+def test_a_unit_with_a_network_of_its_own(node: SandboxedNode, own: tuple[str, ...]) -> None:
+    """That of the host is made right, and checked."""
+    install(node, wanting("10.9.0.0/16", cidrs=("10.96.0.0/12",)))
+    done = node.run("sh", "-c", ONLINE, "sh", *own, *gate())
+    assert done.status == 0
+    assert "static routes changed: 1, first: add 10.9.0.0/16 via 10.0.0.1" in done.stderr
+    assert node.place(HostLayout.ok_path).read_text() == "ok\n"
+
+
+# The other units
+
+
+@pytest.mark.parametrize(
+    "unit", [HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit]
+)
+def test_a_service_at_boot(node: SandboxedNode, unit: str) -> None:
+    """Its command runs the program, which has nothing to do here."""
+    install(node)
+    done = node.run(*command_of(UNITS[unit], "ExecStart", unit))
+    assert (done.status, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_guard(node: SandboxedNode) -> None:
+    """Its command runs until a signal comes, which is no failure."""
+    install(node, WAITS)
+    command = command_of(UNITS[HostLayout.guard_unit], "ExecStart", HostLayout.guard_unit)
+    script = TERMINATE.format(condition="grep -q NO-DEFAULT-ROUTE /run/log")
+    done = node.run("sh", "-c", script, "sh", *command)
+    status, *log = done.stdout.splitlines()
+    assert status == "0"
+    assert "ROUTE-WAITS: " in log[0]

@@ -1,0 +1,356 @@
+"""hostrouting.node.guard: when it makes passes, how long it rests, and what it logs."""
+
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Literal
+
+import pytest
+
+from hostrouting.boot.files import render_config
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import BackendError
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.node.ending import Stopped
+from hostrouting.node.guard import Guard, run_guard
+from hostrouting.testing import FakeHost, FaultyBackend
+from tests.support.node import (
+    HALVES,
+    PROBES,
+    REPAIRED,
+    FakeLock,
+    FakeNodeClock,
+    FakeProgram,
+    StartedAgain,
+    logged,
+    marker_of,
+    node,
+    wanting,
+)
+
+CONFIG = HostLayout.config_path
+GUARDED = REPAIRED._replace(probe_rewrite=PROBES)
+FOREIGN = Route.to("192.0.2.0/24", dev="eth0")
+"""Another program's route, which is nothing to us."""
+ESCAPE = Route.to("172.16.5.0/24", dev="ib0", protocol=4)
+"""Another program's route, by which a part of the fabric escapes."""
+ALL_IS_RIGHT = "5 the guard: all is right again"
+
+
+class Slow(FaultyBackend):
+    """A kernel that takes this long to list its tables."""
+
+    def __init__(self, host: FakeHost, clock: FakeNodeClock, seconds: float) -> None:
+        super().__init__(host.faults)
+        self._clock = clock
+        self._seconds = seconds
+
+    def snapshot(self, **parts: object) -> Snapshot:
+        """See RouteBackend."""
+        self._clock.sleep(self._seconds)
+        return super().snapshot(**parts)
+
+
+class Guarded:
+    """A guard, from 0 s on, on a node that is right after its first pass."""
+
+    def __init__(self, config: HostRoutingConfig = GUARDED, *, seconds: float = 0.0) -> None:
+        self.clock = FakeNodeClock()
+        self.host = node(config)
+        self.passes: list[tuple[float, Literal["routes", "all"]]] = []
+        """When each began, and of which kind it was."""
+        self.lock = FakeLock(self._note_pass)
+        self.program = FakeProgram(self.lock)
+        self._backend = Slow(self.host, self.clock, seconds)
+
+    def run_until(self, moment: float) -> None:
+        """Guard until then."""
+        self.clock.raise_at(moment, Stopped("SIGTERM"))
+        guard = Guard(
+            self.host, self._backend, clock=self.clock, locked=self.lock, program=self.program
+        )
+        with pytest.raises(Stopped), self._backend.watch() as watch:
+            guard.run(watch)
+
+    def change(self, *moments: float) -> None:
+        """Have another program change something then."""
+        for moment in moments:
+            self.clock.at(moment, self._flap)
+
+    def at(self, moment: float, act: Callable[[], object]) -> None:
+        """Call this then."""
+        self.clock.at(moment, act)
+
+    def times(self, kind: Literal["routes", "all"]) -> list[float]:
+        """When the passes of this kind began."""
+        return [began for began, of_kind in self.passes if of_kind == kind]
+
+    @property
+    def ours(self) -> set[str]:
+        """The destinations of our routes."""
+        routes = self.host.kernel.snapshot().routes
+        return {str(route.prefix) for route in routes if route.protocol == OURS}
+
+    def lose_routes(self) -> None:
+        """Another program deletes ours."""
+        for route in self.host.kernel.snapshot().routes:
+            if route.protocol == OURS:
+                self.host.kernel.ip_route("delete", route)
+
+    def _flap(self) -> None:
+        self.host.kernel.ip_route("add", FOREIGN)
+        self.host.kernel.ip_route("delete", FOREIGN)
+
+    def _note_pass(self) -> None:
+        self.passes.append((self.clock.now(), "routes"))
+        if not self.host.nftables.waiting:
+            self.host.nftables.meanwhile(self._note_table)
+
+    def _note_table(self) -> None:
+        """Only a whole pass looks at the table for probes."""
+        began, _ = self.passes[-1]
+        self.passes[-1] = (began, "all")
+
+
+# When
+
+
+@pytest.mark.parametrize("moment", [0.05, 5.0, 30.0, 70.0])
+def test_a_route_that_is_removed(moment: float) -> None:
+    """It is back at once, whatever the guard does at that moment; its own change wakes the guard
+    once more.
+    """
+    guarded = Guarded()
+    guarded.at(moment, guarded.lose_routes)
+    guarded.at(moment + 0.001, lambda: back.append(guarded.ours))
+    guarded.at(moment + 0.15, lambda: back.append(guarded.ours))
+    back: list[set[str]] = []
+    guarded.run_until(moment + 9)
+    assert back == [set(), {*HALVES}]
+    assert len([began for began, _ in guarded.passes if moment <= began < moment + 1]) == 2
+
+
+def test_without_changes() -> None:
+    """There is a whole pass each minute. The first one has set routes, which wakes the guard."""
+    guarded = Guarded()
+    guarded.run_until(400)
+    first, second, *_ = times = guarded.times("all")
+    assert (first, second) == (0, 10)
+    for before, after in pairwise(times[1:]):
+        assert 60 <= after - before < 61
+    assert len(times) == 8
+
+
+def test_changes_all_the_time() -> None:
+    """The routes are looked at after each change, and all else every 10 s."""
+    guarded = Guarded()
+    changes = [second + 0.5 for second in range(100)]
+    guarded.change(*changes)
+    guarded.run_until(100)
+    for change in changes:
+        assert [began for began, _ in guarded.passes if 0 < began - change < 0.15]
+    for before, after in pairwise(guarded.times("all")):
+        assert 10 <= after - before < 11
+
+
+def test_a_whole_pass_that_takes_long() -> None:
+    """The routes do not wait for its rest."""
+    guarded = Guarded(seconds=0.5)  # and twice as long for a whole pass
+    guarded.run_until(99)
+    began = guarded.times("all")[-1]
+    guarded = Guarded(seconds=0.5)
+    guarded.at(began + 1.05, guarded.lose_routes)
+    guarded.at(began + 2, lambda: back.append(guarded.ours))
+    back: list[set[str]] = []
+    guarded.run_until(began + 3)
+    assert back == [{*HALVES}]
+
+
+def test_changes_that_come_together() -> None:
+    """They are one change for the guard."""
+    guarded = Guarded()
+    guarded.change(30.0, 30.005, 30.01)
+    guarded.run_until(35)
+    assert [kind for began, kind in guarded.passes if began >= 30] == ["all"]
+
+
+def test_a_change_after_a_rest() -> None:
+    """It starts a whole pass, if the last one is 10 s ago; or one of the routes, and a whole one
+    when that is so.
+    """
+    guarded = Guarded()
+    guarded.change(30.0, 34.0)
+    guarded.run_until(60)
+    seconds = [(int(began), kind) for began, kind in guarded.passes]
+    assert seconds == [
+        (0, "all"),
+        (0, "routes"),
+        (10, "all"),
+        (30, "all"),
+        (34, "routes"),
+        (40, "all"),
+    ]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.5, 2.0, 20.0])
+def test_it_rests(seconds: float) -> None:
+    """While something changes all the time, passes that take long are made less often: those of
+    each kind take a twentieth of a processor, and none is awaited for much longer than a minute.
+    """
+    guarded = Guarded(seconds=seconds)
+    until = 100 if seconds < 1 else 200
+    guarded.change(*(tenth / 10 for tenth in range(10 * until)))
+    guarded.run_until(until)
+    of_all = 2 * seconds  # it lists the tables twice
+    for before, after in pairwise(guarded.times("all")):
+        assert after - before >= max(min(20 * of_all, 60), 10)
+    for (before, kind), (after, _) in pairwise(guarded.passes):
+        if kind == "routes":
+            assert after - before >= max(min(21 * seconds, 60), 0.1)
+        assert after - before < 62 + 3 * seconds
+
+
+# What it logs
+
+
+def test_what_is_found_is_logged_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """And again each hour: so the journal of the last hour has what is wrong."""
+    guarded = Guarded(wanting())
+    guarded.run_until(7300)
+    lines = logged(capfd)
+    assert {lines.count(line) for line in lines} == {3}
+    assert lines[0].startswith("3 OVERLAP: 172.16.0.0/16 leaves through ib0")
+
+
+def test_repairs_are_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each, unless the pass before it has made the same one."""
+    guarded = Guarded()
+    guarded.at(30, guarded.lose_routes)
+    guarded.at(90, guarded.lose_routes)
+    guarded.run_until(150)
+    lines = [line for line in logged(capfd) if "static routes changed: 2" in line]
+    assert len(lines) == 3
+
+
+def test_the_end_of_a_fault(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is logged once. A pass that only sets the routes does not end a fault of the check,
+    although it succeeds.
+    """
+    guarded = Guarded()
+    kernel = guarded.host.kernel
+    guarded.at(30, lambda: kernel.ip_route("add", ESCAPE))
+    guarded.change(35.0)
+    guarded.at(39, lambda: said.extend(logged(capfd)))
+    guarded.at(100, lambda: kernel.ip_route("delete", ESCAPE))
+    said: list[str] = []
+    guarded.run_until(300)
+    assert "routes" in [kind for began, kind in guarded.passes if 35 < began < 36]
+    assert len([line for line in said if line.startswith("3 OVERLAP: 172.16.5.0/24")]) == 1
+    assert ALL_IS_RIGHT not in said
+    assert [line for line in logged(capfd) if line[0] in "345"] == [ALL_IS_RIGHT]
+
+
+def test_a_rival(capfd: pytest.CaptureFixture[str]) -> None:
+    """Another program's route in the place of ours stays, and is said by each kind of pass. When it
+    is gone, ours is back.
+    """
+    guarded = Guarded()
+    kernel = guarded.host.kernel
+    rival = Route.to(HALVES[0], dev="ib0", protocol=4)
+
+    def replace() -> None:
+        guarded.lose_routes()
+        kernel.ip_route("add", rival)
+
+    guarded.at(30, replace)
+    guarded.at(40.5, lambda: kernel.ip_route("delete", rival))
+    guarded.run_until(130)
+    lines = [line for line in logged(capfd) if line[0] in "345"]
+    assert {line[:18] for line in lines[:-1]} >= {"3 ROUTE-CONFLICT: "}
+    assert lines[-1] == ALL_IS_RIGHT
+    assert guarded.ours == {*HALVES}
+
+
+def test_linux_does_not_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    """The guard says it, and goes on."""
+    guarded = Guarded()
+    error = BackendError("no answer in time", kind="timeout")
+    guarded.at(50, lambda: guarded.host.faults.fail("snapshot", error))
+    guarded.run_until(140)
+    lines = [line for line in logged(capfd) if line[0] in "345"]
+    assert lines == ["3 REQUIREMENT: no answer in time", ALL_IS_RIGHT]
+
+
+# The configuration and the program
+
+
+def test_an_edited_configuration() -> None:
+    """It is in force at the next pass, after a minute at the latest."""
+    guarded = Guarded()
+    edited = render_config(wanting(*HALVES, "10.9.0.0/16"))
+    guarded.at(30, lambda: guarded.host.files.texts.update({CONFIG: edited}))
+    guarded.run_until(91)
+    assert guarded.ours == {*HALVES, "10.9.0.0/16"}
+
+
+@pytest.mark.parametrize("text", ["", "{", None])
+def test_a_broken_configuration(text: str | None, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is said once. The routes stay, and no verdict is left; when it is mended, all is right."""
+    guarded = Guarded()
+    texts = guarded.host.files.texts
+    mended = texts[CONFIG]
+
+    def break_it() -> None:
+        del texts[CONFIG]
+        if text is not None:
+            texts[CONFIG] = text
+
+    guarded.at(30, break_it)
+    guarded.at(400, lambda: seen.append((marker_of(guarded.host), guarded.ours)))
+    guarded.at(400, lambda: texts.update({CONFIG: mended}))
+    guarded.at(500, lambda: seen.append((marker_of(guarded.host), guarded.ours)))
+    seen: list[tuple[str, set[str]]] = []
+    guarded.run_until(501)
+    assert seen == [("", {*HALVES}), ("ok", {*HALVES})]
+    fault, again = [line for line in logged(capfd) if line[0] in "345"]
+    assert CONFIG in fault
+    assert again == ALL_IS_RIGHT
+
+
+def test_the_program_was_replaced() -> None:
+    """The guard becomes a process of the new one, under the lock."""
+    guarded = Guarded()
+
+    def replace() -> None:
+        guarded.program.is_replaced = True
+
+    guarded.at(30, replace)
+    with pytest.raises(StartedAgain):
+        guarded.run_until(91)
+    assert guarded.program.has_started_again
+
+
+# How it ends
+
+
+def test_a_signal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """It ends the guard, which has not failed then."""
+    host = node()
+    monkeypatch.setattr(Host, "local", lambda: host)
+    host.faults.meanwhile("watch", lambda: signal.raise_signal(signal.SIGTERM))
+    assert run_guard() == 0
+    assert logged(capfd) == []
+
+
+def test_it_cannot_listen(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It fails, and systemd starts it again."""
+    host = node()
+    monkeypatch.setattr(Host, "local", lambda: host)
+    host.faults.fail("watch", BackendError("too many open files"))
+    assert run_guard() == 1
+    assert logged(capfd) == ["3 too many open files"]

@@ -1,0 +1,53 @@
+"""hostrouting.node.journal: the lines that a program of a node logs."""
+
+import os
+
+import pytest
+
+from hostrouting.finding import Finding, Severity
+from hostrouting.node.journal import ERROR, INFO, WARNING, lines_of, say
+from hostrouting.upkeep.passes import PassOutcome
+from tests.support.children import in_child
+from tests.support.node import logged
+
+
+def findings(number: int, severity: Severity) -> tuple[Finding, ...]:
+    """So many findings."""
+    return tuple(Finding("overlap", severity, f"range {each}") for each in range(number))
+
+
+def test_levels() -> None:
+    """Each finding has its level. A note explains a verdict, which is a line of its own."""
+    outcome = PassOutcome(
+        (*findings(1, "error"), *findings(1, "warning"), *findings(1, "note")), verdicts=("OK",)
+    )
+    assert [level for level, _ in lines_of(outcome)] == [ERROR, WARNING, INFO]
+
+
+def test_many_findings() -> None:
+    """The first twenty are shown, and the others counted."""
+    assert len([*lines_of(PassOutcome(findings(20, "error")))]) == 20
+    *shown, (level, rest) = lines_of(PassOutcome(findings(1_025, "error")))
+    assert len(shown) == 20
+    assert (level, rest) == (WARNING, "and 1,005 more findings")
+
+
+def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whoever names a file or a device cannot forge a line."""
+    say(WARNING, "a\n<0>forged\x1b[31m \udcff")
+    [line] = logged(capfd)
+    assert line.startswith("4 a")
+    assert "\x1b" not in line
+
+
+@pytest.mark.linux
+def test_nobody_reads_the_log() -> None:
+    """That changes nothing."""
+
+    def work() -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 2)
+        say(ERROR, "lost")
+
+    in_child(work)

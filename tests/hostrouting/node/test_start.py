@@ -1,0 +1,510 @@
+"""hostrouting.node.start: what holds a unit back before it starts, and what the journal says."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hostrouting.boot.files import render_config
+from hostrouting.errors import BackendError
+from hostrouting.host.files import Entry
+from hostrouting.host.layout import HostLayout
+from hostrouting.node import PASSED, REFUSED
+from hostrouting.node.ending import Stopped, TimeIsUp
+from hostrouting.node.outside import RunScript
+from hostrouting.node.start import Start
+from hostrouting.testing import FakeHost, FaultyBackend, h200
+from hostrouting.testing.kernel import FakeWatch
+from tests.support.node import (
+    DEFAULT,
+    HALVES,
+    REPAIRED,
+    UNIT,
+    FakeLock,
+    FakeNodeClock,
+    FakeProgram,
+    OddFiles,
+    logged,
+    marker_of,
+    node,
+    wanting,
+    without_default,
+)
+
+CONFIG = HostLayout.config_path
+GATE_D = HostLayout.gate_directory
+BROKEN = wanting()
+"""An H200 node with this configuration is refused: InfiniBand catches the fabric."""
+NOT_STARTED = f"3 {UNIT} was not started: see the lines above"
+
+
+class Scripts:
+    """What runs in the place of other programs' scripts: each succeeds, unless a test has a status
+    or an error for it.
+    """
+
+    def __init__(self, **ends: int | BaseException) -> None:
+        self.ran: list[tuple[str, ...]] = []
+        """The name and the arguments of each, and the marker that it has found."""
+        self._ends = ends
+        self.host = node()
+
+    def __call__(self, path: str, *arguments: str) -> int:
+        """See RunScript."""
+        name = os.path.basename(path)
+        self.ran.append((name, *arguments, marker_of(self.host)))
+        end = self._ends.get(name.partition(".")[0].replace("-", "_"), 0)
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+
+def no_script(path: str, *_arguments: str) -> int:
+    """Fail: this test has no scripts."""
+    raise AssertionError(path)
+
+
+def decide(
+    host: FakeHost,
+    *,
+    unit: str = UNIT,
+    clock: FakeNodeClock | None = None,
+    began: float | None = None,
+    lock: FakeLock | None = None,
+    run: RunScript = no_script,
+    program: FakeProgram | None = None,
+) -> int:
+    """The exit status of the gate on this host."""
+    time = clock or FakeNodeClock()
+    return Start(
+        unit,
+        host,
+        began=time.now() if began is None else began,
+        clock=time,
+        locked=lock or FakeLock(),
+        run=run,
+        program=program or FakeProgram(),
+    ).decide()
+
+
+def note_of(host: FakeHost, unit: str = UNIT) -> dict[str, object]:
+    """What `status` reads of the last start."""
+    note: dict[str, object] = json.loads(host.files.texts[HostLayout.note_path(unit)])
+    return note
+
+
+def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
+    """The unit starts, with its routes and a marker. The journal has what changed, and the
+    verdict.
+    """
+    host = node()
+    assert decide(host) == PASSED
+    changed, verdict = logged(capfd)
+    assert changed.startswith("6 static routes changed: 2, first: add 172.16.0.0/17 ")
+    assert verdict.startswith("6 OK: every address of 172.16.0.0/16 leaves through eth0")
+    assert marker_of(host) == "ok"
+    assert (note_of(host)["refused"], note_of(host)["errors"]) == (False, [])
+
+
+def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each finding is said once; the last lines are that the unit was not started, and how to start
+    it all the same. The note has the errors.
+    """
+    host = node(BROKEN)
+    assert decide(host) == REFUSED
+    *findings, not_started, advice = logged(capfd)
+    assert [line[:11] for line in findings] == [
+        "3 OVERLAP: ",
+        "4 ACTION: 2",
+        "4 REPAIR-CO",
+    ]
+    assert not_started == NOT_STARTED
+    assert advice.startswith("5 to start ALL gated units without any check until the next boot")
+    assert advice.endswith(HostLayout.opening_command)
+    note = note_of(host)
+    assert note["refused"]
+    assert note["errors"] == [findings[0].removeprefix("3 ")]
+
+
+def test_warn(capfd: pytest.CaptureFixture[str]) -> None:
+    """The unit starts, and the finding is logged as a warning, with a marker."""
+    host = node(wanting(mode="WARN"))
+    assert decide(host) == PASSED
+    assert [line for line in logged(capfd) if line.startswith(("3", "5"))] == []
+    assert marker_of(host) == "detected"
+
+
+@pytest.mark.parametrize(("config", "status"), [(REPAIRED, PASSED), (BROKEN, REFUSED)])
+def test_a_full_run(config: object, status: int) -> None:
+    """A /run in which nothing can be written changes no decision."""
+    files = OddFiles(broken={"/run": "no space left"})
+    host = node(config, files=files)  # type: ignore[arg-type]  # one of both
+    assert decide(host) == status
+    assert files.writes == []
+
+
+# What root runs and believes
+
+OPEN = [Entry("directory", 0o775), Entry("directory", 0o757), Entry("directory", is_trusted=False)]
+CHANGEABLE = [
+    Entry("file", 0o664),
+    Entry("file", 0o646),
+    Entry("file", 0o644, is_trusted=False),
+    Entry("link", 0, "/elsewhere"),
+    Entry("fifo", 0o600),
+    Entry("directory", 0o755),
+]
+OTHER = f"{GATE_D}/50-other.sh"
+
+
+@pytest.mark.parametrize("entry", [*OPEN, *CHANGEABLE], ids=repr)
+@pytest.mark.parametrize(
+    "path", [HostLayout.config_directory, GATE_D, CONFIG, HostLayout.program_path, OTHER]
+)
+def test_what_others_can_change(path: str, entry: Entry, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is run or believed then, and the line says what it is about."""
+    is_folder = path in {HostLayout.config_directory, GATE_D}
+    if is_folder != (entry in OPEN):
+        return
+    host = node(files=OddFiles({OTHER: ""}, odd={path: entry}))
+    assert decide(host) == REFUSED
+    first, not_started, _ = logged(capfd)
+    assert first.startswith("3 FILE: ")
+    assert path in first
+    assert not_started == NOT_STARTED
+    assert host.kernel.snapshot() == h200().snapshot()
+
+
+# The configuration
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "is missing"),
+        ("", CONFIG),
+        ("[]", CONFIG),
+        ("null", CONFIG),
+        (render_config(REPAIRED)[:-9], CONFIG),
+        (render_config(REPAIRED).replace("STRICT", "STERN"), "hostRouting.routeOverlap.mode"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read(
+    text: str | None, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No unit starts, and the verdict of an earlier configuration goes."""
+    host = node()
+    assert decide(host) == PASSED
+    logged(capfd)
+    del host.files.texts[CONFIG]
+    if text is not None:
+        host.files.texts[CONFIG] = text
+    assert decide(host) == REFUSED
+    first, *_ = logged(capfd)
+    assert first.startswith("3 ")
+    assert CONFIG in first
+    assert reason in first
+    assert marker_of(host) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"hostRouting": {}}', render_config(wanting(*HALVES, units=("a@.service",)))]
+)
+def test_a_configuration_that_does_not_gate_the_unit(
+    text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It does not start: otherwise an empty configuration would open every gate."""
+    assert decide(node(text)) == REFUSED
+    sentence = f"3 {CONFIG} does not gate {UNIT}, but the drop-in of that unit runs the gate; "
+    assert [line for line in logged(capfd) if line.startswith(sentence)]
+
+
+@pytest.mark.parametrize(
+    ("gated", "unit", "status"),
+    [
+        ("systemd-nspawn@.service", "systemd-nspawn@kube1.service", PASSED),
+        ("systemd-nspawn@kube1.service", "systemd-nspawn@kube1.service", PASSED),
+        ("systemd-nspawn@kube1.service", "systemd-nspawn@kube2.service", REFUSED),
+        ("systemd-nspawn@.service", "systemd@kube1.service", REFUSED),
+    ],
+)
+def test_instances(gated: str, unit: str, status: int) -> None:
+    """A template gates each of its instances."""
+    host = node(wanting(*HALVES, units=(gated,)))
+    assert decide(host, unit=unit) == status
+
+
+# Other programs' scripts
+
+
+def with_scripts(*names: str, **ends: int | BaseException) -> tuple[FakeHost, Scripts]:
+    """A node with these scripts, and what runs in their place."""
+    texts = {f"{GATE_D}/{name}": "" for name in names}
+    scripts = Scripts(**ends)
+    scripts.host = node(files=OddFiles(texts))
+    return scripts.host, scripts
+
+
+def test_the_order_of_scripts() -> None:
+    """Those that sort before 10- run before the pass, the others after it. What is no script is not
+    run, nor what an earlier release of ours has left. Each gets the unit, and the seconds that are
+    left.
+    """
+    others = ["50-c.sh", "05-a.sh", "10-b.sh", ".hidden.sh", "README", "50-c.sh.new"]
+    host, scripts = with_scripts(*others, *HostLayout.former_scripts)
+    without_default(host.kernel)
+    clock = FakeNodeClock()
+    clock.at(7.5, lambda: host.kernel.ip_route("add", DEFAULT))
+    assert decide(host, run=scripts, clock=clock) == PASSED
+    assert scripts.ran == [
+        ("05-a.sh", UNIT, "75", ""),
+        ("10-b.sh", UNIT, "67", "ok"),
+        ("50-c.sh", UNIT, "67", "ok"),
+    ]
+
+
+FAILURES = [
+    (1, "failed (exit 1), see the lines above"),
+    (-9, "failed (exit -9), see the lines above"),
+    (PermissionError(13, "Permission denied"), "cannot be run: [Errno 13] Permission denied"),
+]
+
+
+@pytest.mark.parametrize(("end", "reason"), FAILURES)
+def test_an_early_script_that_fails(
+    end: int | BaseException, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The unit does not start. Nothing after it is done."""
+    host, scripts = with_scripts("05-a.sh", "06-b.sh", **{"05_a": end})
+    assert decide(host, run=scripts) == REFUSED
+    assert [name for name, *_ in scripts.ran] == ["05-a.sh"]
+    assert host.kernel.snapshot() == h200().snapshot()
+    assert logged(capfd)[:2] == [f"3 {GATE_D}/05-a.sh {reason}", NOT_STARTED]
+
+
+@pytest.mark.parametrize(("end", "reason"), FAILURES)
+def test_a_late_script_that_fails(
+    end: int | BaseException, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The unit does not start, although the routing is right."""
+    host, scripts = with_scripts("50-a.sh", "60-b.sh", **{"50_a": end})
+    assert decide(host, run=scripts) == REFUSED
+    assert [name for name, *_ in scripts.ran] == ["50-a.sh"]
+    assert marker_of(host) == "ok"
+    assert f"3 {GATE_D}/50-a.sh {reason}" in logged(capfd)
+
+
+def test_no_late_script_after_a_refusal() -> None:
+    """It would be asked about a host that is not right yet."""
+    host, scripts = with_scripts("50-a.sh")
+    host.files.texts[CONFIG] = render_config(BROKEN)
+    assert decide(host, run=scripts) == REFUSED
+    assert scripts.ran == []
+
+
+# What is awaited
+
+
+def before_dhcp(**others: object) -> tuple[FakeHost, FakeNodeClock, FakeLock]:
+    """A node without a default route, its clock, and the lock, which nobody has while it waits."""
+    host = node(kernel=without_default(h200()), **others)  # type: ignore[arg-type]  # its parts
+    return host, FakeNodeClock(), FakeLock()
+
+
+def test_a_default_route_that_comes(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is awaited without the lock, and the unit starts as soon as it is there. That it waits is
+    said once.
+    """
+    host, clock, lock = before_dhcp()
+
+    def dhcp_answers() -> None:
+        assert not lock.is_held
+        host.kernel.ip_route("add", DEFAULT)
+
+    clock.at(20, dhcp_answers)
+    assert decide(host, clock=clock, lock=lock) == PASSED
+    assert 20 <= clock.now() < 20.5
+    waits, *_ = lines = logged(capfd)
+    assert waits.startswith(f"6 {UNIT} waits for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
+    assert len([line for line in lines if "waits" in line]) == 1
+    assert lines[-1].startswith("6 OK: ")
+    assert note_of(host)["seconds"] == round(clock.now(), 3)
+
+
+class Deaf(FaultyBackend):
+    """A kernel that reports no change."""
+
+    def watch(self) -> FakeWatch:
+        """See RouteBackend."""
+        return FakeWatch([])
+
+
+def test_a_change_that_is_not_reported() -> None:
+    """It is seen within a second: Linux does not report every change."""
+    kernel = without_default(h200())
+    host = node(kernel=kernel, faults=Deaf(kernel))
+    clock = FakeNodeClock()
+    clock.at(20, lambda: kernel.ip_route("add", DEFAULT))
+    assert decide(host, clock=clock) == PASSED
+    assert 20 < clock.now() < 21.1
+
+
+@pytest.mark.parametrize("before", [0.0, 30.0])
+def test_a_default_route_that_does_not_come(
+    before: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After 60 s the start is refused. The time of scripts that ran before counts, too."""
+    host, clock, lock = before_dhcp()
+    clock.sleep(before)
+    assert decide(host, clock=clock, began=0.0, lock=lock) == REFUSED
+    assert 60 <= clock.now() < 62
+    lines = logged(capfd)
+    assert [line[:14] for line in lines] == [
+        f"6 {UNIT}"[:14],
+        "3 ROUTE-WAITS:",
+        "3 NO-DEFAULT-R",
+        NOT_STARTED[:14],
+        "5 to start ALL",
+    ]
+
+
+def test_nothing_is_awaited_if_nothing_can_come() -> None:
+    """A refusal is immediate."""
+    clock = FakeNodeClock()
+    assert decide(node(BROKEN), clock=clock) == REFUSED
+    assert clock.now() == 0
+
+
+def test_warn_waits_too() -> None:
+    """A unit that starts before the default route comes has a wrong marker, so it waits."""
+    host, clock, lock = before_dhcp()
+    host.files.texts[CONFIG] = render_config(wanting(mode="WARN"))
+    assert decide(host, clock=clock, lock=lock) == PASSED
+    assert 60 <= clock.now() < 62
+    assert marker_of(host) == "detected"
+
+
+# What ends it
+
+
+def lock_interrupted(error: BaseException) -> int:
+    """It comes while the lock is awaited."""
+
+    def interrupt() -> None:
+        raise error
+
+    return decide(node(), lock=FakeLock(interrupt))
+
+
+def pass_interrupted(error: BaseException) -> int:
+    """It comes while routes are set."""
+    host = node()
+
+    def interrupt() -> None:
+        raise error
+
+    host.faults.meanwhile("change", interrupt)
+    lock = FakeLock()
+    status = decide(host, lock=lock)
+    assert not lock.is_held
+    return status
+
+
+def wait_interrupted(error: BaseException) -> int:
+    """It comes while a default route is awaited."""
+    host, clock, lock = before_dhcp()
+    clock.raise_at(3, error)
+    return decide(host, clock=clock, lock=lock)
+
+
+def script_interrupted(error: BaseException) -> int:
+    """It comes while a script runs."""
+    host, scripts = with_scripts("50-a.sh", **{"50_a": error})
+    return decide(host, run=scripts)
+
+
+MOMENTS = [
+    (lock_interrupted, f"it waited for {HostLayout.lock_path}"),
+    (pass_interrupted, "it made the routing right"),
+    (wait_interrupted, "it waited: 2 routes, such as 172.16.0.0/17, need an IPv4 default route"),
+    (script_interrupted, f"{GATE_D}/50-a.sh ran"),
+]
+
+
+@pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
+def test_a_signal(
+    interrupted: Callable[[BaseException], int], activity: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The start is refused; the journal says what was interrupted, and why there are signals. An
+    operator who stops a unit that is starting needs no advice.
+    """
+    assert interrupted(Stopped("SIGTERM")) == REFUSED
+    *lines, not_started = logged(capfd)
+    [interruption] = [line for line in lines if line.startswith("3 SIGTERM")]
+    assert interruption.startswith(f"3 SIGTERM ended this while {activity}")
+    assert "TimeoutStartSec=" in interruption
+    assert not_started == NOT_STARTED
+
+
+@pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
+def test_the_time_is_up(
+    interrupted: Callable[[BaseException], int], activity: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The start is refused; the journal says what took too long."""
+    assert interrupted(TimeIsUp("75")) == REFUSED
+    *lines, not_started, advice = logged(capfd)
+    [interruption] = [line for line in lines if line.startswith("3 this took")]
+    assert interruption.startswith(f"3 this took longer than 75 s, and was ended while {activity}")
+    assert not_started == NOT_STARTED
+    assert advice.endswith(HostLayout.opening_command)
+
+
+def test_little_time_is_left() -> None:
+    """The time counts from the beginning, also of a program that has started itself again."""
+    clock = FakeNodeClock()
+    clock.sleep(74.8)
+    lock = FakeLock(lambda: time.sleep(60))
+    assert decide(node(), clock=clock, began=0.0, lock=lock) == REFUSED
+
+
+@pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
+def test_a_bug(
+    interrupted: Callable[[BaseException], int], activity: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is raised, the unit does not start; the journal has the traceback."""
+    assert interrupted(ZeroDivisionError(activity)) == REFUSED
+    lines = logged(capfd)
+    assert "3 Traceback (most recent call last):" in lines
+    assert f"3 ZeroDivisionError: {activity}" in lines
+    assert lines[-2] == NOT_STARTED
+
+
+def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
+    """Without an answer of Linux, nothing starts."""
+    host = node(wanting(cidrs=()))
+    host.files.texts[CONFIG] = render_config(REPAIRED)
+    for nth in (1, 2):
+        host.faults.fail("snapshot", BackendError("no netlink", kind="unavailable"), nth=nth)
+    assert decide(host) == REFUSED
+    assert logged(capfd)[0] == "3 REQUIREMENT: no netlink"
+
+
+# Another program
+
+
+def test_the_program_was_replaced() -> None:
+    """The new one decides: what waited for a writer starts again, with the lock, and has done
+    nothing by then.
+    """
+    host = node()
+
+    def replace() -> None:
+        program.is_replaced = True
+
+    lock = FakeLock(replace)
+    program = FakeProgram(lock)
+    decide(host, lock=lock, program=program)
+    assert program.has_started_again
+    assert host.kernel.snapshot() == h200().snapshot()

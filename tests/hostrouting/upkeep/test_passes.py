@@ -1,0 +1,339 @@
+"""hostrouting.upkeep.passes: what holds a unit back, what may still come, and what is changed."""
+
+import errno
+from collections.abc import Callable
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+
+from hostrouting.check.check import check_kernel
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    Mode,
+    ProbeRewriteConfig,
+    RouteOverlapConfig,
+)
+from hostrouting.errors import BackendError, HostError
+from hostrouting.finding import Name
+from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
+from hostrouting.upkeep.passes import PARTS, Part, PassOutcome, configured_parts, run_pass
+from tests.support.node import (
+    HALVES,
+    PROBES,
+    REPAIRED,
+    OddFiles,
+    marker_of,
+    node,
+    wanting,
+    without_default,
+)
+from tests.support.nodes import block_of, nodes
+from tests.support.topologies import WithoutIPv6, marked_vm
+
+MODES: tuple[Mode, ...] = ("STRICT", "WARN")
+IN_THE_WAY = Route.to(HALVES[0], dev="ib0", protocol=4)
+
+
+def make_pass(
+    host: FakeHost,
+    config: HostRoutingConfig,
+    *,
+    parts: tuple[Part, ...] = PARTS,
+) -> PassOutcome:
+    """A pass, with the faults that a test has set."""
+    return run_pass(host, host.faults, config, parts=parts)
+
+
+def ours(host: FakeHost) -> list[str]:
+    """The destinations of our routes."""
+    routes = host.kernel.snapshot().routes
+    return [str(route.prefix) for route in routes if route.protocol == OURS]
+
+
+# Which parts there are, and when they are made
+
+
+def test_nothing_is_configured() -> None:
+    """Nothing is done: the kernel is not even asked."""
+    host = node()
+    before = str(host.kernel)
+    host.kernel.close()
+    config = wanting(cidrs=())
+    assert [*configured_parts(config)] == []
+    assert make_pass(host, config) == PassOutcome()
+    assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
+
+
+def noted(host: FakeHost) -> list[str]:
+    """The parts that a pass on this host reaches, in order."""
+    reached: list[str] = []
+    host.faults.meanwhile("change", lambda: reached.append("routes"))
+    host.nftables.meanwhile(lambda: reached.append(f"probes after {len(ours(host))} routes"))
+    host.faults.meanwhile(
+        "snapshot", lambda: reached.append(f"check after {len(host.nftables.tables)} table"), nth=3
+    )
+    return reached
+
+
+def test_the_order_of_the_parts() -> None:
+    """Static routes first, then the table for probes, then the check."""
+    host = node()
+    reached = noted(host)
+    assert not make_pass(host, REPAIRED._replace(probe_rewrite=PROBES)).refuses
+    assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
+    assert marker_of(host) == "ok"
+
+
+def test_after_a_refusal() -> None:
+    """The other parts are made all the same, so the marker is about the host as it is now."""
+    host = node()
+    host.kernel.ip_route("add", IN_THE_WAY)
+    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES))
+    assert outcome.refuses
+    assert host.nftables.tables
+    assert marker_of(host) == "detected"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_one_part(part: Part) -> None:
+    """A service makes its part alone."""
+    host = node()
+    make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), parts=(part,))
+    done = {"routes": bool(ours(host)), "probes": bool(host.nftables.tables)}
+    done["check"] = bool(marker_of(host))
+    assert [name for name, is_done in done.items() if is_done] == [part]
+
+
+# Static routes
+
+Happens = Callable[[FakeHost], object]
+
+
+def add_a_rival(host: FakeHost) -> None:
+    """Another program's route with the key of ours leads elsewhere."""
+    host.kernel.ip_route("add", IN_THE_WAY)
+
+
+def lose_the_default(host: FakeHost) -> None:
+    """DHCP has not answered yet."""
+    without_default(host.kernel)
+
+
+def meet_a_vpn(host: FakeHost) -> None:
+    """The only default route is a tunnel's: somebody has to say which device is meant."""
+    lose_the_default(host)
+    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="tun0"))
+
+
+def refuse_the_second(host: FakeHost) -> None:
+    """Linux has no memory for the second route."""
+    host.faults.fail("change", errno.ENOBUFS, nth=2)
+
+
+def refuse_to_list(host: FakeHost) -> None:
+    """Linux does not answer."""
+    host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("happens", "name", "waits"),
+    [
+        (add_a_rival, "route-conflict", ""),
+        (lose_the_default, "route-waits", "need an IPv4 default route"),
+        (meet_a_vpn, "route-waits", "leads through a tunnel"),
+        (refuse_the_second, "requirement", ""),
+        (refuse_to_list, "requirement", "no answer in time"),
+    ],
+)
+def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mode: Mode) -> None:
+    """No unit starts, whatever the mode is, and none of the routes is there. What may still come is
+    said.
+    """
+    host = node()
+    happens(host)
+    outcome = make_pass(host, wanting(*HALVES, mode=mode, cidrs=()))
+    assert outcome.refuses
+    assert name in {each.name for each in outcome.findings if each.severity == "error"}
+    assert waits in outcome.waits
+    assert bool(outcome.waits) is bool(waits)
+    assert ours(host) == []
+    assert host.faults.waiting == 0
+
+
+def test_linux_without_ipv6() -> None:
+    """Neither a route nor a default route of IPv6 is awaited: they cannot come before a reboot."""
+    host = node(kernel=WithoutIPv6())
+    outcome = make_pass(host, wanting("fd16::/48", cidrs=("fd16::/48",)))
+    assert outcome.refuses
+    assert {"route-waits", "no-default-route"} <= {finding.name for finding in outcome.findings}
+    assert outcome.waits == ""
+
+
+def test_the_route_for_replies() -> None:
+    """It is outside of all-or-none: where it cannot be set, that is a warning."""
+    host = node()
+    replies = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
+    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=replies))
+    assert not outcome.refuses
+    assert {finding.severity for finding in outcome.findings} == {"warning"}
+    assert sorted(ours(host)) == sorted(HALVES)
+
+
+# The table for probes
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_probes_hold_no_unit_back(mode: Mode) -> None:
+    """Their failure is a warning."""
+    host = node(kernel=plain_vm())
+    host.nftables.fail(HostError("nft is not installed", what="nft", kind="missing"))
+    outcome = make_pass(host, wanting(mode=mode, probe_rewrite=PROBES))
+    [finding] = outcome.findings
+    assert (finding.name, finding.severity) == ("probe-rewrite", "warning")
+    assert (outcome.refuses, marker_of(host)) == (False, "ok")
+
+
+# The check
+
+
+def before_dhcp() -> FakeKernel:
+    """An H200 node without a default route."""
+    return without_default(h200())
+
+
+KERNELS = {
+    "ok": plain_vm,
+    "overlap": h200,
+    "no-default-route": before_dhcp,
+    "undecided": marked_vm,
+}
+"""A node with each verdict."""
+MARKERS = {
+    "ok": "ok",
+    "overlap": "detected",
+    "no-default-route": "detected",
+    "undecided": "undecided",
+}
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("verdict", KERNELS)
+def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
+    """STRICT holds units back for two of them, WARN for none. A marker that cannot be written adds
+    a warning, and changes nothing else. Only a default route is awaited, in either mode.
+    """
+    files = OddFiles()
+    host = node(kernel=KERNELS[verdict](), files=files)
+    if not can_write:
+        files.broken[HostLayout.state_directory] = "it is full"
+    outcome = make_pass(host, wanting(mode=mode))
+    is_wrong = verdict in {"overlap", "no-default-route"}
+    assert outcome.refuses is (is_wrong and mode == "STRICT")
+    assert outcome.waits == (
+        "there is no IPv4 default route" if verdict == "no-default-route" else ""
+    )
+    assert bool(outcome.verdicts) is (verdict == "ok")
+    assert marker_of(host) == (MARKERS[verdict] if can_write else "")
+    warnings = [finding for finding in outcome.findings if finding.name == "file"]
+    assert [finding.severity for finding in warnings] == ["warning"] * (not can_write)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_verdict(mode: Mode) -> None:
+    """Where Linux does not answer, STRICT holds units back, and no old marker stays."""
+    host = node(kernel=plain_vm())
+    make_pass(host, wanting())
+    refuse_to_list(host)
+    assert make_pass(host, wanting(mode=mode)).refuses is (mode == "STRICT")
+    assert marker_of(host) == ""
+
+
+def test_an_expected_device_that_is_down() -> None:
+    """It may still come."""
+    host = node(kernel=before_dhcp())
+    config = wanting()
+    expected = config.route_overlap._replace(expected_devs=("eth9",))
+    outcome = make_pass(host, config._replace(route_overlap=expected))
+    assert "the device eth9 is not up" in outcome.waits
+
+
+def test_name_servers() -> None:
+    """The host knows its name servers, and no kernel does: one may not lie in a service network."""
+    host = node(kernel=plain_vm(), files=OddFiles({"/etc/resolv.conf": "nameserver 10.96.0.10\n"}))
+    config = wanting(cidrs=())
+    services = config.route_overlap._replace(service_cidrs=(ip_network("10.96.0.0/12"),))
+    outcome = make_pass(host, config._replace(route_overlap=services))
+    assert "a name server" in " ".join(map(str, outcome.findings))
+
+
+def test_a_marker_that_cannot_be_replaced() -> None:
+    """On a full disk, the old one goes: no verdict is better than a wrong one."""
+    files = OddFiles()
+    host = node(files=files)
+    make_pass(host, wanting())
+    host.kernel.ip_route("add", Route.to("172.16.9.0/24", dev="eth0", gateway="10.0.0.1"))
+    files.is_full = True
+    assert make_pass(host, wanting()).refuses
+    assert marker_of(host) == ""
+
+
+# Laws
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS.values(), vpn_node])
+@pytest.mark.parametrize("destinations", [(), HALVES])
+def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str, ...]) -> None:
+    """It finds the same, and changes nothing: the guard would wake itself."""
+    host = node(kernel=kernel())
+    config = wanting(*destinations, probe_rewrite=PROBES)
+    first = make_pass(host, config)
+    after = (str(host.kernel), dict(host.nftables.tables), [*host.files.writes])
+    watch = host.kernel.watch()
+    second = make_pass(host, config)
+    assert second == first._replace(changes=())
+    assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
+    assert not watch.wait(0.0)
+
+
+class Shown(FakeKernel):
+    """A kernel whose tables are those of a snapshot, and which decides as they say."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._shown = snapshot
+
+    def _now(self) -> Snapshot:
+        return self._shown
+
+
+@given(nodes())
+def test_strict_refuses_what_the_check_finds(node_of_family: tuple[int, Snapshot]) -> None:
+    """Without static routes, exactly the nodes where the check says that an address escapes, or
+    that there is no default route. The marker is that of the verdict. WARN refuses none.
+    """
+    family, snapshot = node_of_family
+    strict = wanting(cidrs=(str(block_of(family).to_network()),))
+    host = node(kernel=Shown(snapshot))
+    verdict = check_kernel(host.kernel, strict).verdict
+    outcome = make_pass(host, strict)
+    assert outcome.refuses is (verdict in {"overlap", "no-default-route"})
+    assert marker_of(host) == MARKERS[verdict]
+
+    warn = strict._replace(route_overlap=strict.route_overlap._replace(mode="WARN"))
+    assert not make_pass(host, warn).refuses
+
+
+def test_cidrs_that_are_no_longer_configured() -> None:
+    """Their marker goes: it would be about a configuration that is not in force."""
+    host = node()
+    make_pass(host, wanting(mode="WARN"))
+    assert marker_of(host) == "detected"
+    make_pass(host, REPAIRED._replace(route_overlap=RouteOverlapConfig()))
+    assert marker_of(host) == ""

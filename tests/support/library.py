@@ -1,0 +1,24 @@
+"""The library in another place, and as the program of a node."""
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from hostrouting.boot.program import PACKAGES, Program
+from hostrouting.host.host import Host
+
+
+def copy_library(folder: Path) -> None:
+    """Copy the sources of hostrouting, and of what it needs on a node, into this folder."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        [place] = spec.submodule_search_locations
+        shutil.copytree(place, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def program_of_this_python() -> bytes:
+    """The program of a node, as the Python that runs the tests compiles it, once for all."""
+    return Host.local().interpreter.compile(sys.executable, Program().content())

@@ -1,0 +1,210 @@
+"""The programs of a node on a fake host: their clock and their lock, what is installed there, and
+what they log.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, NoReturn
+
+import attrs
+import pytest
+
+from hostrouting.boot.files import render_config
+from hostrouting.config.settings import (
+    GateConfig,
+    HostRoutingConfig,
+    Mode,
+    ProbeRewriteConfig,
+    StaticRoutesConfig,
+)
+from hostrouting.errors import HostError
+from hostrouting.host.files import Entry
+from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import PROTOCOL_DHCP, Route
+from hostrouting.node.running import RunningProgram
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
+from phases.testing import FakeClock
+from tests.support.sections import expect, static
+
+FABRIC = "172.16.0.0/16"
+"""The network that InfiniBand catches on an H200 node."""
+HALVES = ("172.16.0.0/17", "172.16.128.0/17")
+"""The static routes that repair it."""
+PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
+UNIT = "kubelet.service"
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_DHCP, metric=100)
+"""The default route of an H200 node."""
+
+
+class FakeNodeClock(FakeClock):
+    """A fake clock as the programs of a node need it, on which other programs act meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._acts: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = count()
+
+    @property
+    def for_watch(self) -> FakeClock:
+        """See hostrouting.node.clock."""
+        return self
+
+    def processor_time(self) -> float:
+        """See hostrouting.node.clock. What takes time here is work."""
+        return self.now()
+
+    def sleep(self, seconds: float) -> None:
+        """See hostrouting.node.clock."""
+        self.wait(lambda: False, self.now() + seconds)
+
+    def at(self, moment: float, act: Callable[[], object]) -> None:
+        """Call this at that moment, while somebody waits."""
+        heapq.heappush(self._acts, (moment, next(self._order), act))
+
+    def raise_at(self, moment: float, error: BaseException) -> None:
+        """Raise this at that moment, as a signal does."""
+
+        def interrupt() -> NoReturn:
+            raise error
+
+        self.at(moment, interrupt)
+
+    def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
+        """See phases.Clock."""
+        while self._acts and self._acts[0][0] <= until and not done():
+            moment, _, act = heapq.heappop(self._acts)
+            super().wait(done, moment)
+            act()
+        super().wait(done, until)
+
+
+class FakeLock:
+    """A lock of the host that is always free; what a test wants to happen comes before it."""
+
+    def __init__(self, before: Callable[[], object] = lambda: None) -> None:
+        self.is_held = False
+        self.times = 0
+        """How often it was taken."""
+        self._before = before
+
+    @contextmanager
+    def __call__(self) -> Iterator[str]:
+        """Hold it during the block."""
+        assert not self.is_held
+        self._before()
+        self.is_held = True
+        self.times += 1
+        try:
+            yield ""
+        finally:
+            self.is_held = False
+
+
+class StartedAgain(BaseException):
+    """The process has become one of the program that is at the path now."""
+
+
+class FakeProgram(RunningProgram):
+    """A program that is installed, or `is_replaced` by another one. It starts again under the lock,
+    if that is given.
+    """
+
+    def __init__(self, lock: FakeLock | None = None) -> None:
+        self.is_replaced = False
+        self.has_started_again = False
+        self._lock = lock
+
+    @property
+    def identity(self) -> list[int]:
+        """See RunningProgram."""
+        return [1, 2, 3]
+
+    def was_replaced(self) -> bool:
+        """See RunningProgram."""
+        return self.is_replaced
+
+    def start_again(self) -> NoReturn:
+        """Raise StartedAgain: this process would be another one."""
+        assert self._lock is None or self._lock.is_held
+        self.has_started_again = True
+        raise StartedAgain
+
+
+@attrs.define
+class OddFiles(FakeFiles):
+    """Files, some of which look odd: of another owner, with any mode, or of any kind. On a full
+    disk, they can be removed, and not written.
+    """
+
+    odd: dict[str, Entry] = attrs.field(factory=dict)
+    is_full: bool = False
+
+    def look(self, path: str) -> Entry | None:
+        """See Files."""
+        if path in self.odd:
+            return self.odd[path]
+        return FakeFiles.look(self, path)
+
+    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
+        """See Files."""
+        if self.is_full:
+            raise HostError(f"cannot write {path}: it is full", what="file", target=path)
+        FakeFiles.write(self, path, content, mode=mode)
+
+
+def wanting(
+    *destinations: str,
+    cidrs: tuple[str, ...] = (FABRIC,),
+    mode: Mode = "STRICT",
+    units: tuple[str, ...] = (UNIT,),
+    **sections: Any,
+) -> HostRoutingConfig:
+    """A configuration with these static routes and CIDRs, which gates these units."""
+    routes = tuple(static(destination) for destination in destinations)
+    return HostRoutingConfig(
+        static_routes=StaticRoutesConfig(bool(routes), routes),
+        route_overlap=expect(*cidrs, mode=mode),
+        gate=GateConfig(units),
+        **sections,
+    )
+
+
+REPAIRED = wanting(*HALVES)
+"""What repairs an H200 node, in mode STRICT."""
+
+
+def node(
+    config: HostRoutingConfig | str = REPAIRED, kernel: FakeKernel | None = None, **parts: Any
+) -> FakeHost:
+    """A host with this config.json, by default an H200 node. No route is set yet."""
+    text = config if isinstance(config, str) else render_config(config)
+    host = FakeHost(kernel=kernel or h200(), **{"files": OddFiles(), **parts})
+    host.files.texts[HostLayout.config_path] = text
+    return host
+
+
+def without_default(kernel: FakeKernel) -> FakeKernel:
+    """The H200 node before DHCP has answered."""
+    kernel.ip_route("delete", DEFAULT)
+    return kernel
+
+
+def marker_of(host: FakeHost) -> str:
+    """The name of the only marker, such as "ok"; empty if there is none."""
+    markers = [path for path in HostLayout.markers if path in host.files.texts]
+    assert len(markers) <= 1
+    return "".join(path.rpartition(".")[2] for path in markers)
+
+
+def logged(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines that were logged since the last call: each has a level, and the name of ours."""
+    lines: list[str] = []
+    for line in capfd.readouterr().err.splitlines():
+        level, name, words = line.partition("hostrouting: ")
+        assert name, line
+        assert level in {"<3>", "<4>", "<5>", "<6>"}, line
+        lines.append(f"{level[1]} {words}")
+    return lines

@@ -1,0 +1,99 @@
+"""A node in namespaces of its own, with a folder in the place of /etc and another in that of /run:
+the real texts of units run there, in a network without devices.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hostrouting.host.files import LocalFiles
+from hostrouting.host.layout import HostLayout
+from tests.support.library import program_of_this_python
+
+_NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+_ON_EACH = """\
+while read -r home; do
+  mount --bind "$home/etc" /etc
+  mount --bind "$home/run" /run
+  "$@" >"$home/stdout" 2>"$home/stderr" </dev/null
+  echo $? >"$home/status"
+  umount /run /etc
+done
+"""
+
+
+def command_of(text: str, setting: str, unit: str) -> list[str]:
+    """The words of this command in the text of a unit, as systemd makes them."""
+    [line] = re.findall(rf"(?m)^{setting}=(.*)$", text)
+    assert "\\" not in line, "shlex would not read it as systemd does"
+    words = shlex.split(line.removeprefix("+"))
+    expanded: list[str] = []
+    for word in words:
+        parts = re.split(r"(\$\$|%%|%n|\$\{INVOCATION_ID\})", word)
+        parts[1::2] = [_EXPANDED.get(part, unit) for part in parts[1::2]]
+        assert not re.search("[$%]", "".join(parts[::2])), "systemd would expand it"
+        expanded.append("".join(parts))
+    return expanded
+
+
+_EXPANDED = {"$$": "$", "%%": "%", "${INVOCATION_ID}": "1f"}
+
+
+class SandboxedNode:
+    """A node below this folder: its `etc`, its `run`, and what runs there."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.files = LocalFiles(home)
+        """For the paths as the node has them."""
+        for folder in ("etc/hostrouting", "run/hostrouting"):
+            self.place(f"/{folder}").mkdir(parents=True)
+            self.place(f"/{folder}").chmod(0o755)
+
+    def place(self, path: str) -> Path:
+        """Where this path of the node is here."""
+        return self.home / path.removeprefix("/")
+
+    def install(self, config: str) -> None:
+        """Put the real program there, with the Python that runs the tests."""
+        self.files.write(HostLayout.program_path, program_of_this_python())
+        self.files.write(HostLayout.config_path, config)
+        self.files.link(HostLayout.python_path, os.path.realpath(sys.executable))
+
+    def run(self, *command: str) -> "Done":
+        """Run a command there; process 1 has its network."""
+        [done] = run_on_each([self], *command)
+        return done
+
+
+class Done(NamedTuple):
+    """What a command has done on a node."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run_on_each(nodes: Sequence[SandboxedNode], *command: str) -> list[Done]:
+    """Run a command on each of these nodes, one after the other."""
+    homes = [node.home for node in nodes]
+    subprocess.run(
+        [*_NAMESPACES, "sh", "-c", _ON_EACH, "sh", *command],
+        input="".join(f"{home}\n" for home in homes),
+        check=True,
+        text=True,
+        timeout=200,
+    )
+    return [
+        Done(
+            int((home / "status").read_text()),
+            (home / "stdout").read_text(errors="replace"),
+            (home / "stderr").read_text(errors="replace"),
+        )
+        for home in homes
+    ]

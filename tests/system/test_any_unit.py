@@ -1,0 +1,285 @@
+"""The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a
+refusal refuses, and nothing else does.
+"""
+
+import io
+import zipfile
+
+import pytest
+
+from hostrouting.boot.units import GATE_MARK
+from hostrouting.config.settings import GateConfig
+from hostrouting.node import PASSED, REFUSED
+from tests.support.gate import LAYOUT, config, gate_tests, host
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
+
+pytestmark = gate_tests
+
+_RUNS = "ExecStart=/bin/sleep infinity\n"
+_SHELL = "BASH_ENV=/etc/evil ENV=/etc/evil SHELLOPTS=noexec POSIXLY_CORRECT=1 IFS=/ FUNCNEST=1"
+_PYTHON = "PYTHONHOME=/nowhere PYTHONPATH=/etc PYTHONINSPECT=1 PYTHONMALLOC=none"
+_MANAGER = ("BASH_ENV=/etc/evil", "SHELLOPTS=noexec", "PYTHONHOME=/nowhere")
+"""What all units have in their environment."""
+KINDS = {
+    "plain": "",
+    "user": "User=nobody\nGroup=nogroup\n",
+    "dynamic": "DynamicUser=yes\nPrivateTmp=yes\n",
+    "users": "PrivateUsers=yes\nPermissionsStartOnly=yes\n",
+    "private-network": "PrivateNetwork=yes\n",
+    "namespace": "NetworkNamespacePath=/run/netns/other\n",
+    "sockets": "RestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
+    "read-only": "ProtectSystem=strict\nProtectHome=yes\nReadOnlyPaths=/\n",
+    "inaccessible": "InaccessiblePaths=/etc/hostrouting -/run/hostrouting\n",
+    "hidden": "TemporaryFileSystem=/usr/sbin /run/hostrouting\n",
+    "noexec": "NoExecPaths=/etc /usr/bin/python3\nPrivateDevices=yes\n",
+    "capabilities": "NoNewPrivileges=yes\nCapabilityBoundingSet=\n",
+    "no-root": "SecureBits=noroot noroot-locked\n",
+    "calls": "SystemCallFilter=~@network-io @mount @process\n",
+    "memory": "MemoryDenyWriteExecute=yes\nLockPersonality=yes\nRestrictRealtime=yes\n",
+    "proc": "ProtectProc=invisible\nProcSubset=pid\n",
+    "kernel": "ProtectControlGroups=yes\nProtectKernelTunables=yes\nProtectKernelModules=yes\n",
+    "namespaces": "RestrictNamespaces=yes\nRestrictSUIDSGID=yes\nPrivateIPC=yes\n",
+    "shell": f"Environment={_SHELL}\n",
+    "python": f"Environment={_PYTHON}\n",
+    "loader": "Environment=LD_LIBRARY_PATH=/nowhere LD_DEBUG=none LANG=tr_TR PATH=/nowhere\n",
+    "statuses": "SuccessExitStatus=1 2 97 98 127 143 254 SIGTERM SIGKILL\n",
+    "log": "StandardOutput=null\nStandardError=null\nIgnoreSIGPIPE=no\n",
+    "input": "StandardInput=data\nStandardInputText=exit 0\n",
+    "folder": "WorkingDirectory=/tmp\nUMask=0777\n",
+    "limits": "LimitNOFILE=32\nLimitFSIZE=0\nLimitNPROC=8\n",
+    "tasks": "TasksMax=4\nMemoryMax=64M\n",
+    "nice": "Nice=19\nCPUSchedulingPolicy=idle\nIOSchedulingClass=idle\n",
+    "kill": "KillMode=process\nSendSIGHUP=yes\n",
+    "notify": """\
+Type=notify
+NotifyAccess=all
+ExecStart=
+ExecStart=/bin/dash -c 'systemd-notify --ready; sleep infinity'
+""",
+    "once": "Type=oneshot\nRemainAfterExit=yes\nExecStart=\nExecStart=/bin/true\n",
+}
+SIGNALLED = "signalled"
+GATED = config(mode="STRICT")._replace(
+    gate=GateConfig(tuple(f"{kind}.service" for kind in (*KINDS, SIGNALLED)))
+)
+FILES = {
+    f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}"
+    for kind, text in KINDS.items()
+}
+# What a drop-in that comes later may do to the lists of commands.
+FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = (
+    "[Service]\nExecStartPre=\nExecStartPre=/bin/true\n"
+)
+FILES["/etc/evil"] = "exit 0\n"
+SCRIPT = f"{LAYOUT.gate_directory}/05-slow.sh"
+SIGNALS = (
+    ("TERM", "all"),
+    ("TERM", "control"),
+    ("HUP", "control"),
+    ("INT", "all"),
+    ("QUIT", "all"),
+    ("USR1", "all"),
+    ("USR2", "control"),
+)
+"""Each with the processes that get it: all of the unit's, or the first one of its start."""
+SLOW = "echo >>/run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n"
+
+
+def await_end(system: System, *units: str) -> dict[str, str]:
+    """Wait until no start of these units is under way; the state of each."""
+    states: dict[str, str] = {}
+    names = [f"{unit}.service" for unit in units]
+
+    def has_ended() -> bool:
+        shown = system.must("systemctl", "show", "--value", "-p", "ActiveState", *names)
+        states.update(zip(units, shown.split(), strict=True))
+        is_over = {*states.values()} <= {"active", "inactive", "failed"}
+        return is_over and "No jobs" in system.run("systemctl", "list-jobs").stdout
+
+    wait_for("all starts to end", has_ended)
+    return states
+
+
+def begin(system: System, *units: str) -> None:
+    """Have systemd start these units at the same moment, without waiting."""
+    system.must("systemctl", "start", "--no-block", *(f"{unit}.service" for unit in units))
+
+
+def start_all(system: System, *units: str) -> set[str]:
+    """Start these units at the same moment; how they are then."""
+    begin(system, *units)
+    return {*await_end(system, *units).values()}
+
+
+def overlap(system: System, verb: str) -> None:
+    """Let ib0 capture the cluster's network, or end that."""
+    system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
+
+
+def forget(system: System, *units: str) -> None:
+    """Stop the units. systemd would refuse a sixth start in ten seconds."""
+    system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
+    system.must("systemctl", "reset-failed")
+
+
+def every_kind_of_unit(system: System) -> None:
+    """No setting of a unit or of its manager opens the gate, and none keeps it shut, also where sh
+    is bash, which believes more of its environment than dash.
+    """
+    system.must("ln", "-sf", "bash", "/usr/bin/sh")
+    system.must("ip", "netns", "add", "other")
+    system.must("mkdir", "-p", LAYOUT.result_path)  # or all would share what one has found
+    system.must("systemctl", "set-environment", *_MANAGER)
+    assert start_all(system, *KINDS) == {"failed"}
+    for kind in KINDS.keys() - {"log"}:
+        journal = system.journal(f"{kind}.service")
+        assert f"{kind}.service was not started: see the lines above" in journal
+        assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in journal
+    overlap(system, "del")
+    system.must("systemctl", "reset-failed")
+    begin(system, *KINDS)
+    states = await_end(system, *KINDS)
+    assert [kind for kind, state in states.items() if state != "active"] == []
+    forget(system, *KINDS)
+    system.must("rmdir", LAYOUT.result_path)
+    system.must("ln", "-sf", "dash", "/usr/bin/sh")
+    system.must("systemctl", "unset-environment", *(name.partition("=")[0] for name in _MANAGER))
+    overlap(system, "add")
+
+
+def commands_that_vanish(system: System) -> None:
+    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
+    with it.
+    """
+    first = "/etc/systemd/system/plain.service.d/00-a.conf"
+    system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
+    system.must("systemctl", "daemon-reload")
+    begin_slowly(system, "plain")
+    system.must("rm", first)
+    system.must("systemctl", "daemon-reload")
+    system.lay("/run/go", "")
+    assert await_end(system, "plain") == {"plain": "failed"}
+
+
+def signals(system: System) -> None:
+    """A gate that a signal ends refuses at once, though the unit counts that signal as a success.
+    It ends the script that runs.
+    """
+    for name, whom in SIGNALS:
+        let_count_as_success(system, f"SIG{name}")
+        begin_slowly(system, SIGNALLED)
+        how = (f"--kill-who={whom}", f"--signal={name}")
+        system.must("systemctl", "kill", *how, f"{SIGNALLED}.service")
+        assert await_end(system, SIGNALLED) == {SIGNALLED: "failed"}, (name, whom)
+        assert f"ended this while {SCRIPT} ran" in last_start(system), (name, whom)
+        wait_for("the script to end", lambda: system.run("pgrep", "-f", SCRIPT).returncode)
+
+
+def a_gate_that_is_killed(system: System) -> None:
+    """The unit starts only if it counts SIGKILL as a success and the shell is killed, which nothing
+    can prevent.
+    """
+    kill_python = ("pkill", "-KILL", "-f", "^/etc/hostrouting/python .*gate")
+    kill_all = ("systemctl", "kill", "--signal=KILL", f"{SIGNALLED}.service")
+    for statuses, kill, end in (
+        ("1 SIGTERM", kill_all, "Failed to start"),
+        ("SIGKILL", kill_python, "Failed to start"),
+        ("SIGKILL", kill_all, "Started"),
+    ):
+        let_count_as_success(system, statuses)
+        begin_slowly(system, SIGNALLED)
+        system.must(*kill)
+        # systemd 257 may also kill what it has just started.
+        await_words(system, f"{end} {SIGNALLED}.service")
+        system.run("pkill", "-KILL", "-f", SCRIPT)
+
+
+def starts_at_once(system: System) -> None:
+    """Starts at the same moment all get the same answer, also where /run is read-only or has no
+    room.
+    """
+    units = [*KINDS][:4]
+    for obstacle in ("ro", "nr_inodes=1"):
+        options = f"mode=755,{obstacle}"
+        system.must("mount", "-t", "tmpfs", "-o", options, "none", "/run/hostrouting")
+        assert start_all(system, *units) == {"failed"}, obstacle
+        overlap(system, "del")
+        assert start_all(system, *units) == {"active"}, obstacle
+        forget(system, *units)
+        overlap(system, "add")
+        system.must("umount", "/run/hostrouting")
+
+
+def what_is_not_a_decision(system: System) -> None:
+    """Of all exit statuses of the program, one lets the unit start. Another process of a unit is
+    not asked.
+    """
+    refused_by_the_program = "plain.service was not started: the gate could not be run"
+    for status in (0, 1, 2, 96, REFUSED, 99, 127, 143, 254, 255):
+        system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(status))
+        assert start_all(system, "plain") == {"failed"}, status
+        is_named = f"{refused_by_the_program} (exit {status})" in last_start(system, "plain")
+        assert is_named is (status != REFUSED), status
+        forget(system, "plain")
+    system.outside(LAYOUT.program_path).write_bytes(program_that_exits_with(PASSED))
+    assert start_all(system, "plain") == {"active"}
+
+
+def program_that_exits_with(status: int) -> bytes:
+    """A program in the place of ours, of which the gate only exits with this status."""
+    program = io.BytesIO()
+    with zipfile.ZipFile(program, "w") as archive:
+        archive.writestr("hostrouting/__init__.py", "")
+        archive.writestr(
+            "hostrouting/node.py", f"import os\nrun_gate = lambda: os._exit({status})\n"
+        )
+    return program.getvalue()
+
+
+def last_start(system: System, unit: str = SIGNALLED) -> str:
+    """What was logged since the unit was last started."""
+    journal = system.journal(f"{unit}.service")
+    return journal[journal.rindex(f"Starting {unit}.service") :]
+
+
+def await_words(system: System, words: str) -> None:
+    """Wait until these words were logged since the unit was last started."""
+    wait_for(words, lambda: words in last_start(system))
+
+
+def let_count_as_success(system: System, statuses: str) -> None:
+    """Have the unit count these exit statuses as a success, and no others."""
+    path = f"/etc/systemd/system/{SIGNALLED}.service"
+    text = f"[Unit]\nStartLimitIntervalSec=0\n[Service]\n{_RUNS}SuccessExitStatus={statuses}\n"
+    system.lay(path, text)
+    system.must("systemctl", "daemon-reload")
+
+
+def begin_slowly(system: System, unit: str) -> None:
+    """Begin a start of the unit, and wait until its script runs."""
+    system.lay(SCRIPT, SLOW)
+    system.run("rm", "-f", "/run/began", "/run/go")
+    begin(system, unit)
+    wait_for("the script", lambda: system.read("/run/began"))
+
+
+STORIES = (
+    every_kind_of_unit,
+    commands_that_vanish,
+    signals,
+    a_gate_that_is_killed,
+    starts_at_once,
+    what_is_not_a_decision,
+)
+
+
+def test_any_unit(subtests: pytest.Subtests) -> None:
+    """Each story begins on a host where an address escapes."""
+    with host(GATED, more=FILES, machines=()) as system:
+        for story in STORIES:
+            with subtests.test(story.__name__):
+                story(system)
+            system.run("rm", "-f", SCRIPT)
+            forget(system, *KINDS)
+            assert GATE_MARK in system.show("plain.service", "ExecCondition")
