@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import GateConfig
-from hostrouting.node import PASSED, REFUSED
+from hostrouting.node import PASSED, REFUSED, run_gate
 from tests.support.gate import LAYOUT, config, gate_tests, host
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
@@ -228,12 +228,11 @@ def what_is_not_a_decision(system: System) -> None:
 
 def program_that_exits_with(status: int) -> bytes:
     """A program in the place of ours, of which the gate only exits with this status."""
+    text = f"import os\n{run_gate.__name__} = lambda: os._exit({status})\n"
     program = io.BytesIO()
     with zipfile.ZipFile(program, "w") as archive:
         archive.writestr("hostrouting/__init__.py", "")
-        archive.writestr(
-            "hostrouting/node.py", f"import os\nrun_gate = lambda: os._exit({status})\n"
-        )
+        archive.writestr("hostrouting/node.py", text)
     return program.getvalue()
 
 

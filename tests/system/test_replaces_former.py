@@ -129,6 +129,7 @@ def test_it_is_replaced() -> None:
         await_refusals(system, 3)
         system.must("rm", "/run/starts")
         starting.join()
+        system.settled()
         assert system.read(RAN) is None, "an address escapes all the time"
 
         nothing_of_it_is_left(system)
