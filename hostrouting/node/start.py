@@ -189,7 +189,7 @@ class Start:
         except OSError as error:
             self._refuse_with(f"{path} cannot be run: {error}")
         if status:
-            self._refuse_with(f"{path} failed (exit {status}), see the lines above")
+            self._refuse_with(f"{path} failed (exit {status})")
 
     # What is said.
 
