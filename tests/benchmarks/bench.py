@@ -267,7 +267,7 @@ def gate_row(bench: Bench) -> Iterator[Row]:
 DELETE_AND_WAIT = """
 import random, subprocess, sys, time
 for _ in range(int(sys.argv[1])):
-    time.sleep(0.5 + random.random())
+    time.sleep(0.3 + random.random() / 2)
     subprocess.run(["ip", "route", "del", "172.16.0.0/17"], check=True)
     began = time.monotonic()
     while not subprocess.run(
