@@ -1,3 +1,3 @@
-"""What every boot needs: the program and the units that set up the routing again, and the drop-ins
-that hold units back.
+"""The files that a configuration puts on a host: the program, the units, and the drop-ins by which
+units are held back.
 """

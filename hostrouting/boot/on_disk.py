@@ -1,4 +1,4 @@
-"""The files of ours, as they are on a host.
+"""The files of hostrouting, as they are on a host.
 
 `files` says which ones a configuration asks for. Nothing is changed here.
 """
@@ -160,13 +160,3 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
                 if is_ours(files, HostLayout.drop_in_path(unit)):
                     gated.append(unit)
     return tuple(gated)
-
-
-def text_at(files: Files, path: str) -> str:
-    """The text of a file; empty if there is none, or something else, which `read` would follow or
-    refuse.
-    """
-    entry = files.look(path)
-    if entry is None or entry.kind != "file":
-        return ""
-    return files.read(path) or ""

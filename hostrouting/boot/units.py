@@ -3,12 +3,12 @@
 This module contains constants: no setting of a configuration is in a unit. `files` says which units
 a configuration needs, and `gate.unit_gates` whether systemd obeys them.
 
-A gated unit has a drop-in of ours: it starts only if the gate (`node.start`) lets it. No unit here
-depends on a gated unit, and no gated unit depends on one of these, so starting or stopping one of
-them never touches a running unit. A oneshot does not remain active when it is done, so every start
-runs it again.
+A gated unit has our drop-in, and starts only if the gate (`node.start`) lets it. No unit of
+hostrouting depends on a gated unit, and no gated unit depends on a unit of hostrouting, so to start
+or stop one never touches a running unit. A oneshot does not remain active when it is done, so every
+start runs it again.
 
-No unit here is After= static-routes.service: while that one waits, or tries again, a start would
+No gated unit is After= static-routes.service: while that one waits, or tries again, a start would
 queue behind it for a minute, even if the gate is open. The gate and the guard set the routes
 themselves.
 """

@@ -84,7 +84,7 @@ def check_kernel(
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     """What is missing for an OK, and may come by itself after a boot: a default route, or an
-    expected device. Empty if there is no such thing, or the verdict is OK.
+    expected device. Empty if nothing is missing that may come, or if the verdict is OK.
     """
     if report.verdict == "ok":
         return ""

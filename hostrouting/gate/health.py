@@ -119,7 +119,7 @@ def _trusted_scripts(files: Files) -> Iterator[Finding]:
 
 
 def _own_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Who wrote the files of ours, and what is wrong with each."""
+    """Which release wrote our files, and what is wrong with each."""
     writer = writer_of(host.files)
     is_current = writer == WRITER
     if not is_current:

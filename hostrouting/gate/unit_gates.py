@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.on_disk import text_at
 from hostrouting.boot.units import GATE_MARK
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
@@ -298,7 +297,7 @@ def _faults_of_our_drop_in(files: Files, unit: str) -> Iterator[_Cause]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    return _RUNS_GATE.search(text_at(files, drop_in)) is not None
+    return _RUNS_GATE.search(_text_at(files, drop_in)) is not None
 
 
 def _drop_ins_against_ours(files: Files, unit: str, name: str) -> Iterator[_Cause]:
@@ -341,7 +340,17 @@ def _where(files: Files, unit: str, properties: Mapping[str, str], setting: str)
     ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
     with suppress(HostError):
-        having = [path for path in others if setting in text_at(files, path)]
+        having = [path for path in others if setting in _text_at(files, path)]
         if having:
             return Remedy(f"see {', '.join(having)}")
     return Remedy("see", command_of("systemctl cat", properties["Id"]), needs_root=False)
+
+
+def _text_at(files: Files, path: str) -> str:
+    """The text of a file; empty if there is none, or something else, which `read` would follow or
+    refuse.
+    """
+    entry = files.look(path)
+    if entry is None or entry.kind != "file":
+        return ""
+    return files.read(path) or ""
