@@ -3,7 +3,7 @@
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError
-from hostrouting.install.wanted import Wanted
+from hostrouting.install.installed import Wanted
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.sections import expect

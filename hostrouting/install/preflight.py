@@ -1,15 +1,20 @@
-"""What a host lacks for a configuration; a run raises this before its first write."""
+"""What an installation would do on a host (`plan_install`), and what stands against it: what the
+host lacks, and what the run would take away. Nothing is changed here.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
+
+import attrs
 
 from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import HostRoutingError
+from hostrouting.errors import ConfigError, HostRoutingError, RequirementError
 from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
 from hostrouting.gate.unit_gates import find_ineffective_gates
@@ -18,15 +23,25 @@ from hostrouting.gate.unit_states import is_masked_unit
 from hostrouting.host.files import require_removable
 from hostrouting.host.interpreter import missing_interpreter
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.difference import find_file_changes, find_systemd_changes
+from hostrouting.install.installed import read_installed
+from hostrouting.install.losses import find_losses, find_lost_addresses
+from hostrouting.install.plan import ALLOWED_BY, Plan
 from hostrouting.install.typed_commands import GUARD_IS_MASKED
+from hostrouting.install.ungated import find_ungated
 from hostrouting.kernel.programs import NODE_PROGRAMS
+from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.fileset import FileChanges
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
+    from hostrouting.install.installed import Wanted
+    from hostrouting.install.part import Part
+    from hostrouting.model.snapshot import Snapshot
 
+_WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
 _OLDEST = 249
 """The oldest systemd with which the gate works."""
 _NETWORK_TARGETS = {
@@ -36,6 +51,115 @@ _NETWORK_TARGETS = {
     "network.target",
     "network-online.target",
 }
+
+
+def plan_install(
+    host: Host, wanted: Wanted, parts: Sequence[Part], *, is_dry_run: bool = False
+) -> Plan:
+    """What a run with these parts would change, and what stands against that; for a dry run also
+    the check of the host as it would be, if a part makes it at the end of the run.
+
+    If the run must not take anything away, a config.json that cannot be read raises its error:
+    nobody knows what it protects.
+    """
+    if host.backend is None:
+        parts = ()  # an image has no kernel
+    read_snapshot = cache(host.take_snapshot)  # once, if anybody needs it
+    config = wanted.config
+    files = find_file_changes(host, config)
+    systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
+    obstacles = (*find_requirements(host, config, files), *find_ungated(config, host))
+    plan = Plan(files, systemd, obstacles=obstacles)
+    for part in parts:
+        plan = plan.with_work(part.planned(wanted, read_snapshot))
+    if not wanted.allow_removal:
+        plan = _with_losses(plan, host, wanted, read_snapshot)
+    if is_dry_run and any(part.checks_the_result for part in parts):
+        plan = plan.with_check(config, read_snapshot())
+    return plan
+
+
+def _with_losses(
+    plan: Plan, host: Host, wanted: Wanted, read_snapshot: Callable[[], Snapshot]
+) -> Plan:
+    """The plan, with what the run would take away."""
+    installed = wanted.former
+    if installed is None:
+        # It could not be read. This raises why, unless another run has just replaced the file: the
+        # plan that is made again under the lock has that one.
+        installed = read_installed(host)
+    losses = [*find_losses(installed, wanted.config)]
+    routes = plan.routes
+    if routes.waiting:
+        plan = plan.with_obstacles(_find_undecided_routes(wanted, plan))
+    elif routes.changes and not routes.conflicts:
+        snapshot = read_snapshot()
+        losses += find_lost_addresses(wanted.config, snapshot, routes.apply_to(snapshot))
+    return attrs.evolve(plan, losses=tuple(losses))
+
+
+def require_no_loss(wanted: Wanted, now: Snapshot, afterwards: Snapshot) -> None:
+    """Raise the error of a run that must not change the routes: addresses would escape. This is
+    asked again immediately before the change, because a plan is older than the routes.
+    """
+    if wanted.allow_removal:
+        return
+    losses = [*find_lost_addresses(wanted.config, now, afterwards)]
+    if losses:
+        raise ConfigError(losses, headline=_WOULD_REMOVE)
+
+
+def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
+    """That the run would delete unconfigured routes to expected addresses while another route
+    waits: whether addresses escape without them cannot be said, because until then the expected
+    devices may be unknown.
+    """
+    section = wanted.config.route_overlap
+    if not section.is_strict:
+        return
+    cidrs = [Prefix.of(cidr) for cidr in section.cidrs]
+    unconfigured: list[str] = []
+    for step in plan.routes.deletions.steps:
+        prefix = step.route.prefix
+        if any(map(prefix.overlaps, cidrs)) and step.route.key not in wanted.former_keys:
+            unconfigured.append(str(prefix))
+    if not unconfigured:
+        return
+    sentence = (
+        f"{spoken(unconfigured)} would lose a route that is not in the configuration, and whether "
+        "addresses escape without it cannot be said while another route waits"
+    )
+    remedy = Remedy(f"run this again when no route waits, or allow the removal ({ALLOWED_BY})")
+    yield Finding("removal", "error", sentence, unconfigured[0], remedy, can_retry=True)
+
+
+def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
+    """Raise the error of a run that must fail before its first change: for what the host lacks, for
+    what would be lost, for a new conflict of routes, and for missing rights, in this order: whoever
+    lacks rights reads first what root would read.
+
+    A conflict does not raise here on a new host, if the installed configuration has it already, or
+    in an undo: the run fails at its end, and the gate holds units back until the conflict is
+    solved. The same goes for a route that cannot come, in an undo. What the check would find
+    afterwards is not among the errors of a plan: the run judges that at its end.
+    """
+    findings = list(plan.obstacles)
+    if not wanted.is_undo:
+        findings += plan.routes.route_waits
+    lacking = [finding for finding in findings if finding.severity == "error"]
+    if lacking:
+        raise RequirementError(findings=lacking)
+    if plan.losses:
+        raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
+    conflicts = plan.routes.conflicts
+    has_new_conflict = any(step.route.key not in wanted.former_keys for step in conflicts)
+    if has_new_conflict and not (wanted.is_on_new_host or wanted.is_undo):
+        plan.routes.require_possible()  # names the others, too: they have to be solved as well
+    if host.backend is not None and plan.changes_kernel:
+        host.rights().require_network()
+
+
+# What the host lacks.
 
 
 def find_requirements(
