@@ -234,11 +234,12 @@ def _repair(
     its routes do not end.
     """
     repair = propose_repair(judge, blocks, plain)
-    unrepairable = list(repair.unrepairable)
-    for escape in escapes:
-        if escape.packet != FROM_HOST:
-            unrepairable += find_untaken(judge, escape, repair.resolved)
-    return repair._replace(unrepairable=tuple(unrepairable))
+    if all(escape.packet == FROM_HOST for escape in escapes):
+        return repair
+    after = Judge(judge.fib.with_routes(repair.resolved), judge.config)
+    _, left, _ = _judge_blocks(after, blocks)
+    untaken = find_untaken(escape for escape in left if escape.packet != FROM_HOST)
+    return repair._replace(unrepairable=(*repair.unrepairable, *untaken))
 
 
 # A live host.
@@ -291,7 +292,7 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):
-        if not _agrees(judge, part, answer):
+        if not _leads_alike(judge, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
@@ -302,22 +303,6 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
             "reading"
         )
         yield Finding("kernel-differs", "warning", sentence)
-
-
-def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
-    """Whether the tables have this answer, for the plain packet or for one that a rule for UDP
-    selects: IPv4 takes the question to be about a UDP packet.
-    """
-    if _leads_alike(judge, part.decision, answer):
-        return True
-    if judge.fib.family != IPV4:
-        return False
-    _, outcomes = judge.fib.outcomes(part.first)
-    for outcome in outcomes:
-        is_for_udp = ("ipproto", "udp") in outcome.rule.others
-        if is_for_udp and _leads_alike(judge, outcome.decision, answer):
-            return True
-    return False
 
 
 def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:

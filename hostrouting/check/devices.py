@@ -58,9 +58,9 @@ class Devices:
         """Whether the device may be this CNI's."""
         return any(owner is cni for owner, _ in self.cni_rows(dev))
 
-    def has_cni(self, cni: Cni, *, beside: str = "") -> bool:
-        """Whether the host has a device of this CNI, other than the one that is named."""
-        return any(self.is_of(dev, cni) for dev in self.links if dev != beside)
+    def has_cni(self, cni: Cni) -> bool:
+        """Whether the host has a device of this CNI."""
+        return any(self.is_of(dev, cni) for dev in self.links)
 
     def uses(self, dev: str) -> set[Use]:
         """What CNIs use the device for."""

@@ -490,21 +490,17 @@ def _leads_to_pods_of(cni: Cni, row: Device, pods_cni: Cni) -> bool:
     return pods_cni.name in cni.serves
 
 
-def fine_by_the_cni(judge: Judge, dev: str, _: TakenRoute, rows: CniRows) -> Opinion:
+def fine_by_the_cni(_: Judge, __: str, ___: TakenRoute, rows: CniRows) -> Opinion:
     """The CNI knows what to do with the packets.
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
     """
-    return Opinion(Grade.FINE, ALLOWED, _named(judge, dev, rows))
+    return Opinion(Grade.FINE, ALLOWED, _named(rows))
 
 
-def _named(judge: Judge, dev: str, rows: CniRows) -> str:
-    """The patterns of these rows with the names of the CNIs.
-
-    Of several CNIs, those are named that have other devices here, too: so they run.
-    """
-    running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
-    by_pattern = grouped((row.pattern, cni.name) for cni, row in running or rows)
+def _named(rows: CniRows) -> str:
+    """The patterns of these rows with the names of the CNIs."""
+    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
     allowances: list[str] = []
     for pattern, names in by_pattern.items():
         allowances.append(f"{pattern} ({spoken(names, last='or')})")

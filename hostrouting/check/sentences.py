@@ -420,7 +420,7 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
 
 
 def _loss_in_words(repair: Repair) -> str:
-    where = phrase_of_extents(_ranges_of_routes(repair.resolved))
+    where = phrase_of_extents([str(route.prefix) for route in repair.resolved])
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
@@ -428,19 +428,6 @@ def _cost_in_words(dev: str, ranges: Sequence[str], repair: Repair) -> str:
     where = phrase_of_extents(ranges)
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {dev} to {devs}"
-
-
-def _ranges_of_routes(routes: Sequence[Route]) -> list[str]:
-    """The ranges to which these routes lead; neighbouring ones are one."""
-    ranges: list[tuple[int, int]] = []
-    for prefix in sorted(route.prefix for route in routes):
-        if ranges and prefix.first <= ranges[-1][1] + 1:
-            begin, end = ranges.pop()
-            ranges.append((begin, max(end, prefix.last)))
-        else:
-            ranges.append((prefix.first, prefix.last))
-    family = routes[0].prefix.family
-    return [extent(family, first, last) for first, last in ranges]
 
 
 # What is allowed.

@@ -158,7 +158,7 @@ class RouteBackend(Protocol):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination.
 
-        The answers are in the order of the destinations. The packet is UDP, of root, without a
+        The answers are in the order of the destinations. The packet is ICMP, of root, without a
         mark. Needs no privilege and sends no packet.
         """
 

@@ -125,7 +125,8 @@ _RTM_F_LOOKUP_TABLE = 0x1000
 _RTM_F_FIB_MATCH = 0x2000
 _RTA_UID = 25
 _RTA_IP_PROTO = 27
-_UDP = 17
+_ICMP = {IPV4: 1, IPV6: 58}
+"""By family: the protocol that no rule for TCP or UDP selects. Linux takes only these three."""
 _LOOKUP_FLAGS = {
     # Without the second flag, IPv4 reports table main for every route.
     IPV4: _RTM_F_FIB_MATCH | _RTM_F_LOOKUP_TABLE,
@@ -151,11 +152,11 @@ def _question(destination: IP) -> bytes:
 
 @cache
 def _plain_packet(family: int) -> bytes:
-    """The beginning of a lookup: a UDP packet of root, to an address that follows."""
+    """The beginning of a lookup: an ICMP packet of root, to an address that follows."""
     fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
-    by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
-    return fixed + of_root + by_udp
+    by_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
+    return fixed + of_root + by_icmp
 
 
 def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:

@@ -243,33 +243,6 @@ def test_the_kernel_differs(answer: Answer, words: str, monkeypatch: pytest.Monk
     )
 
 
-@pytest.mark.parametrize(
-    ("to", "cidr", "names"),
-    [
-        pytest.param("0.0.0.0/0", "10.99.0.0/16", ["other-packets"], id="ipv4"),
-        pytest.param("::/0", "fd99::/64", ["other-packets", "kernel-differs"], id="ipv6"),
-    ],
-)
-def test_the_kernel_answers_for_udp(
-    to: str, cidr: str, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In IPv4, Linux is asked about UDP, so that its answer may be by a rule for that. In IPv6, it
-    is asked about no protocol.
-    """
-    kernel = h200(dual_stack=True)
-    by_rail = Route.to(to, dev="ib7", table=42)
-    kernel.ip_route("add", by_rail)
-    family = by_rail.prefix.family
-    udp = (("ipproto", "udp"),)
-    kernel.add_rule(Rule(family=family, priority=1000, table=42, others=udp))
-    answer = Answer("unicast", by_rail)
-    monkeypatch.setattr(FakeKernel, "lookup", lambda _, asked, *__: [answer] * len(asked))
-
-    [report] = check_kernel(kernel, config(cidrs=(cidr,))).families
-
-    assert [doubt.name for doubt in report.doubts] == names
-
-
 @pytest.mark.parametrize("address", ["172.16.0.0", "172.16.0.9", "172.16.0.10"])
 def test_the_kernel_differs_in_one_range(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel is asked in each range, also in one that leaves through the device of a pod."""
