@@ -163,6 +163,16 @@ class RouteBackend(Protocol):
         """
 
     @abstractmethod
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """The source that the kernel would write into such a packet, if its socket has none: a
+        connection looks up again with it.
+
+        The answers are in the order of the destinations. None if the lookup ends with an error. Of
+        several next hops the kernel chooses one, perhaps another one after the next boot. Needs no
+        privilege and sends no packet.
+        """
+
+    @abstractmethod
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each.
 
