@@ -250,13 +250,21 @@ def _check_once(
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
-        report = check_family(judge)
-        asked = routes_to_ask_about(judge, report.parts)
-        if asked:
-            report = check_family(_with_known_sources(judge, asked, backend))
+        report = check_live_family(judge, backend)
         differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
     return CheckReport(tuple(reports))
+
+
+def check_live_family(
+    judge: Judge, backend: RouteBackend, within: Iterable[Prefix] | None = None
+) -> FamilyReport:
+    """As `check_family`, but Linux is asked for the sources that only Linux knows."""
+    report = check_family(judge, within)
+    asked = routes_to_ask_about(judge, report.parts)
+    if not asked:
+        return report
+    return check_family(_with_known_sources(judge, asked, backend), within)
 
 
 def _with_known_sources(judge: Judge, asked: Mapping[Route, int], backend: RouteBackend) -> Judge:
