@@ -295,8 +295,6 @@ class Repair(NamedTuple):
     costs: tuple[Cost, ...] = ()
     lacks: str = ""
     """What the default route has and these routes lack, in the words of `ip`."""
-    alternatives: "tuple[tuple[str, Repair], ...]" = ()
-    """If a device has to be named first: each that may be meant, with the repair through it."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:

@@ -397,22 +397,8 @@ def _claim(why: Why, where: str) -> str:
 def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
-        return _how_to_name_with_costs(why.devs, family)
+        return how_to_name_a_device(why.devs, family)
     return _how_to_delete_routes(why.to_delete)
-
-
-def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
-    """How to name one of the devices, and what its repair then costs."""
-    costs: dict[str, str] = {}
-    for dev, repair in family.repair.alternatives:
-        in_words: list[str] = []
-        if repair.lacks:
-            in_words.append(_loss_in_words(repair))
-        for moved_dev, ranges in extents_of(family.family, repair.costs).items():
-            in_words.append(_cost_in_words(moved_dev, ranges, repair))
-        if in_words:
-            costs[dev] = f"then {spoken(in_words)}"
-    return how_to_name_a_device(devs, family, costs=costs)
 
 
 def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
