@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
-from hostrouting.check.flaws import find_flaws, find_undelivered
+from hostrouting.check.flaws import find_flaws, find_unchecked_routes, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
@@ -107,7 +107,7 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """
     require_cidrs(config)
     judges = _judges(snapshot, config.route_overlap)
-    return CheckReport(tuple(check_family(judge) for judge in judges))
+    return _report(config, (check_family(judge) for judge in judges))
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
@@ -253,6 +253,15 @@ def _check_once(
         report = check_live_family(judge, backend)
         differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
+    return _report(config, reports)
+
+
+def _report(config: HostRoutingConfig, families: Iterable[FamilyReport]) -> CheckReport:
+    """The report, with the flaws of the configuration."""
+    reports: list[FamilyReport] = []
+    for report in families:
+        flaws = (*report.flaws, *find_unchecked_routes(config, report.family))
+        reports.append(report._replace(flaws=flaws))
     return CheckReport(tuple(reports))
 
 

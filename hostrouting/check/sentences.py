@@ -236,7 +236,7 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
     if rule is None or route is None:
         return None
     if not escape.is_by_rule:
-        return _how_to_delete_hiding(route, family)
+        return _how_to_delete_routes([route])
     if rule.priority == 0:  # nothing comes before it
         return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
     to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
@@ -245,15 +245,6 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
     words = f"exclude the pods in the program that added rule {rule.priority}; until then"
     return Remedy(words, rule_command("add", to_pods))
-
-
-def _how_to_delete_hiding(route: Route, family: FamilyReport) -> Remedy | None:
-    """How to delete this route, or the address that it is made for."""
-    for address in family.addresses:
-        if route.type == "local" and Prefix.of(address.ip) == route.prefix:
-            command = f"ip address del {address.ip}/{address.length} dev {address.dev}"
-            return Remedy("if the address is not this host's", command)
-    return _how_to_delete_routes([route])
 
 
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:

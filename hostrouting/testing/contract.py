@@ -93,6 +93,7 @@ _LINKS: dict[str, dict[str, object]] = {
         "master": None,
         "xdp": False,
         "ipv6_disabled": False,
+        "ignores_ra": False,
     },
     "ib0": {"up": True, "master": None},
     "idle0": {"up": False},
