@@ -74,7 +74,8 @@ class TestModes:
             "ACTION: 2 static routes would repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
-        assert (
+        moved = "this node's IP traffic to 172.16.0.0\N{EN DASH}172.16.255.254"
+        assert f"REPAIR-COST: with the repair, {moved}" in str(error)
             "REPAIR-COST: with the repair, this node's IP traffic to 172.16.0.0\N{EN DASH}172.16.255.254"
             in str(error)
         )
