@@ -44,24 +44,17 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 @contextmanager
 def limited_to(seconds: float) -> Iterator[None]:
-    """Raise TimeIsUp in the block after that time. Neither this nor `killed_after` can be nested:
-    a process has one alarm.
-    """
+    """Raise TimeIsUp in the block after that time. Not to be nested: a process has one alarm."""
 
     def end(_number: int, _frame: object) -> NoReturn:
         raise TimeIsUp(f"{seconds:.0f}")
 
     signal.signal(signal.SIGALRM, end)
-    with _alarm(seconds):
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
         yield
-
-
-@contextmanager
-def killed_after(seconds: float) -> Iterator[None]:
-    """Have Linux kill this process if the block takes longer, whatever hangs in it."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with _alarm(seconds):
-        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager
@@ -72,12 +65,3 @@ def signals_held() -> Iterator[set[int]]:
         yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)

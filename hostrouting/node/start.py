@@ -33,7 +33,7 @@ from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import host_locked
 from hostrouting.node.outside import RunScript, run_script
-from hostrouting.node.running import RunningProgram
+from hostrouting.node.running import running_program, start_again_if_replaced, when_it_began
 from hostrouting.node.sharing import PassKey, PassResult, read_shared, share
 from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
 
@@ -45,8 +45,6 @@ TIME_LIMIT = 75.0
 """Seconds for everything."""
 _SORTS_AS = "10-"
 """A script whose name sorts before this is run before the pass."""
-_BEGAN = "HOSTROUTING_BEGAN"
-"""The variable that says when this start began, if the gate has started itself again since."""
 _ADVICE = (
     "to start ALL gated units without any check until the next boot, as root: "
     f"{HostLayout.opening_command}"
@@ -62,9 +60,7 @@ def decide_start(unit: str) -> int:
     stop_on_signals()
     from hostrouting.host.host import Host  # noqa: PLC0415  a signal may come while it is loaded
 
-    clock = MachineClock()
-    began = float(os.environ.setdefault(_BEGAN, str(clock.now())))
-    return Start(unit, Host.local(), began=began, clock=clock).decide()
+    return Start(unit, Host.local(), clock=MachineClock()).decide()
 
 
 class Start:
@@ -75,18 +71,15 @@ class Start:
         unit: str,
         host: Host,
         *,
-        began: float,
         clock: NodeClock,
         locked: Callable[[], AbstractContextManager[str]] = host_locked,
-        program: RunningProgram | None = None,
         run: RunScript = run_script,
     ) -> None:
         self._unit = unit
         self._host = host
-        self._began = began
+        self._began = when_it_began(clock.now())
         self._clock = clock
         self._locked = locked
-        self._program = program or RunningProgram()
         self._run = run
         self._errors: list[str] = []
         self._activity = "it looked at its files"
@@ -149,11 +142,10 @@ class Start:
         asked = self._clock.now()
         self._activity = f"it waited for {HostLayout.lock_path}"
         with self._locked() as why_not_locked:
-            if self._program.was_replaced():
-                self._program.start_again()
+            start_again_if_replaced(self._began)
             self._activity = "it made the routing right"
             config_text = read_config(self._host)
-            key = PassKey(config_text, self._program.identity)
+            key = PassKey(config_text, running_program())
             pass_began = self._clock.now()
             result = read_shared(files, key, since=asked, now=pass_began)
             if result is None:

@@ -12,7 +12,7 @@ from hostrouting.node import PASSED, REFUSED
 from hostrouting.node.sharing import PassKey, PassResult, read_shared, share
 from hostrouting.node.start import Start
 from hostrouting.testing import FakeHost
-from tests.support.node import UNIT, FakeLock, FakeNodeClock, FakeProgram, OddFiles, node, wanting
+from tests.support.node import UNIT, FakeLock, FakeNodeClock, OddFiles, node, wanting
 
 PATH = HostLayout.result_path
 KEY = PassKey("the text", [1, 2, 3])
@@ -116,8 +116,7 @@ def test_a_full_run() -> None:
 
 def start(unit: str, host: FakeHost, clock: FakeNodeClock, lock: FakeLock) -> int:
     """The exit status of the gate."""
-    program = FakeProgram()
-    return Start(unit, host, began=0.0, clock=clock, locked=lock, program=program).decide()
+    return Start(unit, host, clock=clock, locked=lock).decide()
 
 
 def passes(host: FakeHost) -> int:

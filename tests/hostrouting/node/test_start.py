@@ -11,7 +11,7 @@ from hostrouting.boot.files import render_config
 from hostrouting.errors import BackendError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
-from hostrouting.node import PASSED, REFUSED
+from hostrouting.node import PASSED, REFUSED, start
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.outside import RunScript
 from hostrouting.node.start import Start
@@ -24,7 +24,6 @@ from tests.support.node import (
     UNIT,
     FakeLock,
     FakeNodeClock,
-    FakeProgram,
     OddFiles,
     logged,
     marker_of,
@@ -71,22 +70,12 @@ def decide(
     *,
     unit: str = UNIT,
     clock: FakeNodeClock | None = None,
-    began: float | None = None,
     lock: FakeLock | None = None,
     run: RunScript = no_script,
-    program: FakeProgram | None = None,
 ) -> int:
     """The exit status of the gate on this host."""
-    time = clock or FakeNodeClock()
-    return Start(
-        unit,
-        host,
-        began=time.now() if began is None else began,
-        clock=time,
-        locked=lock or FakeLock(),
-        run=run,
-        program=program or FakeProgram(),
-    ).decide()
+    begun = Start(unit, host, clock=clock or FakeNodeClock(), locked=lock or FakeLock(), run=run)
+    return begun.decide()
 
 
 def note_of(host: FakeHost, unit: str = UNIT) -> dict[str, object]:
@@ -357,8 +346,13 @@ def test_a_default_route_that_does_not_come(
 ) -> None:
     """After 60 s the start is refused. The time of scripts that ran before counts, too."""
     host, clock, lock = before_dhcp()
-    clock.sleep(before)
-    assert decide(host, clock=clock, began=0.0, lock=lock) == REFUSED
+    host.files.texts[f"{GATE_D}/05-a.sh"] = ""
+
+    def run_slowly(path: str, *arguments: str) -> int:
+        clock.sleep(before)
+        return Scripts()(path, *arguments)
+
+    assert decide(host, clock=clock, lock=lock, run=run_slowly) == REFUSED
     assert 60 <= clock.now() < 62
     lines = logged(capfd)
     assert [line[:14] for line in lines] == [
@@ -461,12 +455,13 @@ def test_the_time_is_up(
     assert advice.endswith(HostLayout.opening_command)
 
 
-def test_little_time_is_left() -> None:
-    """The time counts from the beginning, also of a program that has started itself again."""
-    clock = FakeNodeClock()
-    clock.sleep(74.8)
-    lock = FakeLock(lambda: time.sleep(60))
-    assert decide(node(), clock=clock, began=0.0, lock=lock) == REFUSED
+def test_something_hangs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is ended when the time is up."""
+    monkeypatch.setattr(start, "TIME_LIMIT", 0.1)
+    assert decide(node(), lock=FakeLock(lambda: time.sleep(60))) == REFUSED
+    assert logged(capfd)[0].startswith("3 this took longer than 0 s, and was ended while it waited")
 
 
 @pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
@@ -489,22 +484,3 @@ def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
         host.faults.fail("snapshot", BackendError("no netlink", kind="unavailable"), nth=nth)
     assert decide(host) == REFUSED
     assert logged(capfd)[0] == "3 REQUIREMENT: no netlink"
-
-
-# Another program
-
-
-def test_the_program_was_replaced() -> None:
-    """The new one decides: what waited for a writer starts again, with the lock, and has done
-    nothing by then.
-    """
-    host = node()
-
-    def replace() -> None:
-        program.is_replaced = True
-
-    lock = FakeLock(replace)
-    program = FakeProgram(lock)
-    decide(host, lock=lock, program=program)
-    assert program.has_started_again
-    assert host.kernel.snapshot() == h200().snapshot()
