@@ -12,7 +12,7 @@ from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
 from hostrouting.finding import AS_ROOT, Finding
-from hostrouting.host.files import Files
+from hostrouting.host.base import Files
 from hostrouting.host.host import Host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken

@@ -16,7 +16,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
 
 OLDEST = (3, 10)
 _FOLDER = "/usr/bin"

@@ -15,7 +15,7 @@ from hostrouting.install.typed_commands import APPLY_PIPED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
 
 

@@ -20,7 +20,7 @@ from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Link, Snapshot
 

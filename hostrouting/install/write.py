@@ -38,7 +38,7 @@ from hostrouting.host.systemd import unit_failed
 from hostrouting.install.installed import installed_or_none
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
     from hostrouting.install.plan import Plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hostrouting.node.clock import MachineClock, NodeClock
+from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import limited_to, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hostrouting.host.host import Host
+    from hostrouting.node.clock import NodeClock
     from hostrouting.upkeep.passes import Part, PassOutcome
 
 _FAILED = 1
@@ -55,14 +56,14 @@ def make_part(
             start_again_if_replaced(began)
             if why_not_locked:
                 say(WARNING, why_not_locked)
-            config = parse_config(host, read_config(host))
+            config = parse_config(host.files, read_config(host.files))
             with host.open_kernel() as backend:
                 return run_pass(host, backend, config, parts=[part])
 
     try:
         with limited_to(began + _TIME_LIMIT - clock.now()):
             outcome = attempt_until_all_is_there(
-                host,
+                host.open_kernel,
                 attempt,
                 until=began + WAIT,
                 clock=clock,

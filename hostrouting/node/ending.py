@@ -4,10 +4,15 @@ is an exception in the main thread, wherever that is, also while it waits for a 
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+else:
+    import _signal as signal  # the same without enums, which are a tenth of a start
 
 _SIGNALS = (
     signal.SIGHUP,
@@ -39,7 +44,9 @@ def stop_on_signals() -> None:
 def _stop(number: int, _frame: object) -> NoReturn:
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    raise Stopped(signal.Signals(number).name)
+    from signal import Signals  # noqa: PLC0415  see above
+
+    raise Stopped(Signals(number).name)
 
 
 @contextmanager

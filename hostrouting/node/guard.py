@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.errors import HostRoutingError
-from hostrouting.node.clock import MachineClock, NodeClock
+from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import Stopped, limited_to, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
-from hostrouting.node.journal import ERROR, NOTICE, WARNING, Line, describe_failure, lines_of, say
+from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
 from hostrouting.node.lock import host_locked
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend, Watch
+    from hostrouting.node.clock import NodeClock
+    from hostrouting.node.journal import Line
     from hostrouting.upkeep.passes import PassOutcome
 
 _Kind: TypeAlias = Literal["routes", "all"]
@@ -135,10 +137,10 @@ class Guard:
     def _run_pass(self, kind: _Kind) -> PassOutcome:
         from hostrouting.upkeep.passes import PARTS, run_pass  # noqa: PLC0415  after it listens
 
-        text = read_config(self._host)
+        text = read_config(self._host.files)
         if self._config is None or text != self._config_text:
             self._config = None  # in case this fails
-            self._config = parse_config(self._host, text)
+            self._config = parse_config(self._host.files, text)
             self._config_text = text
         parts = PARTS if kind == "all" else ("routes",)
         return run_pass(self._host, self._backend, self._config, parts=parts)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
 
-from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from hostrouting.upkeep.passes import PassOutcome
 
+    Line: TypeAlias = tuple[int, str]
+    """A level, and the words."""
+
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
-Line: TypeAlias = tuple[int, str]
-"""A level, and the words."""
 
 _ABOUT_SIGNALS = (
     "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
@@ -60,6 +62,8 @@ def describe_failure(error: BaseException, activity: str) -> list[str]:
     """Why a process of the node ended before its work was done, while it did this; and what is true
     now, if that was added to the error.
     """
+    from hostrouting.errors import HostRoutingError  # noqa: PLC0415  only after a failure
+
     if isinstance(error, Stopped):
         lines = [f"{error} ended this while {activity}; {_ABOUT_SIGNALS}"]
     elif isinstance(error, TimeIsUp):

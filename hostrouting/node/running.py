@@ -47,7 +47,7 @@ def start_again_if_replaced(began: float) -> None:
     if _identity(descriptor) == running:
         os.close(descriptor)
         return
-    import signal  # noqa: PLC0415  rarely needed, and every start would wait for it
+    import signal  # noqa: PLC0415  every start would wait for it
 
     signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm would kill the new process
     os.environ[_BEGAN] = str(began)

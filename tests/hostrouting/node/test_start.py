@@ -1,6 +1,5 @@
 """hostrouting.node.start: what holds a unit back before it starts, and what the journal says."""
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -9,6 +8,7 @@ import pytest
 
 from hostrouting.boot.files import render_config
 from hostrouting.errors import BackendError
+from hostrouting.gate.start_note import StartNote, read_note
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
 from hostrouting.node import PASSED, REFUSED, start
@@ -74,13 +74,20 @@ def decide(
     run: RunScript = no_script,
 ) -> int:
     """The exit status of the gate on this host."""
-    begun = Start(unit, host, clock=clock or FakeNodeClock(), locked=lock or FakeLock(), run=run)
-    return begun.decide()
+    return Start(
+        unit,
+        host.files,
+        find_host=lambda: host,
+        clock=clock or FakeNodeClock(),
+        locked=lock or FakeLock(),
+        run=run,
+    ).decide()
 
 
-def note_of(host: FakeHost, unit: str = UNIT) -> dict[str, object]:
+def note_of(host: FakeHost) -> StartNote:
     """What `status` reads of the last start."""
-    note: dict[str, object] = json.loads(host.files.texts[HostLayout.note_path(unit)])
+    note = read_note(host.files, UNIT)
+    assert note is not None
     return note
 
 
@@ -94,7 +101,7 @@ def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
     assert changed.startswith("6 static routes changed: 2, first: add 172.16.0.0/17 ")
     assert verdict.startswith("6 OK: every address of 172.16.0.0/16 leaves through eth0")
     assert marker_of(host) == "ok"
-    assert (note_of(host)["refused"], note_of(host)["errors"]) == (False, [])
+    assert (note_of(host).refused, note_of(host).errors) == (False, ())
 
 
 def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -113,8 +120,8 @@ def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
     assert advice.startswith("5 to start ALL gated units without any check until the next boot")
     assert advice.endswith(HostLayout.opening_command)
     note = note_of(host)
-    assert note["refused"]
-    assert note["errors"] == [findings[0].removeprefix("3 ")]
+    assert note.refused
+    assert note.errors == (findings[0].removeprefix("3 "),)
 
 
 def test_warn(capfd: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +326,6 @@ def test_a_default_route_that_comes(capfd: pytest.CaptureFixture[str]) -> None:
     assert waits.startswith(f"6 {UNIT} waits for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
     assert len([line for line in lines if "waits" in line]) == 1
     assert lines[-1].startswith("6 OK: ")
-    assert note_of(host)["seconds"] == round(clock.now(), 3)
 
 
 class Deaf(FaultyBackend):
