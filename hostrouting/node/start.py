@@ -30,7 +30,6 @@ from hostrouting.gate.trusted import find_untrusted, foreign_scripts
 from hostrouting.gate.unit_names import template_of
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
-from hostrouting.node import PASSED, REFUSED
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import Stopped, limited_to, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
@@ -39,6 +38,7 @@ from hostrouting.node.lock import host_locked
 from hostrouting.node.running import start_again_if_replaced, when_it_began
 from hostrouting.node.sharing import PassResult, read_shared, share
 from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
+from hostrouting.release import PASSED, REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from hostrouting.boot.files import render_config
 from hostrouting.gate.start_note import read_note
 from hostrouting.host.files import Entry, LocalFiles
 from hostrouting.host.layout import HostLayout
-from hostrouting.node import PASSED, REFUSED, sharing
+from hostrouting.node import sharing
 from hostrouting.node.sharing import PassResult, read_shared, share
 from hostrouting.node.start import Start
+from hostrouting.release import PASSED, REFUSED
 from hostrouting.testing import FakeHost
 from hostrouting.text import printable
 from tests.support.node import UNIT, FakeLock, FakeNodeClock, OddFiles, node, wanting
@@ -179,6 +180,7 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.sharing import PassResult, share
 from hostrouting.node.start import Start
+from hostrouting.release import PASSED, REFUSED
 
 files, clock = LocalFiles(sys.argv[1]), MachineClock()
 

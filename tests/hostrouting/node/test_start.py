@@ -11,10 +11,11 @@ from hostrouting.errors import BackendError
 from hostrouting.gate.start_note import StartNote, read_note
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
-from hostrouting.node import PASSED, REFUSED, start
+from hostrouting.node import start
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.outside import RunScript
 from hostrouting.node.start import Start
+from hostrouting.release import PASSED, REFUSED
 from hostrouting.testing import FakeHost, FaultyBackend, h200
 from hostrouting.testing.kernel import FakeWatch
 from tests.support.node import (
