@@ -17,7 +17,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from tests.support.library import program_of_this_python
+from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
 from tests.support.sandboxed_node import SandboxedNode, command_of, run_on_each
 
@@ -188,8 +188,8 @@ def test_a_program_that_is_cut_short(tmp_path: Path) -> None:
     for number in range(CUTS):
         node = SandboxedNode(tmp_path / str(number))
         install(node)
-        kept = len(program_of_this_python()) * number // CUTS
-        node.place(HostLayout.program_path).write_bytes(program_of_this_python()[:kept])
+        kept = len(compiled_program(sys.executable)) * number // CUTS
+        node.place(HostLayout.program_path).write_bytes(compiled_program(sys.executable)[:kept])
         nodes.append(node)
     for status, log in starts(nodes):
         assert status == 255
@@ -205,7 +205,7 @@ def test_something_else_than_the_program(node: SandboxedNode, kind: str) -> None
     if kind == "folder":
         place.mkdir()
     elif kind == "zeros":
-        place.write_bytes(bytes(len(program_of_this_python())))
+        place.write_bytes(bytes(len(compiled_program(sys.executable))))
     elif kind == "text":
         place.write_text("import os; os._exit(97)\n")
     elif kind == "dangling":
