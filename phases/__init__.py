@@ -23,7 +23,7 @@ from phases.errors import (
     UnknownTask,
     WouldFail,
 )
-from phases.execution import execute
+from phases.execution import execute, inner_step
 from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LogObserver
 from phases.running import plan, run, undo
@@ -35,7 +35,7 @@ __all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "names", "task"
 # How tasks are combined.
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]
 # How tasks are run: run, plan and undo return a Step.
-__all__ += ["Status", "Step", "execute", "plan", "run", "undo"]
+__all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "undo"]
 # How tasks end, and how a dry run does.
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]

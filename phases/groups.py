@@ -37,11 +37,11 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, 
         results: list[object] = []
         for number, task in enumerate(tasks, start=1):
             try:
-                step = new_step(task, ctx)
+                step = new_step(task.name, ctx)
                 result = run_step(task, step, ctx)
             except BaseException:
                 for later in tasks[number:]:
-                    unreached = new_step(later, ctx)
+                    unreached = new_step(later.name, ctx)
                     record_unstarted(unreached, ctx, f"not reached after {task.name}")
                 raise
             results.append(result)
@@ -86,7 +86,7 @@ class _ParallelRun:
         self._count = len(tasks)
         self._untaken: deque[tuple[int, AnyTask, Step]] = deque()
         for index, task in enumerate(tasks):
-            step = new_step(task, self._ctx)
+            step = new_step(task.name, self._ctx)
             self._untaken.append((index, task, step))
         self._results: dict[int, object] = {}
         """Of the tasks that have ended; None for one that raised."""

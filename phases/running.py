@@ -163,7 +163,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             assert step is not None  # noqa: S101  a task runs inside its step
             above = step.path[:-1]
             with _only_what_ran(step, ctx, above=above).shielded() as safe:
-                undo_step = new_step(task, safe, "undo")
+                undo_step = new_step(task.name, safe, "undo")
                 undo_step.path = step.path  # it is inside the step, but of the same task
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
@@ -179,7 +179,7 @@ def _report(task: AnyTask, ctx: Context, verb: Verb) -> Step:
     In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
     """
     ctx = ctx.in_a_run()
-    root = new_step(valid_tree(task), ctx, verb)
+    root = new_step(valid_tree(task).name, ctx, verb)
 
     def work() -> None:
         try:

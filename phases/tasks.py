@@ -165,16 +165,23 @@ def _fault(candidate: object) -> str:
         fault = fault_of_method(verb, getattr(candidate, verb, None))
         if fault:
             return fault
-    name = getattr(candidate, "name", None)
-    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
-        return (
-            f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths "
-            "are made of names)"
-        )
+    fault = fault_of_name(getattr(candidate, "name", None))
+    if fault:
+        return fault
     subtasks = getattr(candidate, "subtasks", ())
     if not isinstance(subtasks, tuple):
         return f"its subtasks are {subtasks!r:.80}; they must be a tuple: (task,)"
     return ""
+
+
+def fault_of_name(name: object) -> str:
+    """What is wrong with the name of a step; empty if nothing is."""
+    if isinstance(name, str) and name.strip() and "/" not in name and name.isprintable():
+        return ""
+    return (
+        f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are "
+        "made of names)"
+    )
 
 
 def fault_of_method(verb: str, method: object) -> str:

@@ -31,6 +31,8 @@ class Spec:
     end: str = "ok"
     deaf: bool = False
     undo_fails: bool = False
+    in_block: bool = False
+    """Whether a task of somebody else runs its member in a `with` block, not as a task."""
     number: int = 1
     """The attempts of a retry, and how many tasks of a parallel group run at once."""
     seconds: float = 0
@@ -122,7 +124,7 @@ def _own_group(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
 
     def do(ctx: Context) -> object:
         try:
-            result = phases.execute(member, ctx)
+            result = _run_inside(spec, member, ctx)
         except phases.TaskFailed as failed:
             if len(failed.failures) == 1 and failed.error is not None:
                 raise failed.error from None
@@ -134,12 +136,21 @@ def _own_group(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
     return FunctionTask(spec.name, do, subtasks=(member,))
 
 
+def _run_inside(spec: Spec, member: phases.AnyTask, ctx: Context) -> object:
+    """Run the member as a step. The oracle does not ask which way."""
+    if not spec.in_block:
+        return phases.execute(member, ctx)
+    with phases.inner_step(member.name, ctx) as inner:
+        inner.result = member.do(inner.ctx)
+    return inner.result
+
+
 def _shield(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
     """A task that says nothing of the one that it runs."""
 
     def do(ctx: Context) -> object:
         with ctx.shielded(grace=spec.seconds) as safe:
-            return phases.execute(member, safe)
+            return _run_inside(spec, member, safe)
 
     return FunctionTask(spec.name, do)
 
@@ -178,11 +189,14 @@ def around_members(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
         number=st.integers(1, 4),
     )
     wrappers = st.builds(
-        lambda kind, member, end, number: Spec(kind, member.name, (member,), end, number=number),
+        lambda kind, member, end, number, in_block: Spec(
+            kind, member.name, (member,), end, number=number, in_block=in_block
+        ),
         st.sampled_from(["retry", "deadline", "when", "own", "shield"]),
         members,
         st.sampled_from(["ok", "ok", "unmet"]),
         st.integers(1, 3),
+        st.booleans(),
     )
     return groups | wrappers
 
@@ -578,6 +592,7 @@ IN_TIME = Spec("deadline", "a", (attrs.evolve(AGAIN, seconds=4),), seconds=5.25)
 FOUND_THERE = attrs.evolve(AGAIN, members=(attrs.evolve(FAILS, end="failed, then skipped"),))
 NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
 PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))
+BLOCK_FAILS = attrs.evolve(PASSED_ON, in_block=True)
 BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
 
 
@@ -587,6 +602,8 @@ BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
 @example(tree=IN_TIME, moment=math.inf, raises=None, undo_on_failure=False)
 @example(tree=FOUND_THERE, moment=math.inf, raises=None, undo_on_failure=False)
 @example(tree=NOTHING_ELSE, moment=math.inf, raises=None, undo_on_failure=False)
+@example(tree=BLOCK_FAILS, moment=math.inf, raises=None, undo_on_failure=True)
+@example(tree=BLOCK_FAILS, moment=1, raises=None, undo_on_failure=False)
 @example(tree=BOTH_FAIL, moment=math.inf, raises=None, undo_on_failure=True)
 def test_a_run_does_what_the_oracle_says(
     *, tree: Spec, moment: float, raises: type[BaseException] | None, undo_on_failure: bool

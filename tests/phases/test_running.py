@@ -228,8 +228,27 @@ def test_a_coroutine_that_nothing_runs() -> None:
     undone = phases.undo(undo_runs_it, Context(observers=[]))
     for report in (phases.run(hidden, observers=[]), undone):
         assert str(report.failures[0].error) == (
-            "a: do returned a coroutine, which nothing runs; call asyncio.run in it"
+            "a returned a coroutine, which nothing runs; call asyncio.run in it"
         )
+
+
+def test_a_part_of_a_task_as_a_step() -> None:
+    """Its result stays in the task, also a Skip; a selection of tasks does not leave it out."""
+
+    @phases.task("install")
+    def install(ctx: Context) -> object:
+        with phases.inner_step("files", ctx) as step:
+            step.result = phases.Skip("they are there")
+        skipped = step.result
+        with phases.inner_step("guard", ctx) as step:
+            step.ctx.log.info("starts")
+            step.result = ["guard.service"]
+        assert step.result == ["guard.service"]
+        return skipped
+
+    report = phases.run(install, observers=[], only="install")
+    assert report.reason == report.find("install/files").reason == "they are there"
+    assert report.find("install/guard").result == ["guard.service"]
 
 
 TASK = StubTask("a")
@@ -240,6 +259,14 @@ UNTYPED_CONTEXT: Any = Context
 UNTYPED_STUB: Any = StubTask
 
 REFUSED_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
+    "inner_step: a path": (
+        lambda: phases.inner_step("a/b", Context()),
+        "inner_step: its name is 'a/b'; a name must be non-empty",
+    ),
+    "inner_step: no context": (
+        lambda: UNTYPED.inner_step("a", None),
+        "inner_step: ctx is None; it must be the phases.Context of the running task",
+    ),
     "Skip: a number": (lambda: UNTYPED.Skip(5), "reason"),
     "retry: a list of types": (
         lambda: UNTYPED.retry(TASK, on=[OSError]),
