@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
 
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     from hostrouting.upkeep.passes import PassOutcome
@@ -33,8 +32,10 @@ def say(level: int, words: str) -> None:
     line = f"hostrouting: {printable(words)}\n"
     if not os.isatty(2):  # nobody reads the level on a terminal
         line = f"<{level}>{line}"
-    with suppress(OSError):
+    try:
         os.write(2, line.encode(errors="backslashreplace"))
+    except OSError:
+        return
 
 
 def lines_of(outcome: PassOutcome) -> Iterator[Line]:
