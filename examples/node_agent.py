@@ -27,9 +27,9 @@ from hostrouting import (
     Configure,
     Host,
     HostRoutingConfig,
-    Plan,
     exit_code,
 )
+from hostrouting.install.plan import Plan
 from hostrouting.testing import FakeHost, h200
 
 UNIT = "kubelet.service"

@@ -28,10 +28,10 @@ from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LogObserver
 from phases.running import plan, run, undo
 from phases.step import Observer, Status, Step, TaskFailed
-from phases.tasks import AnyTask, FunctionTask, Skip, Task, names, task
+from phases.tasks import AnyTask, Skip, Task, task
 
 # What a task is.
-__all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "names", "task"]
+__all__ = ["AnyTask", "Context", "Skip", "Task", "task"]
 # How tasks are combined.
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]
 # How tasks are run: run, plan and undo return a Step.

@@ -303,15 +303,6 @@ class TestSelection:
         done = [step.name for step in report.walk() if step.status is Status.OK]
         assert done == ["bootstrap", "network", "routes"]
 
-    def test_all_names(self) -> None:
-        """The names that only and skip take, each once, such as for the choices of an option."""
-        names = phases.names(self.tree())
-        assert names == ("bootstrap", "download", "network", "routes", "check", "start")
-        for name in names:
-            assert phases.plan(self.tree(), only=name).ok
-        with pytest.raises(phases.InvalidTask):
-            phases.names(StubTask)  # type: ignore[arg-type]  # the mistake that is tested
-
     @pytest.mark.parametrize(
         ("option", "name"), [("only", "donwload"), ("skip", "network/download")]
     )

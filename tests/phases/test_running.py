@@ -167,7 +167,7 @@ def _own(**attributes: object) -> _Group:
     return group
 
 
-@pytest.mark.parametrize("use", [phases.run, phases.plan, phases.undo, phases.names])
+@pytest.mark.parametrize("use", [phases.run, phases.plan, phases.undo])
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
