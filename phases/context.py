@@ -14,8 +14,10 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +29,7 @@ from phases.step import last_named
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator
+    from types import TracebackType
 
     from phases.step import Observer, Step
 
@@ -104,6 +107,10 @@ def name_of_signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # most of the real-time signals have none
         return f"signal {number}"
+
+
+RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", default="")
+"""The task in which this code runs; empty outside of a run. Other threads do not have it."""
 
 
 class Context:
@@ -225,8 +232,7 @@ class Context:
         else:
             self.run_scope.cancel(str(reason))  # an agent may have an error at hand
 
-    @contextmanager
-    def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
+    def on_cancel(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
@@ -236,21 +242,7 @@ class Context:
         has ended.
         """
         must_be(Callable, callback, "on_cancel: callback", "a function")
-        has_ended = threading.Event()
-
-        def watch() -> None:
-            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
-            if not has_ended.is_set():
-                self._call(callback)
-
-        watcher = self.clock.start(watch, name="phases-on-cancel")
-        try:
-            yield
-        finally:
-            has_ended.set()
-            self.clock.wake()
-            watcher.join()
-        self.check()
+        return _OnCancel(self, callback)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[Context]:
@@ -308,6 +300,45 @@ class Context:
         error = _error_of(callback, *args)
         if error is not None:
             _error_of(self.logger.error, "%r raised; the run continues", callback, exc_info=error)
+
+
+class _OnCancel:
+    """The `with` block of ctx.on_cancel."""
+
+    def __init__(self, ctx: Context, callback: Callable[[], object]) -> None:
+        self._ctx = ctx
+        self._callback = callback
+        self._has_ended = threading.Event()
+        self._is_entered = False
+        self._watcher: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self._is_entered = True
+        self._watcher = self._ctx.clock.start(self._watch, name="phases-on-cancel")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._watcher is not None  # noqa: S101  __enter__ has started it
+        self._has_ended.set()
+        self._ctx.clock.wake()
+        self._watcher.join()
+        if error is None:
+            self._ctx.check()
+
+    def __del__(self) -> None:
+        if not self._is_entered:
+            words = "ctx.on_cancel does nothing without a block: write `with ctx.on_cancel(…):`"
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+
+    def _watch(self) -> None:
+        ctx = self._ctx
+        ctx.clock.wait(lambda: self._has_ended.is_set() or ctx.cancelled, ctx._scope.stop.moment)
+        if not self._has_ended.is_set():
+            ctx._call(self._callback)
 
 
 def _error_of(

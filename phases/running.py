@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from phases.arguments import must_be
 from phases.context import Clock, Context, name_of_signal
-from phases.execution import new_step, record_error, run_step
+from phases.execution import (
+    new_step,
+    record_error,
+    require_no_event_loop,
+    require_no_task_around,
+    run_step,
+)
 from phases.observers import LOGGER, live_tree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, FunctionTask, Names, Path, Verb, selection, valid_task, valid_tree
@@ -58,8 +64,10 @@ def run(
     With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
     `undo(task, of=report)`; the steps of the undo are in the report.
     """
+    require_no_event_loop("run", "await phases.run_async(task)")
     must_be(bool, undo_on_failure, "run: undo_on_failure", "True or False")
     if ctx is None:
+        require_no_task_around("run")
         ctx = Context(clock=clock, logger=logger, observers=observers)
         if observers is None:
             tree = live_tree(ctx.logger)
@@ -97,7 +105,9 @@ def plan(
     task would fail (`would_fail`): the error is in the report, with the plan if there is one. The
     other tasks are still called.
     """
-    ctx = ctx or Context(observers=())
+    if ctx is None:
+        require_no_task_around("plan")
+        ctx = Context(observers=())
     must_be(Context, ctx, "plan: ctx", "a phases.Context")
     return _report(task, _only_selected(task, ctx, only=only, skip=skip), "plan")
 
@@ -113,7 +123,10 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     that began and did not return a Skip, or failed before it did, and the groups around it. Tasks
     are found by their paths.
     """
-    ctx = ctx or Context()
+    require_no_event_loop("undo", "await asyncio.to_thread(phases.undo, task)")
+    if ctx is None:
+        require_no_task_around("undo")
+        ctx = Context()
     must_be(Context, ctx, "undo: ctx", "a phases.Context; a report is passed as of=…")
     if of is not None:
         must_be(Step, of, "undo: of", "a report, as run returned it")

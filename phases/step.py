@@ -44,7 +44,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     SKIPPED = "skipped"
 
 
-@attrs.define(eq=False, slots=False)
+@attrs.define(eq=False, repr=False, slots=False)
 class Step:
     """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
@@ -162,6 +162,16 @@ class Step:
         if self.failed_with is not None:
             facts["error"] = describe_error(self.failed_with)
         return facts
+
+    def __repr__(self) -> str:
+        """One line: a report has hundreds."""
+        words = "/".join(self.path)
+        if self.action != "do":
+            words += f" ({self.action})"
+        words += f" {self.status}"
+        if self.why:
+            words += f": {self.why}"
+        return f"<Step {printable(words)}>"
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""

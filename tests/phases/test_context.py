@@ -90,6 +90,12 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("SystemExit: gone already") == 2
 
 
+def test_a_callback_without_a_block() -> None:
+    """It would never be called, so it is said."""
+    with pytest.warns(RuntimeWarning, match=r"write `with ctx\.on_cancel\(…\):`"):
+        Context().on_cancel(print)
+
+
 def test_a_callback_at_a_deadline() -> None:
     """The callback is called when the time is up; the error of the block, if it has one, stays."""
     clock, ended = FakeClock(), threading.Event()

@@ -292,6 +292,15 @@ def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch)
     )
 
 
+def test_a_report_in_a_message() -> None:
+    """It is one line, as pytest shows it where an `assert report.ok` fails."""
+    task = phases.retry(StubTask("b", errors=[OSError("busy")]), attempts=1)
+    report = phases.run(phases.serial(task, name="a"), observers=[])
+    assert repr(report) == "<Step a failed>"
+    assert repr(report.find("b")) == "<Step a/b failed: OSError: busy>"
+    assert repr(phases.plan(StubTask("a"))) == "<Step a (plan) skipped: offers no plan>"
+
+
 def test_a_step_is_found_by_name() -> None:
     """A step is found by name or by the end of its path; the last one if there are several."""
     fails_once = StubTask("c", errors=[OSError("busy")])
