@@ -25,9 +25,9 @@ from phases.errors import (
 )
 from phases.execution import execute, inner_step
 from phases.groups import deadline, parallel, retry, serial, when
-from phases.observers import LogObserver
+from phases.observers import LiveTree, LogObserver
 from phases.running import plan, run, undo
-from phases.step import Observer, Status, Step, TaskFailed
+from phases.step import FailedAttempt, Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, Task, task
 
 # What a task is.
@@ -40,4 +40,4 @@ __all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "undo"]
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]
 # How a run is observed, and where its time comes from.
-__all__ += ["Clock", "LogObserver", "Observer"]
+__all__ += ["Clock", "FailedAttempt", "LiveTree", "LogObserver", "Observer"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from phases.step import Observer, Step
+    from phases.step import FailedAttempt, Observer, Step
 
 
 class Clock:
@@ -292,6 +292,14 @@ class Context:
         with self._notifying:
             for observer in self.observers:
                 self._call(observer, step)
+
+    def notify_of_attempt(self, failed: FailedAttempt) -> None:
+        """Tell each observer that wants to know it."""
+        with self._notifying:
+            for observer in self.observers:
+                method = getattr(observer, "attempt_failed", None)
+                if method is not None:
+                    self._call(method, failed)
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         """Call the function, and only log what it raises, even SystemExit; what the logging raises

@@ -26,7 +26,7 @@ from phases.execution import (
     require_no_task_around,
     run_step,
 )
-from phases.observers import LOGGER, live_tree
+from phases.observers import LOGGER, LiveTree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, FunctionTask, Names, Path, Verb, selection, valid_task, valid_tree
 
@@ -70,9 +70,7 @@ def run(
         require_no_task_around("run")
         ctx = Context(clock=clock, logger=logger, observers=observers)
         if observers is None:
-            tree = live_tree(ctx.logger)
-            if tree is not None:
-                ctx.observers += (tree,)
+            ctx.observers += (LiveTree(ctx.logger),)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
     must_be(Context, ctx, "run: ctx", "a phases.Context")

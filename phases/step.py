@@ -263,9 +263,26 @@ class Step:
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only has an end. What an observer raises is logged, and the run
-continues; only Ctrl-C ends it. An observer must not wait for another step.
+A step that is passed over only has an end. If the observer has a method `attempt_failed`, that is
+called with each FailedAttempt. What an observer raises is logged, and the run continues; only
+Ctrl-C ends it. An observer must not wait for another step.
 """
+
+
+@attrs.frozen
+class FailedAttempt:
+    """An attempt of a task that has failed, and that is followed by another one."""
+
+    step: Step
+    number: int
+    """1 for the first attempt of this retry; `step.attempts` also counts those of other retries
+    around the same task.
+    """
+    attempts: int | None
+    """How many attempts this retry makes at most; None if it tries until the deadline."""
+    error: Exception
+    wait: float
+    """The seconds until the next attempt."""
 
 
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
