@@ -23,6 +23,7 @@ from phases.errors import (
     UnknownTask,
     WouldFail,
 )
+from phases.event_loop import run_async
 from phases.execution import execute, inner_step
 from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LiveTree, LogObserver
@@ -35,7 +36,7 @@ __all__ = ["AnyTask", "Context", "Skip", "Task", "task"]
 # How tasks are combined.
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]
 # How tasks are run: run, plan and undo return a Step.
-__all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "undo"]
+__all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async", "undo"]
 # How tasks end, and how a dry run does.
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]

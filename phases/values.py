@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from phases.errors import PhasesError
+from phases.errors import PhasesError, ReportedError
 
 
 class Results(tuple[object, ...]):
@@ -22,6 +22,8 @@ class Results(tuple[object, ...]):
 
 def describe_error(error: BaseException) -> str:
     """The error in one line: its type, then its message."""
+    if isinstance(error, ReportedError):
+        return str(error)
     kind = type(error).__name__
     message = " ".join(printable(error).split())
     if not message:

@@ -590,6 +590,17 @@ def assert_an_undo_of_the_report_undoes_what_ran(ran: Ran) -> None:
     assert not set(ids(ran.world.made)) & set(ids_of_leaves(undo_of(ran.tree)))
 
 
+def assert_its_json_is_the_whole_report(ran: Ran) -> None:
+    """Read again, it is printed and written as before, and knows what failed."""
+    read = Step.from_json(ran.report.to_json())
+    assert read.to_json() == ran.report.to_json()
+    assert str(read) == str(ran.report)
+    assert set(paths_of(read.failures)) >= set(paths_of(ran.report.failures))
+    assert bool(read.failures) is bool(ran.report.failures)
+    assert read.exit_code == ran.report.exit_code
+    assert read.differences(ran.report) == ()
+
+
 def assert_an_undo_without_a_report_undoes_everything(ran: Ran) -> None:
     """Every undo is called, the last first, whether its task ran or not."""
     leaves = undo_of(ran.tree)
@@ -633,5 +644,6 @@ def test_a_run_does_what_the_oracle_says(
     assert threading.active_count() == threads
     assert_each_step_is_as_foretold(ran)
     assert_one_start_and_end(ran.report, ran.seen)
+    assert_its_json_is_the_whole_report(ran)
     assert_an_undo_of_the_report_undoes_what_ran(ran)
     assert_an_undo_without_a_report_undoes_everything(ran)
