@@ -22,9 +22,9 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phases.arguments import must_be, must_be_number
-from phases.errors import Cancelled, DeadlineExceeded
+from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
-from phases.step import last_named
+from phases.step import is_named, last_named
 
 if TYPE_CHECKING:
     import logging
@@ -188,10 +188,16 @@ class Context:
         name or by `group/name`; the last one if there are several.
 
         In a dry run, that is the task's plan. A task that an undo runs is not found, not even by
-        the next one there. Raises UnknownTask if no such task has run so far.
+        the next one there. Raises UnknownTask if no such task has run so far, with the reason of
+        one that was passed over.
         """
-        steps = () if self.root is None else self.root.walk()
+        steps = [] if self.root is None else list(self.root.walk())
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
+        passed_over = [step for step in steps if step.start is None and step.reason]
+        if not any(is_named(step, name) for step in ran):
+            for step in passed_over:
+                if is_named(step, name):
+                    raise UnknownTask(f"the step {name!r} has not run: {step.reason}")
         return last_named(name, ran, "those that have run so far")
 
     def remaining(self) -> float | None:

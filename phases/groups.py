@@ -255,9 +255,13 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
 def when(
     condition: bool | Callable[[Context], bool],  # noqa: FBT001  a sentence
     task: Task[T],
+    *,
+    reason: str = "its condition is false",
 ) -> FunctionTask[T | Skip]:
-    """The task if the condition is true when its turn comes; otherwise it is skipped."""
-    is_false = Skip("its condition is false")
+    """The task if the condition is true when its turn comes; otherwise it is skipped for this
+    reason, such as `there is no GPU`.
+    """
+    is_false = Skip(reason)
     if isinstance(condition, bool):
         if condition:
             return wrapped(task, valid_task(task).do)
@@ -278,4 +282,4 @@ def when(
             return task.do(ctx)
         return is_false
 
-    return wrapped(task, do, plan_note="only if its condition is true")
+    return wrapped(task, do, plan_note=f"skipped if {reason}")

@@ -417,12 +417,17 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
+def is_named(step: Step, name: str) -> bool:
+    """Whether this is its name, or the end of its path: `routes`, or `network/routes`."""
+    return f"/{'/'.join(step.path)}".endswith(f"/{name}")
+
+
 def last_named(name: str, steps: Sequence[Step], which: str) -> Step:
     """The last of the steps with this name (`routes`, or `network/routes`). Without one,
     UnknownTask says which steps these are, and names them.
     """
     for step in reversed(steps):
-        if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
+        if is_named(step, name):
             return step
     known = ", ".join("/".join(step.path) for step in steps) or "none"
     raise UnknownTask(f"no step {name!r} among {which}: {known}")

@@ -145,7 +145,7 @@ class TestFind:
             "/dev/a",
             5,
             f"no step 'mount' among {known}",
-            f"no step 'left' among {known}",
+            "the step 'left' has not run: left out by skip",
             f"no step 'nothing' among {known}",
         ]
 
@@ -169,6 +169,11 @@ class TestFind:
         assert results == ["/dev/a"] * 4
         look = phases.task("look", plan=lambda ctx: ctx.find("disk").result)(lambda _: None)
         assert phases.plan(phases.serial(disk, look)).find("look").result == "a plan"
+        without_plan = phases.plan(phases.serial(StubTask("disk"), look))
+        assert without_plan.why == ""
+        assert without_plan.find("look").why == (
+            "UnknownTask: the step 'disk' has not run: offers no plan"
+        )
 
     def test_an_undo_finds_nothing_that_an_undo_has_run(self) -> None:
         """What the run did is found, also if another undo has done the same task once more."""

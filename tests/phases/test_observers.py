@@ -100,6 +100,13 @@ def test_the_fields_of_an_attempt_that_failed(caplog: pytest.LogCaptureFixture) 
     assert (fields[-1]["status"], fields[-1]["attempts"]) == ("ok", 3)
 
 
+def test_an_error_with_a_list() -> None:
+    """In one line, what is indented is separated, so that each fault can be read."""
+    error = ValueError("2 faults:\n  mode: unknown\n  dev: no\n  \nor\nmore")
+    report = phases.run(StubTask("a", errors=[error]), observers=[])
+    assert report.why == "ValueError: 2 faults: mode: unknown; dev: no or more"
+
+
 def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG, the line of the task that failed has it, and no other line."""
     records = logged(boot(), caplog)
