@@ -47,9 +47,6 @@ class HostRoutingError(Exception):
     the error, or the error itself. A ConfigError has faults instead.
     """
 
-    consequence: str = ""
-    """What the failure means for the host, if a task knows it: which units do not start."""
-
     def __init__(
         self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()
     ) -> None:
@@ -83,10 +80,6 @@ class HostRoutingError(Exception):
             if finding.name == "action":
                 routes += finding.facts["routes"]
         return tuple(routes)
-
-    def __str__(self) -> str:
-        message = super().__str__()
-        return f"{message}; {self.consequence}" if self.consequence else message
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the attributes without calling the constructor again: processes judge the

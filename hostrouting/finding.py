@@ -24,7 +24,7 @@ Name: TypeAlias = Literal[
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
     "node-ip", "route-not-configured",
     # the host
-    "session-at-risk", "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
+    "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""

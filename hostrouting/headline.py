@@ -26,7 +26,7 @@ _WRONG: dict[Name, str] = {
     "gate-shut": "{gated} cannot start",
     "route-stays": "{gated} cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
-    "route-not-configured": "routes that were added by hand are lost at the next boot",
+    "route-not-configured": "addresses escape after the next boot",
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
 """What is wrong, by the name of a finding."""

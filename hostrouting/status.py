@@ -28,11 +28,10 @@ from hostrouting.gate.unit_names import plain_instance, template_of
 from hostrouting.gate.unit_states import UnitState, refused_units, unit_states
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, check_host, find_unkept_routes, take_snapshot
-from hostrouting.install.installed import read_installed
+from hostrouting.install.host_check import HostCheck, check_host
+from hostrouting.install.installed import configured_keys, read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_gate_command
-from hostrouting.install.wanted import configured_keys
+from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import command_of
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from hostrouting.routes.steps import Step
 
 State: TypeAlias = Literal[
-    "nothing", "broken", "unanswered", "conflict", "not-configured", "failing", "escaping",
+    "nothing", "broken", "unanswered", "conflict", "failing", "escaping",
     "different", "waiting", "installed",
 ]  # fmt: skip
 """How the host compares with the installed configuration; MEANINGS says what each means."""
@@ -77,10 +76,6 @@ MEANINGS: dict[State, Meaning] = {
     "unanswered": Meaning(f"NO ANSWER: whether this host matches {_PATH} is not known; see below"),
     "conflict": Meaning(
         f"CONFLICT: {IN_THE_WAY}", purpose="to go around it", may_apply=False, plan_first=True
-    ),
-    # apply would delete routes without which addresses escape.
-    "not-configured": Meaning(
-        "DIFFERENT: ", "route-not-configured", TO_KEEP, may_apply=False, plan_first=True
     ),
     # apply would fail for another reason, such as a unit that is masked.
     "failing": Meaning("DIFFERENT: ", purpose=_TO_MATCH, may_apply=False),
@@ -179,7 +174,7 @@ class Status:
         if self.state == "conflict":
             has_repair = self.report is not None and self.report.routes
             return repair_pipeline() if has_repair else ""
-        if self.state in {"not-configured", "escaping"}:
+        if self.state == "escaping":
             return repair_pipeline()
         if self.state == "failing":
             return self._command_before_apply()
@@ -267,7 +262,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     # Without an answer to the first question, config.json is broken.
     status = _ask(host, Status("broken", unit=unit), _with_config)
     if status.state == "nothing":
-        return _ask(host, status, _with_typed_routes)
+        return status
     if any(map(is_denied, status.unanswered)):  # for root, nothing may be wrong with the file
         status = attrs.evolve(status, state="unanswered")
     return _ask(
@@ -305,13 +300,6 @@ def _with_config(host: Host, status: Status) -> Status:
     return attrs.evolve(status, state="unanswered", config=config)
 
 
-def _with_typed_routes(host: Host, status: Status) -> Status:
-    """The status with the routes of ours that were typed; an image has no routes."""
-    if host.backend is None:
-        return status
-    return attrs.evolve(status, faults=tuple(find_unkept_routes(take_snapshot(host))))
-
-
 def _with_foreign_scripts(host: Host, status: Status) -> Status:
     return attrs.evolve(status, foreign_scripts=foreign_scripts(host.files))
 
@@ -328,15 +316,15 @@ def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
     """What apply would do; a unit that a drop-in still gates is not called ungated."""
     plan = Configure(config, host=host, allow_removal=False).plan()
     on_disk = gated_on_disk(host.files)
-    findings = [
+    obstacles = [
         finding
-        for finding in plan.findings
+        for finding in plan.obstacles
         if finding.name != "unit-not-gated" or finding.target not in on_disk
     ]
     files = plan.files
     if writer_of(host.files) != WRITER:
         files = FileChanges()  # another release writes other texts
-    return attrs.evolve(plan, files=files, findings=tuple(findings))
+    return attrs.evolve(plan, files=files, obstacles=tuple(obstacles))
 
 
 def _state_of(plan: Plan) -> State:
@@ -347,8 +335,6 @@ def _state_of(plan: Plan) -> State:
         return "waiting"
     if plan.is_empty:
         return "installed"
-    if any(finding.name == "route-not-configured" for finding in plan.findings):
-        return "not-configured"
     if plan.errors:
         return "failing"
     if plan.report is None or not plan.report.routes:

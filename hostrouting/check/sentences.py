@@ -10,7 +10,7 @@ whole findings, `results` words escapes and verdicts, and `unrepairable` the cau
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.doubts import how_to_name_a_device
@@ -43,7 +43,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, rule_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND
-from hostrouting.text import command_of, counted, spoken
+from hostrouting.text import agreeing, command_of, counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode, StaticRoute
@@ -295,33 +295,41 @@ def how_to_configure(routes: Sequence[StaticRoute]) -> Remedy | None:
     return Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
 
 
-def not_configured(
-    sentence: str,
-    destinations: Sequence[str],
-    remedy: Remedy | None,
-    *,
-    ranges: Sequence[str] = (),
-    repair: Iterable[StaticRoute] = (),
-) -> Finding:
-    """The finding about routes to these destinations that are not in the configuration, with the
-    ranges that would escape without them, and the routes of a repair, as far as those are known.
+def lost_at_boot(destinations: Sequence[str], ranges: Sequence[str], remedy: Remedy) -> Finding:
+    """That these ranges will escape after the next boot: routes to these destinations are only on
+    the host, and in no configuration.
     """
-    routes = [route.to_mapping() for route in repair]
-    facts = {"unconfigured": destinations, "ranges": [*ranges], "routes": routes}
-    target = spoken(destinations)
-    return Finding("route-not-configured", "warning", sentence, target, remedy, facts)
+    routes = "the route" if len(destinations) == 1 else "the routes"
+    are = agreeing("is", len(destinations))
+    sentence = (
+        f"after the next boot, {spoken(ranges)} will escape: {routes} to {spoken(destinations)} "
+        f"{are} not in the configuration"
+    )
+    facts = {"unconfigured": [*destinations], "ranges": [*ranges]}
+    return Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
 
 
-def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
-    """The commands that add these routes until the next boot."""
+def repair_commands(report: CheckReport) -> tuple[str, ...]:
+    """The commands that repair this host until the next boot. Their routes have no protocol of
+    ours, so nothing takes them away, and `apply` leaves one that leads where ours would.
+
+    None if a route of ours has the place of one: then only a configuration repairs the host.
+    """
+    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
     commands: list[str] = []
-    for route in routes:
-        key = str(route.prefix)
-        if route.metric:
-            key += f" metric {route.metric}"
-        command = f"ip route replace {key} proto {route.protocol} {route.way}"
-        commands.append(command_of(command))
+    for route in report.resolved:
+        if route.key in ours:
+            return ()
+        commands.append(addition_command(route))
     return tuple(commands)
+
+
+def addition_command(route: Route) -> str:
+    """The command that adds this route, without a protocol."""
+    key = str(route.prefix)
+    if route.metric:
+        key += f" metric {route.metric}"
+    return command_of(f"ip route add {key} {route.way}")
 
 
 # What no route repairs.

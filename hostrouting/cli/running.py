@@ -143,8 +143,6 @@ def _error_lines(error: BaseException, *, is_undone: bool) -> Iterator[str]:
         for finding in error.findings:
             yield f"FAILED: {finding.sentence}"
             yield from way_lines(finding.remedy)
-        if error.consequence:
-            yield f"  {error.consequence}"
     else:
         first, *others = (str(error) or type(error).__name__).split("\n")
         yield f"FAILED: {first}"

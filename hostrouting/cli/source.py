@@ -8,12 +8,14 @@ import re
 import shlex
 from collections.abc import Iterable
 
+from hostrouting.check.check import check_snapshot
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
 from hostrouting.finding import AS_ROOT, Finding
 from hostrouting.host.files import Files
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
 
@@ -149,6 +151,28 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
     section = config_to_check(known, arguments).route_overlap
     expected = dict.fromkeys((*known.route_overlap.expected_cidrs, *section.expected_cidrs))
     return known._replace(route_overlap=section._replace(expected_cidrs=tuple(expected)))
+
+
+def read_snapshot(arguments: argparse.Namespace, host: Host) -> Snapshot:
+    """The snapshot of --snapshot, or else of this host."""
+    if arguments.snapshot is not None:
+        return Snapshot.load(arguments.snapshot)
+    return host.take_snapshot()
+
+
+def check_or_load(
+    arguments: argparse.Namespace,
+    host: Host,
+    config: HostRoutingConfig,
+    *,
+    to_repair: HostRoutingConfig,
+) -> HostCheck:
+    """The check of this host, or of the saved snapshot, as `check_host` makes it."""
+    options = typed_options(arguments)
+    if arguments.snapshot is None:
+        return check_host(config, host, to_repair=to_repair, repair_options=options)
+    report = check_snapshot(Snapshot.load(arguments.snapshot), config)
+    return HostCheck.of_snapshot(report, config, repair_options=options)
 
 
 def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> None:

@@ -9,8 +9,6 @@ another one is indented below it. `status` and `apply` share this.
 import shlex
 from collections.abc import Iterator
 
-import attrs
-
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
@@ -19,7 +17,6 @@ from hostrouting.gate.unit_gates import APPLY, RELOAD
 from hostrouting.gate.unit_states import UnitState, refused_units
 from hostrouting.headline import cause_of, headline_of
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.plan import Plan
 from hostrouting.status import MEANINGS, Asked, Status
 from hostrouting.text import agreeing, command_of, counted, spoken
 
@@ -57,7 +54,7 @@ def status_lines(status: Status) -> Iterator[str]:
         said.update(state.reasons)
     if status.last_check not in said:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
-    yield from plan_lines(_plan_of_page(status, cause))
+    yield from plan_lines(status.plan, _findings_of_page(status, cause))
     yield from verdict
     if MEANINGS[status.state].plan_first and (status.command or remedy is not None):
         yield LOOK_FIRST
@@ -100,21 +97,10 @@ def _may_be_wrong(status: Status) -> bool:
     return False
 
 
-def _plan_of_page(status: Status, cause: Finding | None) -> Plan:
-    """What apply would do, for the lines of the page: without the cause, which the headline says.
-    If that is routes that are not configured, the command below it keeps them, so their deletion
-    is left out, too.
-    """
-    routes = status.plan.routes
-    said = [cause]
-    # The cause is "route-not-configured" then. The check and the plan each have that finding, about
-    # the same routes, and the cause is one of the two (`headline.cause_of`).
-    if status.state == "not-configured" and cause is not None:
-        said += [finding for finding in status.findings if finding.name == cause.name]
-        routes = routes.without_deletion_of(cause.facts["unconfigured"])
-    others = [finding for finding in status.findings if finding not in said]
-    shown = tuple(_without_repeated_remedy(finding, status) for finding in others)
-    return attrs.evolve(status.plan, routes=routes, findings=shown)
+def _findings_of_page(status: Status, cause: Finding | None) -> list[Finding]:
+    """What there is to tell, without the cause, which the headline says."""
+    others = [finding for finding in status.findings if finding != cause]
+    return [_without_repeated_remedy(finding, status) for finding in others]
 
 
 def _without_repeated_remedy(finding: Finding, status: Status) -> Finding:

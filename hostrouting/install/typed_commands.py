@@ -11,10 +11,6 @@ from hostrouting.host.layout import HostLayout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.install.managed import Managed
-
-TO_KEEP = "to keep these routes"
-"""What a repair is typed for where routes are not configured."""
 APPLY_PIPED = "hostrouting apply --config -"
 """What is typed behind a pipe; `unit_gates.APPLY` applies the installed file."""
 _GUARD = HostLayout.guard_unit
@@ -29,30 +25,32 @@ GUARD_IS_MASKED = Finding(
 """Before this command is typed, `apply` fails if the guard is configured."""
 
 
-def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
-    """The line to type that repairs a host for good; `repair` gets these options."""
+def repair_pipeline(options: str = "", *, needs_consent: bool = False) -> str:
+    """The line to type that repairs a host for good; `repair` gets these options. With
+    `needs_consent`, the repair takes something away that protects the host now.
+    """
     apply = APPLY_PIPED
-    if managed is not None and managed.needs_consent:
+    if needs_consent:
         apply += " --allow-removal"
     return f"hostrouting repair{options} | {apply}"
 
 
 def with_typed_options(
-    findings: Iterable[Finding], options: str, managed: Managed | None = None
+    findings: Iterable[Finding], options: str, *, needs_consent: bool = False
 ) -> tuple[Finding, ...]:
     """The findings; a command that repairs the host by a named device also gets these options."""
     typed: list[Finding] = []
     for finding in findings:
         devs = finding.facts.get("candidates")
         if options and devs is not None and finding.remedy is not None:
-            remedy = _naming(devs, finding.remedy, options, managed)
+            remedy = _naming(devs, finding.remedy, options, needs_consent=needs_consent)
             typed.append(finding._replace(remedy=remedy))
         else:
             typed.append(finding)
     return tuple(typed)
 
 
-def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed | None) -> Remedy:
+def _naming(devs: Sequence[str], remedy: Remedy, options: str, *, needs_consent: bool) -> Remedy:
     """The remedy, whose command names the first device, and whose other ways name one of the others
     each.
     """
@@ -61,8 +59,9 @@ def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed 
     dev, *others = devs or ("NAME",)  # where no device is left, the operator writes one
     otherwise = remedy.otherwise
     if otherwise is not None:
-        otherwise = _naming(others, otherwise, options, managed)
-    command = repair_pipeline(f"{options} --dev {shlex.quote(dev)}", managed)
+        otherwise = _naming(others, otherwise, options, needs_consent=needs_consent)
+    typed = f"{options} --dev {shlex.quote(dev)}"
+    command = repair_pipeline(typed, needs_consent=needs_consent)
     return remedy._replace(command=command, otherwise=otherwise)
 
 

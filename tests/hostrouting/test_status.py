@@ -51,7 +51,6 @@ HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
     "installed": (applied(), ""),
     "different": (applied(change=lose_routes), APPLY.command),
     "escaping": (applied(document(), lose_a_file), repair_pipeline()),
-    "not-configured": (applied(document(mode="WARN"), with_ours), repair_pipeline()),
     "failing": (applied(change=program_is_a_folder), ""),
     "conflict": (applied(change=taken), repair_pipeline()),
     "waiting": (applied(document("9.0.0.0/8", cidrs=()), without_default), ""),

@@ -16,7 +16,6 @@ from phases.testing import FakeClock
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
 REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
-HELD = "the gate is installed: systemd-nspawn@.service will not start until this is right"
 
 
 def config(

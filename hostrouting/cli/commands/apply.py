@@ -1,10 +1,10 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
 Requires root. The file describes the whole installation: afterwards, this host has what the file
-says, and nothing else of hostrouting. A file that takes away a route, a CIDR, the mode STRICT, a
-gated unit or the guard is refused without --allow-removal. So is, in mode STRICT, the deletion of
-routes that were typed and without which addresses escape. A running unit is not touched. If an
-address escapes afterwards, or a drop-in lets a gated unit start unchecked, the exit code is 1 in
+says, and nothing else of hostrouting. A file that takes away a CIDR, the mode STRICT, a gated unit
+or the guard is refused without --allow-removal. So is, in mode STRICT, a change of routes after
+which addresses escape that do not escape now. A running unit is not touched. If an address escapes
+afterwards, or a drop-in lets a gated unit start unchecked, the exit code is 1 in
 mode STRICT, and 0 in mode WARN. It is 3 if a default route or a device is still missing after
 --wait.
 

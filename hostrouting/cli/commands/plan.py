@@ -11,8 +11,6 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import attrs
-
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.cli.source import (
@@ -21,17 +19,18 @@ from hostrouting.cli.source import (
     code_with,
     find_config,
     gating,
+    read_snapshot,
     typed_file,
     typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, worst_first
 from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
 from hostrouting.headline import what_is_wrong
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, take_snapshot
+from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
@@ -61,12 +60,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     openings = _openings(arguments, config, host)
     plan = _make_plan(arguments, config, host)
     command = _command(arguments, plan)
-    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, command))
+    told = with_gate_command(plan.findings, command)
     check = None
     if plan.report is not None:
         check = HostCheck.of_snapshot(plan.report, config, repair_options=typed_file(arguments))
     judged = _judge(arguments, plan, check, config, openings)
-    findings = [*plan.findings, *openings]
+    findings = [*told, *openings]
     document = {
         "schema": "hostrouting/plan/4",
         "answer": judged.answer,
@@ -74,7 +73,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
     }
-    lines = [*_answer_lines(judged, plan.with_findings(openings), as_whom(arguments))]
+    lines = [*_answer_lines(judged, plan, worst_first(findings), as_whom(arguments))]
     if check is not None:
         findings += check.findings
         lines += _verdict_lines(arguments, check, command)
@@ -91,13 +90,15 @@ def _verdict_lines(arguments: argparse.Namespace, check: HostCheck, command: str
         yield f"  {command}"
 
 
-def _answer_lines(judged: _Judged, plan: Plan, who: str) -> Iterator[str]:
+def _answer_lines(
+    judged: _Judged, plan: Plan, findings: Iterable[Finding], who: str
+) -> Iterator[str]:
     """What apply would do, first in one sentence, and what there is to tell about it."""
     yield f"{judged.answer.upper()}: {judged.reason}"
     if judged.cause is not None:
         yield from way_lines(judged.cause.remedy, who)
-    others = tuple(finding for finding in plan.findings if finding != judged.cause)
-    yield from plan_lines(attrs.evolve(plan, findings=others), who)
+    others = [finding for finding in findings if finding != judged.cause]
+    yield from plan_lines(plan, others, who)
 
 
 def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -214,10 +215,8 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     """The plan for this host; for a snapshot, that of its routes."""
     if arguments.snapshot is None:
         return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    snapshot = take_snapshot(host, arguments.snapshot)
-    routes = plan_static_routes(config, snapshot)
-    plan = Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
-    return plan.with_findings(plan.find_needed_routes(config, snapshot))
+    snapshot = read_snapshot(arguments, host)
+    return Plan(routes=plan_static_routes(config, snapshot)).with_check(config, snapshot)
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> str:

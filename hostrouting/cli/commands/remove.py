@@ -25,7 +25,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.plan import Plan
 from hostrouting.routes.steps import RoutePlan
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 def _show(former: HostRoutingConfig, host: Host) -> Answer:
     """What would be removed, and the verdict on the host as it would be."""
     plan = _plan(former, host)
-    lines = [*plan_lines(plan)]
+    lines = [*plan_lines(plan, plan.findings)]
     if plan.would_fail:
         code, answer = PROBLEM, "WOULD FAIL: for the reasons below"
     elif plan.is_empty:
@@ -85,7 +84,7 @@ def _plan(former: HostRoutingConfig, host: Host) -> Plan:
 def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckReport | None:
     """The check of what was expected, once these routes are removed; None if nothing was."""
     with suppress(HostRoutingError):  # whatever it is, it does not hinder the removal
-        return check_snapshot(removal.apply_to(take_snapshot(host)), former)
+        return check_snapshot(removal.apply_to(host.take_snapshot()), former)
     return None
 
 

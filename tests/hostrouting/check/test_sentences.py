@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.sentences import check_findings, repair_commands
+from hostrouting.check.sentences import addition_command, check_findings
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
@@ -567,14 +567,11 @@ def test_the_commands_of_a_repair() -> None:
     """A route with several next hops names each, with its weight; the others have one."""
     first = NextHop("eth0", gateway=as_ip("10.0.0.1"))
     second = NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2)
-    by_both = Route(INSIDE, (first, second), protocol=213)
-    by_first = Route(INSIDE, (first,), protocol=213, metric=7)
-
-    for_both, for_first = repair_commands([by_both, by_first])
-
+    for_both = addition_command(Route(INSIDE, (first, second)))
+    for_first = addition_command(Route(INSIDE, (first,), metric=7))
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
-    assert for_both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
-    assert for_first == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
+    assert for_both == f"ip route add 172.16.5.0/24 {ways}"
+    assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
 
 
 def test_one_reason_for_several_ranges_is_one_finding() -> None:
@@ -660,5 +657,5 @@ def test_an_equal_default_route_by_another_device() -> None:
 
 def test_a_repair_through_a_device_that_a_shell_would_run() -> None:
     """Linux takes nearly any name for a device."""
-    [command] = repair_commands([Route.to(CIDR, dev="a;reboot")])
+    command = addition_command(Route.to(CIDR, dev="a;reboot"))
     assert command.endswith("dev 'a;reboot'")

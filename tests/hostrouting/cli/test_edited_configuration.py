@@ -61,7 +61,7 @@ def test_another_layout_with_another_mode() -> None:
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a route less": (
         lambda settings: settings["staticRoutes"]["routes"].pop(),
-        f"routes that are not in the configuration ({REPAIR[1]})",
+        f"{REPAIR[1]} would escape, and does not escape now",
     ),
     "kubelet is not gated": (
         lambda settings: settings["gate"].update(units=["systemd-nspawn@.service"]),

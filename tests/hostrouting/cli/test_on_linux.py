@@ -102,7 +102,7 @@ def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str)
     path.write_text(json.dumps({"routeOverlap": section}))
     typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(path))}'
     lines = machine.shell(f"{typed}; test $? = 1").splitlines()
-    for_now = [line for line in lines if line.startswith("  ip route replace ")]
+    for_now = [line for line in lines if line.startswith("  ip route add ")]
     pipeline = lines[lines.index("Permanently, as root:") + 1]
 
     machine.shell("\n".join(for_now))
