@@ -1,10 +1,10 @@
 """A pass is shared by the starts that were waiting for one: fifty units that start together make
-two or three passes.
+five or six passes.
 
-A start may use the result of a pass that began after the start asked for one, was made by the same
-program, and read the same configuration. The result is a file of root's in /run: a line for each
-fact, the lines for the journal, and behind an empty line what the pass was made with. It is not
-JSON, because every start would wait for what reads that.
+A start may use the result of a pass that began after the start did, was made by the same program,
+and read the same configuration. The result is a file of root's in /run: a line for each fact, the
+lines for the journal, and behind an empty line what the pass was made with. It is not JSON, because
+every start would wait for what reads that.
 """
 
 from __future__ import annotations

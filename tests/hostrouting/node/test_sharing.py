@@ -214,6 +214,25 @@ def test_what_it_loads(tmp_path: Path) -> None:
     assert len(ours) < 25
 
 
+def test_a_pass_before_a_script_has_ended() -> None:
+    """The script may have changed the routing since."""
+    host = node(wanting(units=(UNIT, "a.service"), mode="WARN"))
+    clock = FakeNodeClock()
+
+    def run(path: str, *_: str) -> int:
+        del host.files.texts[path]  # the other start has none
+        clock.sleep(0.5)
+        assert start("a.service", host, clock, FakeLock()) == PASSED
+        clock.sleep(0.5)
+        return 0
+
+    host.files.texts[f"{HostLayout.gate_directory}/05-a.sh"] = ""
+    lock = FakeLock()
+    begun = Start(UNIT, host.files, find_host=lambda: host, clock=clock, locked=lock, run=run)
+    assert begun.decide() == PASSED
+    assert passes(host) == 2
+
+
 def test_a_start_that_comes_later() -> None:
     """It makes a pass of its own: the routing may have changed since."""
     host = node(wanting(mode="WARN"))
