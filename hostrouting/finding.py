@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
+Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route", "pods-hidden"]
 """What happens to the packets of a range of an expected CIDR that does not leave through an
 expected device.
 """
@@ -19,7 +19,8 @@ ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
     # what makes a verdict undecided
-    "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
+    "default-routes", "two-cnis", "doubtful-route", "other-packets", "unknown-source",
+    "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
     "node-ip", "route-not-configured",

@@ -59,6 +59,13 @@ DOUBTS = {
             '"{selection}"'
         ),
     ),
+    "unknown-source": Wording(
+        "which source packets to {where} have is not known, and matters: {reason}",
+        Remedy(
+            "check on the host itself, where Linux is asked; if this stays, give the route a "
+            "source (src), or correct the rule"
+        ),
+    ),
     "not-judged": Wording(
         "hostrouting does not judge {reason}",
         Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),

@@ -1,11 +1,12 @@
 """The gate: what happens before each start of a gated unit.
 
 1. The folders and files that root runs or believes must be root's, and writable by nobody else.
-2. Other programs' scripts in gate.d, if their names sort before `10-`, are run.
+2. Other programs' scripts in gate.d are run if their names sort before `10-`, and then the steps of
+   the configuration that come before the routes.
 3. One pass is made under the lock of the host: static routes, table for probes, check, marker. What
    may still come, such as a default route, is awaited without the lock, and the pass made again.
 4. The configuration has to gate this unit: otherwise, one that gates nothing would open every gate.
-5. The other scripts are run.
+5. The other steps and scripts are run.
 
 The unit starts if none of these holds it back. They have 75 s together: systemd gives a start 90.
 An operator's opening of the gate is judged before, by the shell in the drop-in (`boot.units`),
@@ -77,10 +78,10 @@ def _local_host() -> Host:
     return Host.local()
 
 
-def _run_script(path: str, *arguments: str) -> int:
+def _run_script(*words: str) -> int:
     from hostrouting.node.outside import run_script  # noqa: PLC0415  only where there is a script
 
-    return run_script(path, *arguments)
+    return run_script(*words)
 
 
 class Start:
@@ -137,7 +138,8 @@ class Start:
         scripts = foreign_scripts(self._files)
         for path in scripts:
             if os.path.basename(path) < _SORTS_AS:
-                self._run_script(path)
+                self._run_script(path, path)
+        self._run_steps("before")
 
         result = attempt_until_all_is_there(
             self._open_kernel,
@@ -152,9 +154,10 @@ class Start:
         if result.refuses:
             raise Refused
 
+        self._run_steps("after")
         for path in scripts:
             if os.path.basename(path) >= _SORTS_AS:
-                self._run_script(path)
+                self._run_script(path, path)
 
     # The pass.
 
@@ -212,17 +215,27 @@ class Start:
         seconds = self._began + WAIT - self._clock.now()
         say(INFO, f"{self._unit} waits for up to {seconds:.0f} s: {waits}")
 
-    # Other programs' scripts.
+    # Other programs' scripts, and an agent's steps.
 
-    def _run_script(self, path: str) -> None:
-        """Run it; Refused if it fails."""
-        self._activity = f"{path} ran"
+    def _run_steps(self, when: str) -> None:
+        """Run the steps of the configuration that come before the routes, or after the check."""
+        text = read_config(self._files)
+        if '"steps"' not in text:  # to read the rest of it takes time, and most have none
+            return
+        gate = parse_config(self._files, text).gate
+        for step in gate.steps if gate else ():
+            if step.when == when:
+                self._run_script(f"the step {step.name}", "-c", step.script, step.name)
+
+    def _run_script(self, name: str, *words: str) -> None:
+        """Have bash run these words; Refused if that fails."""
+        self._activity = f"{name} ran"
         try:
-            status = self._run(path, self._unit, str(max(1, int(self._seconds_left))))
+            status = self._run(*words, self._unit, str(max(1, int(self._seconds_left))))
         except OSError as error:
-            self._refuse_with(f"{path} cannot be run: {error}")
+            self._refuse_with(f"{name} cannot be run: {error}")
         if status:
-            self._refuse_with(f"{path} failed (exit {status})")
+            self._refuse_with(f"{name} failed (exit {status})")
         self._seen_from = self._clock.now()
 
     # What is said.

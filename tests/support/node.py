@@ -131,7 +131,11 @@ def wanting(
     units: tuple[str, ...] = (UNIT,),
     **sections: Any,
 ) -> HostRoutingConfig:
-    """A configuration with these static routes and CIDRs, which gates these units."""
+    """A configuration with these static routes and CIDRs, which gates these units. Without CIDRs,
+    the mode is WARN.
+    """
+    if not cidrs:
+        mode = "WARN"
     routes = tuple(static(destination) for destination in destinations)
     return HostRoutingConfig(
         static_routes=StaticRoutesConfig(bool(routes), routes),
