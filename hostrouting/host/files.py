@@ -45,6 +45,19 @@ class Entry(NamedTuple):
         return f"{self.kind} to {self.target}"
 
 
+class LockHolder(NamedTuple):
+    """A process that has the lock of a file."""
+
+    pid: int
+    name: str
+    service: str = ""
+    """The service that it belongs to, if it does: the gate is a process of the unit that starts."""
+
+    def __str__(self) -> str:
+        words = f"process {self.pid} ({self.name})"
+        return f"{words} of {self.service}" if self.service else words
+
+
 class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
     and the remedy. An argument that no host could take is a TypeError or ValueError.
@@ -102,9 +115,9 @@ class Files(Protocol):
         process releases a lock.
         """
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
-        """The processes that have the lock of this file, in words. Of those that this process may
-        look at: for root, all in its pid namespace.
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
+        """The processes that have the lock of this file. Of those that this process may look at:
+        for root, all in its pid namespace.
         """
 
 
@@ -283,7 +296,7 @@ class LocalFiles:
                 os.close(descriptor)
                 raise
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
         from hostrouting.host.lock import lock_holders  # noqa: PLC0415  some systems lack fcntl
 
         return lock_holders(self._followed(path))
