@@ -33,7 +33,6 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.install.plan import Plan
     from hostrouting.install.task import InstallTask, SectionTask
@@ -205,6 +204,12 @@ class TaskRun(Generic[R]):
         before.changes.extend(changes)
 
 
+_LOGGED = {"unit-not-gated", "requirement", "file", "gate-open"}
+"""The warnings that are logged: the last three are what an image lacks, and may get later; on a
+host, they are errors.
+"""
+
+
 def _warn(ctx: phases.Context, plan: Plan) -> None:
     """Log what has to be known before the run changes anything."""
     for finding in plan.findings:
@@ -212,13 +217,8 @@ def _warn(ctx: phases.Context, plan: Plan) -> None:
             # The command prints a warning with the field `finding` only after the run, on its
             # page. By then, this session may have ended.
             ctx.log.warning("%s", finding)
-        elif finding.name == "unit-not-gated" or _is_for_later(finding):
+        elif finding.severity == "warning" and finding.name in _LOGGED:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
-
-
-def _is_for_later(finding: Finding) -> bool:
-    """Whether this is what an image lacks, and may get later: on a host, it is an error."""
-    return finding.severity == "warning" and finding.name in {"requirement", "file", "gate-open"}
 
 
 def _consequence(host: Host) -> str:

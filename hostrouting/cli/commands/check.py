@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     )
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
-    if arguments.snapshot is None:
+    if arguments.snapshot is None and not unusable:
         ungated = find_ungated(config, host)
         findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
