@@ -22,7 +22,7 @@ Name: TypeAlias = Literal[
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "node-ip", "route-not-configured",
+    "route-differs", "node-ip", "route-not-configured",
     # the host
     "session-at-risk", "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",

@@ -428,7 +428,8 @@ def test_a_part_of_a_repair_in_a_pipe() -> None:
     assert "only a part" not in of_all.err
 
     applied = apply(host, json.loads(of_a_part.out), "--wait", "0")
-    assert applied.lines[0] == "DONE: this host matches the configuration, but addresses escape"
+    first = "DONE: this host matches the configuration, but 172.16.0.0/24 is refused as prohibited "
+    assert applied.lines[0].startswith(first)
 
 
 def test_a_repair_says_nothing_of_a_family_that_is_right() -> None:
@@ -492,33 +493,26 @@ class TestTypedRoutes:
 
     def test_on_the_page(self, host: FakeHost) -> None:
         """With the command that keeps them."""
-        status = say("status", host=host)
-        assert status.code == 1
-        assert self.line("CIDR") in status.lines
         page = say("check", CIDR, host=host)
         assert page.code == 0
         assert self.line(CIDR) in page.lines
 
     def test_in_the_document(self, host: FakeHost) -> None:
-        """Both have the same finding, with the command of their pages."""
-        [finding] = say("status", "--json", host=host).json["findings"]
-        assert finding["name"] == "route-not-configured"
+        """It has the same finding, with the command of the page."""
+        findings = say("check", CIDR, "--json", host=host).json["findings"]
+        [finding] = [each for each in findings if each["name"] == "route-not-configured"]
         assert finding["severity"] == "warning"
         assert finding["facts"] == {
             "unconfigured": ["172.16.0.0/17", "172.16.128.0/17"],
             "ranges": [],
             "routes": [],
         }
-        command = f"hostrouting repair {CIDR} | hostrouting apply --config -"
-        remedy = f"to keep these routes, as root: {command}"
-        of_check = {**finding, "remedy": remedy, "commands": [command]}
-        assert of_check in say("check", CIDR, "--json", host=host).json["findings"]
+        assert finding["commands"] == [f"hostrouting repair {CIDR} | hostrouting apply --config -"]
 
     def test_beside_a_repair(self, host: FakeHost) -> None:
         """It has the command already."""
         host.kernel.ip_route("delete", self.SECOND)
         assert say("check", CIDR, host=host).out.count("| hostrouting apply") == 1
-        assert "1 route of hostrouting is set until the next boot" in say("status", host=host).out
 
     def test_beside_a_repair_where_hostrouting_is_installed(self) -> None:
         """What deletes the route is said beside the repair."""
@@ -528,11 +522,6 @@ class TestTypedRoutes:
         page = say("check", host=host)
         assert "hostrouting repair | hostrouting apply" in page.out
         assert any(line.startswith("ROUTE-NOT-CONFIGURED: ") for line in page.lines)
-
-    def test_where_hostrouting_is_installed(self, host: FakeHost) -> None:
-        """`status` knows more then, and does not say this."""
-        apply(host, OTHER_CIDR)
-        assert "until the next boot" not in say("status", host=host).out
 
 
 def test_what_was_typed_becomes_permanent() -> None:
@@ -586,9 +575,8 @@ def test_a_route_for_replies_to_probes_that_waits() -> None:
     probes = {"enabled": True, "interfaces": ["eth9"]}
     said = apply(FakeHost(), {"probeRewrite": probes})
     assert said.code == 0
-    done = "this host matches the configuration, except for the route for replies to probes"
-    assert said.lines[0] == f"DONE: {done}"
-    assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
+    done = "this host matches the configuration, but 2603:1062:0:1:fe80:1234:5678:9abc/128 dev eth9"
+    assert said.lines[0].startswith(f"DONE: {done} needs the device eth9")
 
 
 @pytest.mark.parametrize(
@@ -607,12 +595,13 @@ def test_routes_that_would_wait_after_a_reboot(words: str, code: int) -> None:
     said = say(*words.split(), host=host, stdin=wanted)
 
     assert said.code == code
-    [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
-    assert line == (
-        "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, "
-        "will wait for an IPv4 default route; what is there now works; "
-        'bring back what is missing, or write "dev" and "gateway" into the configured route'
+    stay = (
+        "after the next boot, 2 routes, such as 10.9.0.0/16, will wait for an IPv4 default route; "
+        "what is there now works"
     )
+    assert stay in said.out
+    remedy = 'bring back what is missing, or write "dev" and "gateway" into the configured route'
+    assert remedy in said.out
 
 
 # `plan`, `apply` and then `status`.
@@ -686,9 +675,10 @@ def test_apply_where_nothing_holds_units_back() -> None:
     host.manager.running = False
     for first in ("DONE", "NOTHING TO DO"):
         page = apply(host, WARN)
-        escape = "systemd-nspawn@.service can start unchecked and addresses escape"
-        assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
-        assert "GATE-OPEN: systemd does not run here" in page.out
+        wrong = "systemd does not run here: nothing holds systemd-nspawn@.service back"
+        done = f"{first}: this host matches the configuration, but {wrong}"
+        assert page.lines[0].startswith(done)
+        assert "OVERLAP: " in page.out
 
 
 def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
@@ -725,7 +715,7 @@ def test_a_refused_file_gates_nothing() -> None:
     assert said.code == 2
     [failure] = said.json["failures"]
     assert failure["error"] == "ConfigError"
-    assert said.json["findings"] == []
+    assert [finding["name"] for finding in said.json["findings"]] == ["overlap"]
 
 
 def test_a_stopped_run() -> None:
@@ -738,8 +728,7 @@ def test_a_stopped_run() -> None:
     assert first == "STOPPED: SIGINT; not everything was done"
     assert second == "What this run has changed:"
     assert third == f"  wrote {HostLayout.program_path}"
-    now = "NOT READY: systemd-nspawn@.service cannot start: 9.0.0.0/8 needs an IPv4 default route"
-    assert [line for line in others if line.startswith("NOT READY")] == [now]
+    assert "WAITING: 9.0.0.0/8 needs an IPv4 default route" in others
 
 
 def test_the_document_of_a_stopped_run() -> None:
@@ -758,7 +747,7 @@ def test_the_mode_without_systemd() -> None:
     """The mode is in config.json, so `status` shows it where nothing is known about the guard."""
     host = FakeHost(manager=None)
     apply(host, OTHER_CIDR)
-    assert "  mode STRICT" in say("status", host=host).lines
+    assert "  mode STRICT: " in say("status", host=host).out
 
 
 @pytest.mark.parametrize(
@@ -782,5 +771,5 @@ def test_status_says_what_it_can(allowed: list[str], code: int, verdict: str) ->
     said = say("status", host=host)
 
     assert said.code == code
-    assert "REQUIREMENT: nft could not list the table" in said.lines
+    assert "nft could not list the table" in said.out
     assert any(line.startswith(f"{verdict}: ") for line in said.lines)
