@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+__all__ = ["ADDRESSES", "RULES", "BackendContract", "contract_host"]
+
 ADDRESSES = (
     ("eth0", "10.0.0.4/24"),
     ("eth0", "2001:db8::4/64"),

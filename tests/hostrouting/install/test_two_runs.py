@@ -65,7 +65,8 @@ TASKS: dict[str, Callable[[FakeHost], phases.Task[object]]] = {
 
 def report_of(task: phases.Task[object]) -> phases.Step:
     """The report of a run of this task."""
-    return phases.run(task, observers=[], clock=FakeClock())
+    # A context of its own: it may be called in the task of another run.
+    return phases.run(task, ctx=phases.Context(observers=[], clock=FakeClock()))
 
 
 @given(
