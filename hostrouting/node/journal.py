@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from hostrouting.command import Operator
 from hostrouting.errors import HostRoutingError
+from hostrouting.host.layout import HostLayout
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from hostrouting.upkeep.passes import PassOutcome
 
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
+ON_THE_NODE = Operator(program=HostLayout.node_command)
+"""Who reads the journal, and has the program of the node."""
 Line: TypeAlias = tuple[int, str]
 """A level, and the words."""
 
@@ -49,7 +53,7 @@ def lines_of(outcome: PassOutcome) -> Iterator[Line]:
     ]
     for finding in findings[:_SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
-        yield level, finding.line
+        yield level, finding.line_for(ON_THE_NODE)
     if len(findings) > _SHOWN:
         yield WARNING, f"and {len(findings) - _SHOWN:,} more findings"
     for verdict in outcome.verdicts:
@@ -65,7 +69,7 @@ def describe_failure(error: BaseException, activity: str) -> list[str]:
     elif isinstance(error, TimeIsUp):
         lines = [f"this took longer than {error} s, and was ended while {activity}"]
     elif isinstance(error, HostRoutingError):
-        lines = [line.strip() for line in str(error).splitlines()]
+        lines = [line.strip() for line in error.text_for(ON_THE_NODE).splitlines()]
     else:
         import traceback  # noqa: PLC0415  as rare as a bug
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
+from hostrouting.command import call
 from hostrouting.errors import HostError
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
 from hostrouting.gate.unit_names import template_of
@@ -30,7 +31,16 @@ from hostrouting.node import PASSED, REFUSED
 from hostrouting.node.clock import MachineClock, NodeClock
 from hostrouting.node.ending import Stopped, limited_to, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
-from hostrouting.node.journal import ERROR, INFO, NOTICE, WARNING, describe_failure, lines_of, say
+from hostrouting.node.journal import (
+    ERROR,
+    INFO,
+    NOTICE,
+    ON_THE_NODE,
+    WARNING,
+    describe_failure,
+    lines_of,
+    say,
+)
 from hostrouting.node.lock import host_locked
 from hostrouting.node.outside import RunScript, run_script
 from hostrouting.node.running import RunningProgram
@@ -169,9 +179,10 @@ class Start:
         """HostError if neither this unit nor its template is among the gated units."""
         if {self._unit, template_of(self._unit)}.isdisjoint(gated):
             path = HostLayout.config_path
+            apply = ON_THE_NODE.line(call(f"apply --config {path}"))
             sentence = (
                 f"{path} does not gate {self._unit}, but the drop-in of that unit runs the gate; "
-                f"as root: {HostLayout.node_command} apply --config {path}"
+                f"as root: {apply}"
             )
             raise HostError(sentence, what="file", target=path)
 
@@ -201,7 +212,7 @@ class Start:
 
     def _refuse_for(self, findings: Iterable[Finding]) -> None:
         """Log the findings; Refused if there are any."""
-        lines = [finding.line for finding in findings]
+        lines = [finding.line_for(ON_THE_NODE) for finding in findings]
         for line in lines:
             self._say(ERROR, line)
         if lines:
