@@ -2,20 +2,18 @@
 node's address, starts kubelet, and waits until it runs. If that fails, what this run did is undone,
 and what an earlier run did stays.
 
-The run is a part of an asyncio program, which SIGINT and SIGTERM cancel, or whoever cancels its
-coroutine. The report is JSON. `--plan` only prints what would be done. With `--here`, the agent
-configures this computer, as root. Without it, the host is a fake one: an H200 node whose InfiniBand
-devices capture 172.16.0.0/16. FILE is the agent's own configuration:
+The run is a part of an asyncio program. The report is JSON. `--plan` only prints what would be
+done. With `--here`, the agent configures this computer, as root. Without it, the host is a fake
+one: an H200 node whose InfiniBand devices capture 172.16.0.0/16. FILE is the agent's own
+configuration:
 
     {"downloads": {"/opt/kubelet": "https://…"}, "hostRouting": {"gate": …, "routeOverlap": …}}
 """
 
 import argparse
 import asyncio
-import contextlib
 import json
 import logging
-import signal
 import sys
 import urllib.request
 from pathlib import Path
@@ -27,9 +25,9 @@ from hostrouting import (
     Configure,
     Host,
     HostRoutingConfig,
-    Plan,
     exit_code,
 )
+from hostrouting.install.plan import Plan
 from hostrouting.testing import FakeHost, h200
 
 UNIT = "kubelet.service"
@@ -161,25 +159,6 @@ def agent(urls: dict[str, str], config: HostRoutingConfig, host: Host) -> phases
     )
 
 
-async def run(bootstrap: phases.AnyTask) -> phases.Step:
-    """The report of a run that a signal cancels, or whoever cancels this coroutine."""
-    ctx = phases.Context()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ctx.cancel, number)
-    in_thread = asyncio.to_thread(phases.run, bootstrap, ctx=ctx, undo_on_failure=True)
-    running = asyncio.ensure_future(in_thread)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        ctx.cancel("the agent was cancelled")
-        while not running.done():  # until what it did is undone, however often this is cancelled
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
-        print(running.result().to_json())
-        raise
-
-
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
     parser = argparse.ArgumentParser(description="prepare this node, and start kubelet")
@@ -198,6 +177,6 @@ if __name__ == "__main__":
         dry_run = phases.plan(bootstrap)
         print(dry_run)
         sys.exit(dry_run.exit_code)
-    report = asyncio.run(run(bootstrap))
+    report = asyncio.run(phases.run_async(bootstrap, undo_on_failure=True))
     print(report.to_json())
     sys.exit(exit_code(report))

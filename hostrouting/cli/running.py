@@ -23,7 +23,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.text import printable_lines, spoken
-from phases.observers import FIELDS, LOGGER, live_tree
+from phases.observers import FIELDS, LOGGER
 
 _ON_THE_PAGE = {"verdict", "finding"}
 """The fields of log lines that the page repeats."""
@@ -181,9 +181,8 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     An undone run has no such page, and its operator may be asked before it ends.
     """
     _log_to_standard_error(set() if undo_on_failure else _ON_THE_PAGE)
-    tree = live_tree(LOGGER)
     # Not a LogObserver: what became of each task is on the page.
-    ctx = phases.Context(observers=[] if tree is None else [tree])
+    ctx = phases.Context(observers=[phases.LiveTree(LOGGER)])
     with _stopping_with_the_terminal(ctx):
         report = phases.run(task, ctx=ctx, undo_on_failure=undo_on_failure)
     effects = _effects_before_undo(report)

@@ -14,7 +14,7 @@ from hostrouting.command import AS_ROOT, Operator
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
 from hostrouting.finding import Finding
-from hostrouting.host.files import Files
+from hostrouting.host.base import Files
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.model.snapshot import Snapshot

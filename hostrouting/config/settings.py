@@ -316,6 +316,12 @@ class RouteOverlapConfig(NamedTuple):
     without "from all".
     """
 
+    def faults_between(self: Any) -> Iterator[Fault]:
+        """A mode that would protect nothing."""
+        if self.mode == "STRICT" and self.expected_cidrs == () == self.service_cidrs:
+            rule = "STRICT, but no CIDRs are given, so nothing is checked"
+            yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
+
     @property
     def cidrs(self) -> tuple[Network, ...]:
         """All that must leave through the expected devices."""

@@ -35,7 +35,8 @@ from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.files import Entry, Files
+    from hostrouting.host.base import Files
+    from hostrouting.host.files import Entry
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 

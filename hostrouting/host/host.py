@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError, HostError, NotReady
-from hostrouting.host.files import Files, LocalFiles, Lock, follow_links
+from hostrouting.host.files import LocalFiles, follow_links
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     import phases
+    from hostrouting.host.base import Files, Lock
     from hostrouting.host.interpreter import Interpreter
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend

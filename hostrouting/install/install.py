@@ -1,5 +1,14 @@
 """How a configuration comes onto a host: one function that is read from top to bottom.
 
+1. Read what is installed, and what is wanted.
+2. Make the plan.
+3. Fail if the run must fail; end if nothing is wanted and nothing is there.
+4. Take the lock, and do 1 to 3 again: another run may have come first.
+5. Write the files.
+6. Start the guard, and release the lock.
+7. Each part does its work on the kernel. It waits for what it needs without the lock.
+8. The result.
+
 `Configure`, a task about one section, `Remove`, and the undo of each come here; they differ in the
 configuration that they want. If a part fails, the files stay: the gate holds units back until the
 routing is right.
@@ -26,8 +35,8 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 Keep: TypeAlias = "Callable[[HostRoutingConfig | None, Iterable[RouteRequest]], None]"
-"""Keeps what undo needs: what is installed, and changes of routes. It is called before the first
-change, and again with the changes of each part.
+"""Keeps what undo needs. Called before the first change, with what is installed (None if that
+cannot be read) and the routes that will be deleted; and after each part, with its changes as well.
 """
 
 
@@ -48,49 +57,44 @@ def install(
     """
     chosen = parts_of_run(parts, ctx)
 
-    # 1 to 3. What is installed, what would change, and what stands against that.
-    wanted = read_wanted()
-    plan = plan_install(host, wanted, chosen)
-    require_possible(host, wanted, plan)
+    wanted = read_wanted()  # 1
+    plan = plan_install(host, wanted, chosen)  # 2
+    require_possible(host, wanted, plan)  # 3
     if plan.is_empty and wanted.is_nothing:
         return phases.Skip(nothing)
 
-    with ExitStack() as lock:
-        # 4 and 5. The files, under the lock, by a plan that is made there: another run may have
-        # changed what is installed. Without a change of files or units, no lock is needed.
+    with ExitStack() as locked:
         with phases.inner_step("install-files", ctx) as step:
-            if plan.changes_files:
-                lock.enter_context(host.locked(step.ctx))
+            if plan.needs_lock:  # 4
+                locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted()
                 plan = plan_install(host, wanted, chosen)
                 require_possible(host, wanted, plan)
             _begin(ctx, plan, wanted, keep)
-            step.result = write_files(host, plan)
-        # 6. The guard. If it does not start, the parts work nevertheless, and the run fails at its
-        # end.
-        guard = _try_to_start_guard(host, plan, ctx)
-    effects = effects_of(step.result) + effects_of(guard)
+            step.result = write_files(host, plan)  # 5
+        effects = effects_of(step.result)
+        started, guard_failure = _try_to_start_guard(host, plan, ctx)  # 6
+        effects += started
 
-    # 7. Each part does its work on the kernel, and waits without the lock.
-    try:
+    try:  # 7
         if as_steps:
+            # All parts: one that the run leaves out is a skipped step.
             results = _do_as_steps(parts, wanted, keep, ctx)
         else:
             results = _do_here(chosen, wanted, keep, ctx, effects)
     except BaseException:  # also Cancelled: the guard's failure must not be lost
-        if isinstance(guard, phases.TaskFailed) and ctx.step is not None:
-            ctx.step.failures = guard.failures
+        if guard_failure is not None and ctx.step is not None:
+            ctx.step.failures = (*ctx.step.failures, *guard_failure.failures)
         raise
     for result in results:
         effects += effects_of(result)
-    if isinstance(guard, phases.TaskFailed):
-        _raise_with(guard, effects, ctx)
+    if guard_failure is not None:
+        _raise_with(guard_failure, effects, ctx)
 
-    # 8. The result.
-    skips = [result for result in results if isinstance(result, phases.Skip)]
+    skips = [result for result in results if isinstance(result, phases.Skip)]  # 8
     if effects.changed or len(skips) < len(results):
         return effects
-    if as_steps:
+    if as_steps or not skips:
         return phases.Skip("everything is as it should be")
     return skips[-1]
 
@@ -111,30 +115,32 @@ def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
     for finding in plan.obstacles:
         ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
     if not plan.is_empty:
-        deleted = [step.route for step in plan.routes.changes if step.action == "delete"]
-        keep(wanted.former, [RouteRequest("delete", route) for route in deleted])
+        keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
 
 
-def _try_to_start_guard(host: Host, plan: Plan, ctx: phases.Context) -> object:
-    """Start the guard if the plan says so, as a step: what that did, or its TaskFailed. A guard
-    that was stopped for its new files is started even if the run was cancelled since.
+def _try_to_start_guard(
+    host: Host, plan: Plan, ctx: phases.Context
+) -> tuple[Effects, phases.TaskFailed | None]:
+    """Start the guard if the plan says so, as a step: what that has done, and why it has failed.
+    The run goes on then, and fails at its end.
+
+    A guard that was stopped for its new files is started even if the run was cancelled since.
     """
     if not plan.for_systemd("start", "restart"):
-        return None
+        return Effects(), None
     try:
         with ctx.shielded() as shielded, phases.inner_step("start-guard", shielded) as step:
             step.result = start_guard(host, plan)
     except phases.TaskFailed as failure:
-        return failure
-    return step.result
+        return Effects(), failure
+    return effects_of(step.result), None
 
 
 def _do_as_steps(
     parts: Iterable[Part], wanted: Wanted, keep: Keep, ctx: phases.Context
 ) -> Sequence[object]:
-    """The work of all parts, also of those that the run leaves out: these are skipped steps."""
-    works = {part.name: partial(_do, part, wanted, keep) for part in parts}
-    steps = [phases.task(name)(work) for name, work in works.items()]
+    """The work of these parts, each as a step of its own."""
+    steps = [phases.task(part.name)(partial(_do, part, wanted, keep)) for part in parts]
     return phases.serial(*steps).do(ctx)
 
 
@@ -152,16 +158,20 @@ def _do_here(
 
 
 def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects | phases.Skip:
-    """The work of a part. The plan may not have had its changes: they are kept for undo, too."""
+    """The work of a part. It may change more than was planned, also if it fails, which undo needs
+    to know.
+    """
+    outcome: object = None
     try:
-        result = part.carry_out(ctx, wanted)
+        outcome = part.carry_out(ctx, wanted)
     except BaseException as error:
-        if effects_of(error).changes:
-            keep(wanted.former, effects_of(error).changes)
+        outcome = error
         raise
-    if effects_of(result).changes:
-        keep(wanted.former, effects_of(result).changes)
-    return result
+    finally:
+        changes = effects_of(outcome).changes
+        if changes:
+            keep(wanted.former, changes)
+    return outcome
 
 
 def _raise_with(failure: phases.TaskFailed, effects: Effects, ctx: phases.Context) -> NoReturn:

@@ -20,7 +20,7 @@ from hostrouting.install.typed_commands import repair_pipeline
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
 

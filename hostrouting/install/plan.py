@@ -66,8 +66,8 @@ class Plan:
         return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
 
     @property
-    def changes_files(self) -> bool:
-        """Whether files change, or systemd has to do something."""
+    def needs_lock(self) -> bool:
+        """Whether files change, or systemd has to do something. Each part takes the lock itself."""
         return bool(self.files or self.systemd)
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:

@@ -77,7 +77,7 @@ class ConfigureStaticRoutes(SectionTask):
         def attempt() -> tuple[Applied | None, str]:
             nonlocal last_plan
             last_plan = plan_static_routes(self.require_installed(wanted), backend.snapshot())
-            last_plan.require_possible()
+            last_plan.require_no_conflict()
             applied = Applied(last_plan)
             if last_plan.changes and not last_plan.waiting:
                 # If the run is cancelled meanwhile, ctx.check raises that, and the changes are

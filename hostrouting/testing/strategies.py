@@ -146,16 +146,6 @@ _STATIC_ROUTES = st.just(config.StaticRoutesConfig()) | st.builds(
 )
 _PATTERNS = st.builds(_pattern, device_names(), st.sampled_from(["", "*", "?"]))
 _SELECTIONS = st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"])
-_ROUTE_OVERLAPS = st.builds(
-    config.RouteOverlapConfig,
-    expected_cidrs=st.lists(networks(), max_size=4),
-    mode=st.sampled_from(["WARN", "STRICT"]),
-    expected_devs=st.lists(device_names(), max_size=3),
-    allowed_devs=st.lists(_PATTERNS, max_size=3),
-    pod_cidrs=st.lists(networks(), max_size=3),
-    service_cidrs=st.lists(networks(), max_size=2),
-    intended_rules=st.lists(_SELECTIONS, max_size=2),
-)
 _SHORTEST_POD_NETWORK = {4: 8, 6: 32}
 _POD_NETWORKS = networks().filter(
     lambda network: network.prefixlen >= _SHORTEST_POD_NETWORK[network.version]
@@ -174,6 +164,22 @@ _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_
 
 
 @st.composite
+def _route_overlaps(draw: st.DrawFn) -> config.RouteOverlapConfig:
+    expected = tuple(draw(st.lists(networks(), max_size=4)))
+    services = tuple(draw(st.lists(networks(), max_size=2)))
+    is_strict = draw(st.booleans()) and bool(expected or services)
+    return config.RouteOverlapConfig(
+        expected_cidrs=expected,
+        mode="STRICT" if is_strict else "WARN",
+        expected_devs=tuple(draw(st.lists(device_names(), max_size=3))),
+        allowed_devs=tuple(draw(st.lists(_PATTERNS, max_size=3))),
+        service_cidrs=services,
+        pod_cidrs=tuple(draw(st.lists(networks(), max_size=3))),
+        intended_rules=tuple(draw(st.lists(_SELECTIONS, max_size=2))),
+    )
+
+
+@st.composite
 def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
     uplinks = draw(_PROBE_UPLINKS)
     can_have_route = len(uplinks) <= 1  # a route has one uplink
@@ -189,7 +195,7 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
     """Any configuration."""
-    route_overlap = draw(_ROUTE_OVERLAPS)
+    route_overlap = draw(_route_overlaps())
     has_something_to_guard = bool(route_overlap.expected_cidrs)
     is_guarded = draw(st.booleans()) and has_something_to_guard
     return config.HostRoutingConfig(

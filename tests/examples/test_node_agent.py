@@ -1,6 +1,5 @@
 """examples/node_agent.py: a whole agent, on a fake host."""
 
-import asyncio
 import json
 import runpy
 import signal
@@ -171,33 +170,6 @@ def test_downloads_whose_names_begin_alike(tmp_path: Path) -> None:
     assert len({download.part for download in downloads}) == 2
     assert phases.run(phases.parallel(*downloads), observers=[]).ok
     assert {name: (tmp_path / name).read_text() for name in texts} == texts
-
-
-def test_an_agent_that_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
-    """If its coroutine is cancelled, what ran is undone first, and the report is printed."""
-    host = FakeHost(kernel=h200())
-    started = threading.Event()
-
-    @phases.task("wait")
-    def wait(ctx: phases.Context) -> None:
-        started.set()
-        ctx.sleep(60)
-
-    async def program() -> None:
-        bootstrap = phases.serial(made("agent")({}, CONFIG, host), wait, name="node")
-        running = asyncio.ensure_future(made("run")(bootstrap))
-        await asyncio.to_thread(started.wait)
-        running.cancel()
-        await asyncio.sleep(0)
-        running.cancel()  # a second time: it still waits for the run
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(program())
-    assert host.files.texts == {}
-    report = json.loads(capsys.readouterr().out)
-    assert report["status"] == "cancelled"
-    assert report["reason"] == "the agent was cancelled"
 
 
 def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:

@@ -813,7 +813,18 @@ def test_an_empty_dev() -> None:
 @pytest.mark.parametrize("text", ["WARN", "warn", "wArN", "STRICT", "strict", "Strict", ""])
 def test_mode(text: str) -> None:
     """A mode can be in upper or lower case; empty means the default."""
-    assert expect(mode=text).mode == (text.upper() or "WARN")
+    assert expect("10.0.0.0/8", mode=text).mode == (text.upper() or "WARN")
+
+
+def test_a_mode_that_protects_nothing() -> None:
+    """STRICT without CIDRs is a fault; those of services are enough."""
+    with pytest.raises(ConfigError) as caught:
+        expect(mode="STRICT")
+    assert str(caught.value) == (
+        "mode: STRICT, but no CIDRs are given, so nothing is checked; add expectedCidrs or "
+        "serviceCidrs"
+    )
+    assert expect(mode="STRICT", service_cidrs=["10.0.0.0/8"]).is_strict
 
 
 def test_lists() -> None:

@@ -2,11 +2,10 @@
 tests/system has it with a real systemd.
 """
 
-import json
-
 import pytest
 
-from hostrouting.gate.unit_states import UnitState, read_note, refused_units, unit_states
+from hostrouting.gate.start_note import StartNote, leave_note
+from hostrouting.gate.unit_states import UnitState, refused_units, unit_states
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeManager
 
@@ -18,16 +17,16 @@ GATE = (
 PASSED = GATE % "status=0/0"
 REFUSED = GATE % "status=255/EXCEPTION"
 ERROR = "172.16.0.0/16 leaves through ib0"
-PASSED_NOTE = {"invocation": "now", "refused": False, "time": 7.5, "errors": []}
-REFUSED_NOTE = {"invocation": "now", "refused": True, "time": 7.5, "errors": [ERROR]}
-OLD_NOTE = PASSED_NOTE | {"invocation": "before"}
+PASSED_NOTE = StartNote("now", 7.5, refused=False)
+REFUSED_NOTE = StartNote("now", 7.5, refused=True, errors=[ERROR])
+OLD_NOTE = StartNote("before", 7.5, refused=False)
 
 
-def state_of(note: object, **properties: str) -> UnitState:
+def state_of(note: StartNote | None, **properties: str) -> UnitState:
     """The state of the unit with these properties and this note."""
     files = FakeFiles()
     if note is not None:
-        files.texts[HostLayout.note_path(UNIT)] = json.dumps(note)
+        leave_note(files, UNIT, note)
     known = {"LoadState": "loaded", "InvocationID": "now"}
     known |= {"StateChangeTimestamp": NOW, "ConditionTimestamp": NOW}
     manager = FakeManager(properties={UNIT: {**known, **properties}})
@@ -36,7 +35,7 @@ def state_of(note: object, **properties: str) -> UnitState:
     return state
 
 
-STATES: dict[str, tuple[object, str, str, str, UnitState]] = {
+STATES: dict[str, tuple[StartNote | None, str, str, str, UnitState]] = {
     "checked": (PASSED_NOTE, "active", "running", PASSED, UnitState(UNIT, "runs", checked=7.5)),
     "started before the gate was there": (
         OLD_NOTE,
@@ -83,7 +82,7 @@ STATES: dict[str, tuple[object, str, str, str, UnitState]] = {
         UnitState(UNIT, "was refused", reasons=("from the journal",)),
     ),
     "failed": (PASSED_NOTE, "failed", "failed", PASSED, UnitState(UNIT, "failed", checked=7.5)),
-    "a note that is not one": ([], "inactive", "dead", PASSED, UnitState(UNIT, "does not run")),
+    "never started": (None, "inactive", "dead", PASSED, UnitState(UNIT, "does not run")),
 }
 """By what has happened: the note, ActiveState, SubState, ExecCondition, and the state."""
 
@@ -129,8 +128,3 @@ def test_instances() -> None:
     manager = FakeManager(properties={units[0]: {}, units[1]: {}}, files=files)
     found = unit_states(files, manager, [template])
     assert [state.unit for state in found] == [units[0], units[2]]
-
-
-def test_no_note() -> None:
-    """The unit has not started since the boot."""
-    assert read_note(FakeFiles(), UNIT) is None

@@ -12,7 +12,7 @@ from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
-from hostrouting.install.preflight import find_requirements
+from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
