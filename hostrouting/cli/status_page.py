@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from hostrouting.cli.check import LOOK_FIRST, check_lines
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
-from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.command import AS_ROOT
+from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.unit_gates import APPLY, RELOAD
 from hostrouting.gate.unit_states import UnitState, refused_units
 from hostrouting.headline import cause_of, headline_of

@@ -20,9 +20,10 @@ import phases
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import Run, run_task, told_anyway
-from hostrouting.cli.source import bad_input, read_config
+from hostrouting.cli.source import as_whom, bad_input, read_config
 from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE, PROBLEM
+from hostrouting.command import Operator
 from hostrouting.gate.unit_gates import starts_unchecked
 from hostrouting.headline import what_is_wrong_now
 from hostrouting.host.host import Host
@@ -37,27 +38,28 @@ REQUIRED = ("--config",)
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
+    who = as_whom(arguments)
     if arguments.confirm is None:
         outcome = run_task(task, host)
     else:
-        outcome = _run_confirmed(task, host, arguments.confirm)
-    with told_anyway(outcome):
+        outcome = _run_confirmed(task, host, arguments.confirm, who)
+    with told_anyway(outcome, who):
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         if outcome.is_taken_back:
-            return Answer(outcome.code, document, outcome.lines())
+            return Answer(outcome.code, document, outcome.lines(who))
         status = find_status(host)
         document["findings"] = [finding.to_mapping() for finding in status.findings]
         document["check"] = status.check and status.check.document()
         code = outcome.code
         if code == FINE and starts_unchecked(config, status.faults):
             code = PROBLEM
-        return Answer(code, document, [*_lines(outcome, status)], status.report)
+        return Answer(code, document, [*_lines(outcome, status, who)], status.report)
 
 
-def _lines(outcome: Run, status: Status) -> Iterator[str]:
+def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
     headline, *page = status_lines(status)
-    yield from outcome.lines(_success(status))
+    yield from outcome.lines(who, _success(status))
     says_how_it_is = outcome.report.ok and status.state == "installed"
     if not says_how_it_is:
         yield headline
@@ -73,7 +75,7 @@ def _success(status: Status) -> str:
     return f"{sentence}, but {wrong}" if wrong else sentence
 
 
-def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
+def _run_confirmed(task: Configure, host: Host, seconds: float, who: Operator) -> Run:
     """Apply, and take everything back unless the operator confirms it."""
     if installed_or_none(host) is None:
         rule = "the installed configuration cannot be read, so it could not be installed again"
@@ -82,5 +84,5 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
         if outcome.undone is not None and outcome.effects.changed:
-            terminal.log(outcome.lines())  # perhaps nobody is there to read the answer
+            terminal.log(outcome.lines(who))  # perhaps nobody is there to read the answer
         return outcome

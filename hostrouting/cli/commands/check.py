@@ -23,6 +23,7 @@ from hostrouting.cli.source import (
     typed_name,
     typed_options,
 )
+from hostrouting.command import Command, call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -63,14 +64,16 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
     if arguments.snapshot or arguments.fail_on or arguments.ignore:
         rule = "cannot be used with --snapshot, --fail-on or --ignore"
         raise bad_input("--snapshots", rule, "leave these out")
-    return check_nodes(arguments.snapshots, config, typed_options(arguments))
+    return check_nodes(
+        arguments.snapshots, config, call(f"check{typed_options(arguments)}"), as_whom(arguments)
+    )
 
 
-def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> str:
+def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> Command:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or check.named("route-not-configured"):
         return check.repair_command
     file = HostLayout.config_path
     if arguments.config is not None:
         file = typed_name(arguments.config)
-    return f"hostrouting apply --config {file}"
+    return call(f"apply --config {file}")

@@ -24,6 +24,7 @@ from hostrouting.cli.source import (
     typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
+from hostrouting.command import Command, Operator, call
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, worst_first
 from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
@@ -86,12 +87,13 @@ def _verdict_lines(arguments: argparse.Namespace, check: HostCheck, command: str
     yield "The verdict afterwards:"
     yield from map(str, check.report.families)
     if check.report.routes and command and arguments.snapshot is None:
-        yield f"To repair that, {as_whom(arguments)}:"
-        yield f"  {command}"
+        who = as_whom(arguments)
+        yield f"To repair that, {who}:"
+        yield f"  {who.line(command)}"
 
 
 def _answer_lines(
-    judged: _Judged, plan: Plan, findings: Iterable[Finding], who: str
+    judged: _Judged, plan: Plan, findings: Iterable[Finding], who: Operator
 ) -> Iterator[str]:
     """What apply would do, first in one sentence, and what there is to tell about it."""
     yield f"{judged.answer.upper()}: {judged.reason}"
@@ -174,7 +176,7 @@ def _what_to_type(arguments: argparse.Namespace) -> str:
     who = as_whom(arguments)
     if arguments.config == "-":
         return f"{who}: the same command with apply instead of plan"
-    return f"{who}: {_apply_command(arguments)}"
+    return f"{who}: {who.line(_apply_command(arguments))}"
 
 
 def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
@@ -226,12 +228,12 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        return repair_pipeline(typed_file(arguments)) + _apply_options(arguments)
+        return repair_pipeline(typed_file(arguments), apply_options=_apply_options(arguments))
     return _apply_command(arguments)
 
 
-def _apply_command(arguments: argparse.Namespace) -> str:
-    return f"hostrouting apply --config {_file(arguments)}{_apply_options(arguments)}"
+def _apply_command(arguments: argparse.Namespace) -> Command:
+    return call(f"apply --config {_file(arguments)}{_apply_options(arguments)}")
 
 
 def _apply_options(arguments: argparse.Namespace) -> str:
