@@ -219,8 +219,8 @@ def test_a_pass_before_a_script_has_ended() -> None:
     host = node(wanting(units=(UNIT, "a.service"), mode="WARN"))
     clock = FakeNodeClock()
 
-    def run(path: str, *_: str) -> int:
-        del host.files.texts[path]  # the other start has none
+    def run(*words: str) -> int:
+        del host.files.texts[words[0]]  # the other start has none
         clock.sleep(0.5)
         assert start("a.service", host, clock, FakeLock()) == PASSED
         clock.sleep(0.5)
