@@ -24,7 +24,6 @@ from hostrouting.release import __version__ as __version__
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.azure_vnet.task import CleanStaleAzureVnet as CleanStaleAzureVnet
-    from hostrouting.boot.files import files_of as files_of
     from hostrouting.check import (
         CheckReport as CheckReport,
         check_document as check_document,
@@ -52,8 +51,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.finding import Finding as Finding, Remedy as Remedy
     from hostrouting.host import Host as Host, HostLayout as HostLayout
-    from hostrouting.host.effects import Effects as Effects
-    from hostrouting.install.plan import Plan as Plan
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
@@ -83,8 +80,6 @@ Tasks for phases, each made from a configuration and a host
     tasks.overlap_check      CheckRouteOverlap CheckResult
     tasks.probe_rewrite      RewriteProbeSource
     azure_vnet.task          CleanStaleAzureVnet
-    install.plan             Plan
-    host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made
     config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
 Errors, all of them HostRoutingError, and findings
@@ -94,12 +89,11 @@ Errors, all of them HostRoutingError, and findings
     codes                    exit_code
 The check, of a kernel or of a snapshot
     check                    check_kernel check_snapshot CheckReport check_findings check_document
-The host, its kernel, and the files of a configuration
+The host and its kernel
     host                     Host HostLayout
     kernel                   RouteBackend
     kernel.netlink           NetlinkBackend
     kernel.pyroute2          Pyroute2Backend
-    boot.files               files_of
 The routing of a host, as plain values
     model                    Snapshot Link Route
 """

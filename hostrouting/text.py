@@ -1,13 +1,18 @@
 """Words for every text that an operator reads: counts, lists of names, values, and the known word
 nearest to another.
 
-The help loads this module, so it imports nothing that takes time.
+The help and every start of a gated unit load this module, so it imports nothing that takes time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from __future__ import annotations
 
-T = TypeVar("T")
+from collections.abc import Iterable, Mapping, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""

@@ -1,22 +1,25 @@
-"""How a task becomes a step of a run. Whichever method of a task is called, nested or not, `record`
-calls it; the step of a task that is not called goes through `record_unstarted`.
+"""How a task becomes a step of a run. Whatever runs as a step, the method of a task or a `with`
+block, runs inside `_recorded`; the step of a task that is not called goes through
+`record_unstarted`.
 
 Groups call `new_step` for each of their tasks, and later either `run_step` or `record_unstarted`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import partial
 from inspect import iscoroutine
 from typing import TypeVar, cast
 
 from phases.arguments import must_be
-from phases.context import Context
+from phases.context import RUNNING, Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Method, Skip, Task, Verb, valid_task
+from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, valid_task
 
 T = TypeVar("T")
 
@@ -37,19 +40,78 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     run(skip=…) leaves it out, the result is a Skip. In a running event loop, use `await
     asyncio.to_thread(phases.execute, task)`.
     """
-    ctx = ctx or Context()
+    require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
+    if ctx is None:
+        require_no_task_around("execute")
+        ctx = Context()
     must_be(Context, ctx, "execute: ctx", "a phases.Context")
     ctx = ctx.in_a_run()
-    step = new_step(valid_task(task), ctx)
+    step = new_step(valid_task(task).name, ctx)
     return cast("T", run_step(task, step, ctx))
 
 
-def new_step(task: AnyTask, ctx: Context, verb: Verb = "do") -> Step:
-    """A step inside the context, not yet started, for the method `verb` of the task.
+def require_no_task_around(function: str) -> None:
+    """Raise InvalidTask in a running task: what stops its run would not stop the new one."""
+    path = RUNNING.get()
+    if path:
+        raise InvalidTask(
+            f"{function}: it is called in the task {path} without its context; pass ctx, or a "
+            "phases.Context() for a run of its own, which nothing cancels"
+        )
+
+
+def require_no_event_loop(function: str, remedy: str) -> None:
+    """Raise RuntimeError in a running event loop, which would stand still meanwhile."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:  # then no loop runs
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{function}: the event loop would stand still; write `{remedy}`")
+
+
+class Block:
+    """A `with` block that is a step: its context, and what the block says that it has done."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.result: object = None
+
+
+def inner_step(name: str, ctx: Context) -> AbstractContextManager[Block]:
+    """A part of a running task as a step of its own: a `with` block.
+
+    For example::
+
+        with phases.inner_step("unpack", ctx) as step:
+            files = unpack(image, step.ctx)
+            step.result = f"{len(files)} files"  # or a Skip
+
+    What the block knows stays in the local variables of the task. Like a task, the block is not
+    entered if the run is cancelled, and what it raises leaves it as a TaskFailed. `only` and `skip`
+    do not leave it out.
+    """
+    fault = fault_of_name(name)
+    if fault:
+        raise InvalidTask(f"inner_step: {fault}")
+    must_be(Context, ctx, "inner_step: ctx", "the phases.Context of the running task")
+    ctx = ctx.in_a_run()
+    return _recorded(new_step(name, ctx), ctx)
+
+
+def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
+    """A step inside the context, not yet started, for the method `verb` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
+    Raises InvalidTask if a plan would do the task.
     """
-    step = Step((*ctx.path, task.name), run=ctx.run_id, action=verb)
+    if verb == "do" and ctx.step is not None and ctx.step.action == "plan":
+        raise InvalidTask(
+            f"{name}: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
+        )
+    step = Step((*ctx.path, name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
         step.attempt = ctx.step.attempts  # so far, of a task that is tried again
         if verb == "do" and ctx.step.action == "undo":
@@ -76,7 +138,9 @@ def run_step(task: AnyTask, step: Step, ctx: Context, verb: Verb = "do") -> obje
         method = partial(_raise, error)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {verb}")
-    return record(step, method, ctx, verb)
+    with _recorded(step, ctx) as block:
+        block.result = method(block.ctx)
+    return block.result
 
 
 def _method_of(task: AnyTask, verb: Verb) -> Method | None:
@@ -106,15 +170,16 @@ def _call_each(tasks: Sequence[AnyTask], verb: Verb, ctx: Context) -> None:
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            step = new_step(task, ctx, verb)
+            step = new_step(task.name, ctx, verb)
             run_step(task, step, ctx, verb)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)
     raise_together(errors)
 
 
-def record(step: Step, method: Method, ctx: Context, verb: Verb) -> object:
-    """Call the method as this step: exactly one start and one end, whatever happens.
+@contextmanager
+def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
+    """Run the block as this step: exactly one start and one end, whatever happens.
 
     Every Exception leaves it as a TaskFailed with the failures of the step.
     """
@@ -128,9 +193,13 @@ def record(step: Step, method: Method, ctx: Context, verb: Verb) -> object:
     try:
         step.start = datetime.now(timezone.utc)
         ctx.notify(step)
-        result = method(ctx.derive(step=step, root=ctx.root or step))
-        reject_coroutine(result, f"{step.name}: {verb}")
-        _record_result(step, result)
+        block = Block(ctx.derive(step=step, root=ctx.root or step))
+        around = RUNNING.set("/".join(step.path))
+        try:
+            yield block
+        finally:
+            RUNNING.reset(around)
+        _record_result(step, block.result)
     except BaseException as error:
         record_error(step, error)
         if not isinstance(error, Exception):
@@ -138,8 +207,6 @@ def record(step: Step, method: Method, ctx: Context, verb: Verb) -> object:
         if isinstance(error, TaskFailed) and error.failures == step.failures:
             raise  # it says just what a new one would say
         raise TaskFailed(step.failures) from error
-    else:
-        return result
     finally:
         step.seconds = ctx.clock.now() - began
         _notify_of_end(step, ctx)
@@ -158,6 +225,7 @@ def _record_result(step: Step, result: object) -> None:
     """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
     still shows the plan.
     """
+    reject_coroutine(result, step.name)
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = step.reason or result.reason  # the note of a plan is there already, and stays

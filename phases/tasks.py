@@ -165,16 +165,23 @@ def _fault(candidate: object) -> str:
         fault = fault_of_method(verb, getattr(candidate, verb, None))
         if fault:
             return fault
-    name = getattr(candidate, "name", None)
-    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
-        return (
-            f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths "
-            "are made of names)"
-        )
+    fault = fault_of_name(getattr(candidate, "name", None))
+    if fault:
+        return fault
     subtasks = getattr(candidate, "subtasks", ())
     if not isinstance(subtasks, tuple):
         return f"its subtasks are {subtasks!r:.80}; they must be a tuple: (task,)"
     return ""
+
+
+def fault_of_name(name: object) -> str:
+    """What is wrong with the name of a step; empty if nothing is."""
+    if isinstance(name, str) and name.strip() and "/" not in name and name.isprintable():
+        return ""
+    return (
+        f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are "
+        "made of names)"
+    )
 
 
 def fault_of_method(verb: str, method: object) -> str:
@@ -224,17 +231,6 @@ def selection(
     return why_left_out
 
 
-def names(task: AnyTask) -> tuple[str, ...]:
-    """The names that `only` and `skip` take, in the order of the tree; a name that several tasks
-    have is there once, and means all of them.
-    """
-    return _last_names(_paths(valid_tree(task)))
-
-
-def _last_names(paths: Iterable[Path]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(path[-1] for path in paths))
-
-
 def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
     """The path of the task and of each task inside it."""
     path = (*above, task.name)
@@ -256,8 +252,10 @@ def _ends(names: Names, paths: list[Path], *, option: str) -> list[Path]:
         must_be(str, name, option, rule)
         end = tuple(name.split("/"))
         if not any(_has_end(path, [end]) for path in paths):
-            known = ", ".join(_last_names(paths))
-            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
+            known = dict.fromkeys(path[-1] for path in paths)  # each once
+            raise UnknownTask(
+                f"{option}: there is no task {name!r}. The tasks are: {', '.join(known)}"
+            )
         ends.append(end)
     return ends
 

@@ -12,8 +12,8 @@ expected. This may be wrong in three ways, each of which puts devices in doubt:
   pppoe, slirp-tap and open-vswitch-netdev are right.
 - A rule that is not judged may pass over the default route.
 
-The first two are the same for the routes of a configuration, so `routes.uplink` has them. Doubt
-belongs to devices: what leaves through others is not in doubt.
+The first two are the same for the routes of a configuration, so `routes.default_route` has them.
+Doubt belongs to devices: what leaves through others is not in doubt.
 
 A device that must never be expected is left out in `devs_that_count`; then only the configuration
 can name it.
@@ -29,7 +29,7 @@ from hostrouting.model.link_kinds import leads_out
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
-from hostrouting.routes.uplink import (
+from hostrouting.routes.default_route import (
     are_taps_without_a_card,
     devs_hidden_by_a_tunnel,
     doubtful_by_a_tunnel,

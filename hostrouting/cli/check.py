@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
-from hostrouting.finding import AS_ROOT, ESCAPES, Finding
-from hostrouting.install.typed_commands import GUARD_IS_MASKED, UNMASK_GUARD
+from hostrouting.command import AS_ROOT, Operator
+from hostrouting.finding import ESCAPES, Finding
 
 if TYPE_CHECKING:
     from hostrouting.install.host_check import HostCheck
-    from hostrouting.install.managed import Managed
 
-MANAGED = (
-    "Do not repair it with ip: hostrouting manages this host, and removes routes of its own that "
-    "are not configured."
-)
 LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
 TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
@@ -33,15 +28,13 @@ block; in lines before the repair; as the repair itself; or in lines after it.
 """
 
 
-def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterator[str]:
+def check_lines(check: HostCheck, who: Operator = AS_ROOT, note: str = "") -> Iterator[str]:
     """The whole page; the line above the repair says who types it, and has a note."""
     yield from _verdict_lines(check)
     places = defaultdict[_Place, list[Finding]](list)
     for finding in check.findings:
         place = _place(finding, check)
         places[place].append(finding)
-    if _shows_repair(check):
-        places["before the repair"] = _without_unmask(places["before the repair"])
     yield from _block(finding_lines(places["before the repair"], who))
     yield from _block(_repair_lines(check, who, note))
     others = [*_without_ways_of(places["verdict"], places["rest"])]
@@ -68,17 +61,6 @@ def _verdict_lines(check: HostCheck) -> Iterator[str]:
     yield from capped([f"  {finding.sentence}" for finding in escapes])
 
 
-def _without_unmask(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings; the command that unmasks the guard is the first line of the repair."""
-    shown: list[Finding] = []
-    for finding in findings:
-        if finding == GUARD_IS_MASKED:
-            shown.append(finding._replace(remedy=None))
-        else:
-            shown.append(finding)
-    return shown
-
-
 def _without_ways_of(said: Iterable[Finding], findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings, without a remedy that `said` has, too: the last block of the page has that."""
     remedies = {finding.remedy for finding in said}
@@ -94,10 +76,6 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
         return "before the repair"
     if finding.name == "action":
         return "repair"
-    if finding.name == "route-not-configured":
-        if check.managed is None and check.report.resolved:
-            return "repair"
-        return "rest"
     if finding.name in {*ESCAPES, "no-default-route"}:
         return "verdict"
     for family in check.report.families:
@@ -125,7 +103,7 @@ def _has_pipeline(check: HostCheck) -> bool:
     return False
 
 
-def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
+def _ways_out(findings: Iterable[Finding], who: Operator) -> list[str]:
     """What to do about what the verdicts say, beside the repair; each way once."""
     ways: dict[str, None] = {}
     for finding in findings:
@@ -136,29 +114,19 @@ def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
     return list(ways)
 
 
-def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
-    """The repair for good; and until the next boot, where the gate would not delete it."""
+def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
+    """The repair until the next boot, and for good."""
     if not _shows_repair(check):
         return
     part = " (repairs only a part)" if check.named("unsafe") else ""
-    if check.managed is None:
-        unless = ", unless hostrouting is installed there" if check.is_of_snapshot else ""
-        yield f"Until the next boot, {who}{part}{unless}:"
-        yield from capped([f"  {command}" for command in repair_commands(check.report.resolved)])
-    else:
-        yield from consent_lines(check.managed)
-    yield f"Permanently, {who}{part}{note}:"
-    if GUARD_IS_MASKED in check.findings:
-        yield f"  {UNMASK_GUARD}"
-    yield f"  {check.repair_command}"
-
-
-def consent_lines(managed: Managed) -> Iterator[str]:
-    """What the repair takes away on this host."""
-    if managed.reading == "failed":
-        yield "The installed configuration cannot be read: that of the repair takes its place."
-    for loss in managed.losses:
+    commands = repair_commands(check.report)
+    if commands:
+        yield f"Until the next boot, {who}{part}:"
+        yield from capped([f"  {command}" for command in commands])
+    for loss in check.losses:
         yield f"The repair takes something away: {loss}"
+    yield f"Permanently, {who}{part}{note}:"
+    yield f"  {who.line(check.repair_command)}"
 
 
 def _block(lines: Iterable[str]) -> Iterator[str]:

@@ -4,18 +4,19 @@ what there is to tell.
 plan, remove and status share this.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hostrouting.cli.output import SHOWN, count_of_others, finding_lines, indented, way_lines
-from hostrouting.finding import AS_ROOT
+from hostrouting.command import AS_ROOT, Operator
+from hostrouting.finding import Finding
 from hostrouting.install.plan import Plan
 
 SEE_CONFLICTS = "see the lines that begin with !"
 """Where these lines have the routes that are in the way, and what to do about each."""
 
 
-def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
-    """What would be changed, and what there is to tell about it; `who` as in Remedy."""
+def plan_lines(plan: Plan, findings: Iterable[Finding], who: Operator = AS_ROOT) -> Iterator[str]:
+    """What would be changed, and what there is to tell about it."""
     steps = [*plan.routes.conflicts, *plan.routes.changes]
     for step in steps[:SHOWN]:
         yield f"  {step.line}"
@@ -25,5 +26,5 @@ def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     yield from indented("write ", plan.files.written_paths)
     yield from indented("remove ", plan.files.removes)
     # A conflict is a step, and shown already.
-    others = [finding for finding in plan.findings if finding.name != "route-conflict"]
+    others = [finding for finding in findings if finding.name != "route-conflict"]
     yield from finding_lines(others, who)

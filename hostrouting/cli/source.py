@@ -8,12 +8,15 @@ import re
 import shlex
 from collections.abc import Iterable
 
+from hostrouting.check.check import check_snapshot
 from hostrouting.codes import PROBLEM
+from hostrouting.command import AS_ROOT, Operator
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
-from hostrouting.finding import AS_ROOT, Finding
-from hostrouting.host.files import Files
+from hostrouting.finding import Finding
+from hostrouting.host.base import Files
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
 
@@ -51,9 +54,12 @@ def typed_file(arguments: argparse.Namespace) -> str:
     return f" --config {typed_name(arguments.config)}"
 
 
-def as_whom(arguments: argparse.Namespace) -> str:
-    """Who has to type a command, and where: a snapshot may be read anywhere."""
-    return AS_ROOT if arguments.snapshot is None else f"on that host {AS_ROOT}"
+def as_whom(arguments: argparse.Namespace) -> Operator:
+    """Who types what is printed, and where: a snapshot may be read anywhere."""
+    who = AS_ROOT.who
+    if getattr(arguments, "snapshot", None) is not None:
+        who = f"on that host {who}"
+    return Operator(who, arguments.program)
 
 
 def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
@@ -68,7 +74,8 @@ def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
         return config
     units = dict.fromkeys((*gated_units(config), *added))
     try:
-        return config._replace(gate=GateConfig(tuple(units)))
+        section = config.gate or GateConfig(tuple(units))
+        return config._replace(gate=section._replace(units=tuple(units)))
     except ConfigError as error:
         raise ConfigError(_faults_of("--gate", error)) from error
 
@@ -149,6 +156,28 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
     section = config_to_check(known, arguments).route_overlap
     expected = dict.fromkeys((*known.route_overlap.expected_cidrs, *section.expected_cidrs))
     return known._replace(route_overlap=section._replace(expected_cidrs=tuple(expected)))
+
+
+def read_snapshot(arguments: argparse.Namespace, host: Host) -> Snapshot:
+    """The snapshot of --snapshot, or else of this host."""
+    if arguments.snapshot is not None:
+        return Snapshot.load(arguments.snapshot)
+    return host.take_snapshot()
+
+
+def check_or_load(
+    arguments: argparse.Namespace,
+    host: Host,
+    config: HostRoutingConfig,
+    *,
+    to_repair: HostRoutingConfig,
+) -> HostCheck:
+    """The check of this host, or of the saved snapshot, as `check_host` makes it."""
+    options = typed_options(arguments)
+    if arguments.snapshot is None:
+        return check_host(config, host, to_repair=to_repair, repair_options=options)
+    report = check_snapshot(Snapshot.load(arguments.snapshot), config)
+    return HostCheck.of_snapshot(report, config, repair_options=options)
 
 
 def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> None:

@@ -22,7 +22,7 @@ from hostrouting.host.interpreter import TO_INSTALL, minor_version
 from hostrouting.host.layout import DROP_IN, HostLayout
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
 
 _OTHER_OWNER_OR_MODE = "has another owner or mode"

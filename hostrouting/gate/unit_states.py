@@ -7,14 +7,12 @@ note belongs to a start by the ID that systemd gives each start (InvocationID).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.units import GATE_MARK
-from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
+from hostrouting.gate.start_note import StartNote, read_note
 from hostrouting.gate.trusted import foreign_scripts
 from hostrouting.gate.unit_names import (
     instance_pattern,
@@ -26,7 +24,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of, counted, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal[
@@ -74,16 +72,6 @@ _ARGV = "argv[]="
 _REFUSED = "status=255"
 """What systemd shows of a gate that has refused, until it reads its files again."""
 _TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
-
-
-class StartNote(NamedTuple):
-    """What the gate has left about the last start of a unit."""
-
-    invocation: str
-    refused: bool
-    time: float
-    """When it decided, in seconds since 1970."""
-    errors: tuple[str, ...]
 
 
 class UnitState(NamedTuple):
@@ -156,15 +144,6 @@ def is_masked_unit(manager: Manager, unit: str) -> bool:
     """
     [properties] = manager.show(("LoadState",), unit)
     return properties["LoadState"] == "masked"
-
-
-def read_note(files: Files, unit: str) -> StartNote | None:
-    """The note about the last start of this unit; None if there is none that can be used."""
-    with suppress(HostError, KeyError, TypeError, ValueError):
-        note = json.loads(files.read(HostLayout.note_path(unit)) or "")
-        errors = tuple(map(str, note["errors"]))
-        return StartNote(note["invocation"], note["refused"], note["time"], errors)
-    return None
 
 
 def _state_of(files: Files, manager: Manager, properties: Mapping[str, str]) -> UnitState:

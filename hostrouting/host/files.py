@@ -4,15 +4,19 @@ Only this module knows where a host's root folder is: all paths are those that t
 and `LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, Protocol
 
-from hostrouting.errors import HostError
+TYPE_CHECKING = False  # a start of a gated unit has no time to load `typing`, or the errors
+if TYPE_CHECKING:
+    from hostrouting.errors import HostError
+    from hostrouting.host.base import Files, Lock, LockHolder
 
 _LINKS = 40  # Linux follows at most this many in one path
 _KINDS = {
@@ -23,112 +27,41 @@ _KINDS = {
 }
 
 
-class Entry(NamedTuple):
+class Entry:
     """What a path is, without following a link."""
 
-    kind: str
-    """A "file", a "link", a "directory", a "fifo", or a "special file"."""
-    mode: int = 0
-    """The permissions; 0 for a link, which has none of its own."""
-    target: str = ""
-    is_trusted: bool = True
-    """Whether root or the current user owns it: another owner could change it at any time."""
+    __slots__ = ("is_trusted", "kind", "mode", "target")
+
+    def __init__(
+        self, kind: str, mode: int = 0, target: str = "", *, is_trusted: bool = True
+    ) -> None:
+        self.kind = kind
+        """A "file", a "link", a "directory", a "fifo", or a "special file"."""
+        self.mode = mode
+        """The permissions; 0 for a link, which has none of its own."""
+        self.target = target
+        self.is_trusted = is_trusted
+        """Whether root or the current user owns it: another owner could change it at any time."""
 
     @property
     def is_open_to_others(self) -> bool:
         """Whether somebody else than root, or the current user, can write to it."""
         return bool(self.mode & 0o022) or not self.is_trusted
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, is_trusted={self.is_trusted}"
+        return f"Entry({fields})"
+
     def __str__(self) -> str:
         if not self.target:
             return self.kind
         return f"{self.kind} to {self.target}"
-
-
-class LockHolder(NamedTuple):
-    """A process that has the lock of a file."""
-
-    pid: int
-    name: str
-    service: str = ""
-    """The service that it belongs to, if it does: the gate is a process of the unit that starts."""
-
-    def __str__(self) -> str:
-        words = f"process {self.pid} ({self.name})"
-        return f"{words} of {self.service}" if self.service else words
-
-
-class Files(Protocol):
-    """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
-    and the remedy. An argument that no host could take is a TypeError or ValueError.
-
-    No method waits, whatever is at the path. Whoever writes, links or removes holds the lock of the
-    host (`Host.locked`), if another process may do so at the same time.
-    """
-
-    def read(self, path: str) -> str | None:
-        """The text of a file; None if it is absent, or a link to a missing file.
-
-        A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
-        that is not a regular file raises HostError.
-        """
-
-    def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file, as `read` has its text."""
-
-    def look(self, path: str) -> Entry | None:
-        """What the path is; None if it is absent."""
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        """The names in a folder, sorted; empty if the folder is absent."""
-
-    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        """Replace the file or create it, with the missing folders. Atomic, even if the host loses
-        power.
-
-        Raises HostError if anything but a regular file is there: nothing is written through a link.
-        """
-
-    def link(self, path: str, target: str) -> None:
-        """Make the path a symbolic link, atomically; it replaces a file or link. Missing folders
-        are created.
-        """
-
-    def remove(self, path: str) -> bool:
-        """Remove whatever is at the path, and what a killed writer of it has left; False if it was
-        absent, HostError for a folder.
-        """
-
-    def remove_empty(self, folder: str) -> None:
-        """Remove the folder if it exists and is empty. A link to a folder stays."""
-
-    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
-        """Why root cannot write into the folder, which may be absent; empty if it can. Only an
-        attempt is certain. To remove a file from it, no space is needed.
-        """
-
-    def lock(self, path: str, wake: Callable[[], object]) -> "Lock":
-        """Take the lock of this file, or begin to wait for it if another process has it; `wake` is
-        called in another thread when it is held.
-
-        A missing file is created. The path "/" is the lock of the root folder. The end of the
-        process releases a lock.
-        """
-
-    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
-        """The processes that have the lock of this file. Of those that this process may look at:
-        for root, all in its pid namespace.
-        """
-
-
-class Lock(Protocol):
-    """The lock of a file: held, or awaited."""
-
-    def is_held(self) -> bool:
-        """Whether it is held by now; quick, so that a wait can ask."""
-
-    def release(self) -> None:
-        """Give it back, or end the wait for it. Only once."""
 
 
 def leftover(path: str) -> str:
@@ -329,11 +262,7 @@ class LocalFiles:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise HostError(
-                        f"{path}: its links form a loop; remove one of them",
-                        what="file",
-                        target=path,
-                    )
+                    raise _error(path, f"{path}: its links form a loop; remove one of them")
                 names += target.split("/")[::-1]
                 if target.startswith("/"):
                     parts.clear()
@@ -359,16 +288,14 @@ def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     is_trusted = status.st_uid in {0, os.geteuid()}
     if kind == "link":
-        return Entry(kind, 0, os.readlink(place), is_trusted)
-    return Entry(kind, stat.S_IMODE(status.st_mode), "", is_trusted)
+        return Entry(kind, target=os.readlink(place), is_trusted=is_trusted)
+    return Entry(kind, stat.S_IMODE(status.st_mode), is_trusted=is_trusted)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
     """Raise HostError if the path exists and is not of one of these kinds."""
     if entry is not None and entry.kind not in kinds:
-        raise HostError(
-            f"cannot {verb} {place}: it is a {entry}; remove it", what="file", target=place
-        )
+        raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
 
 
 def require_removable(place: str, entry: Entry | None) -> None:
@@ -469,4 +396,10 @@ def _as_host_error(verb: str, place: str) -> Iterator[None]:
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"
-        raise HostError(sentence, what="file", target=place, errno=error.errno) from error
+        raise _error(place, sentence, error.errno) from error
+
+
+def _error(place: str, sentence: str, number: int | None = None) -> HostError:
+    from hostrouting.errors import HostError  # noqa: PLC0415  see above
+
+    return HostError(sentence, what="file", target=place, errno=number)

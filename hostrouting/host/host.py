@@ -11,9 +11,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError, HostError, NotReady
-from hostrouting.host.files import Files, LocalFiles, Lock, follow_links
+from hostrouting.host.files import LocalFiles, follow_links
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.session import ssh_client
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH
 from hostrouting.kernel.rights import Rights, own_rights
@@ -26,10 +25,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     import phases
+    from hostrouting.host.base import Files, Lock
     from hostrouting.host.interpreter import Interpreter
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables
+    from hostrouting.model.snapshot import Snapshot
 
 _RESOLV_CONF = "/etc/resolv.conf"
 _OF_RESOLVED = "/run/systemd/resolve/resolv.conf"
@@ -70,13 +71,12 @@ class Host:
         files: Files = _FILES,
         manager: Manager | None = _MANAGER,
         rights: Callable[[], Rights] = own_rights,
-        client: Callable[[], IP | None] = ssh_client,
     ) -> None:
         """Take the edges; the defaults are those of this host.
 
-        `backend` connects to the kernel's routing for a `with` block, `rights` returns what this
-        process may do, and `client` the address of whoever is logged in and runs it. An image has
-        no kernel, and no manager unless one is given: enabled units start at its next boot.
+        `backend` connects to the kernel's routing for a `with` block, and `rights` returns what
+        this process may do. An image has no kernel, and no manager unless one is given: enabled
+        units start at its next boot.
         """
         require_connects(backend)
         if backend is None and manager is _MANAGER:
@@ -85,7 +85,6 @@ class Host:
         self.files = files
         self.manager = manager
         self.rights = rights
-        self.client = client
 
     @classmethod
     def local(cls) -> Self:
@@ -179,6 +178,11 @@ class Host:
             sentence = "an image has no kernel; use a snapshot of its host, with --snapshot"
             raise BackendError(sentence, kind="unavailable")
         return self.backend()
+
+    def take_snapshot(self) -> Snapshot:
+        """The routing of this host now, with its name servers. BackendError for an image."""
+        with self.open_kernel() as kernel:
+            return kernel.snapshot()._replace(name_servers=self.name_servers)
 
     def has_program(self, name: str) -> bool:
         """Whether this program can be run where the units of the node look for it: in the image, or

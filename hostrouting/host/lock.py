@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from hostrouting.host.files import LockHolder
+from hostrouting.host.base import LockHolder
 
 
 class FileLock:

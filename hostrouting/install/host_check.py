@@ -1,30 +1,36 @@
-"""The check of a host, with what else there is to tell about this host: what is installed there,
-what undoes or hinders a repair, and whose session the repair would move.
+"""The check of a host, with what else there is to tell about this host: what escapes after its next
+boot, what hinders a repair, and what the repair would take away.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
-from hostrouting.check.sentences import check_findings, not_configured
+from hostrouting.check.next_boot import find_lost_at_boot
+from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import Fault, HostError, HostRoutingError, is_denied
 from hostrouting.finding import ESCAPES, WRONG, Finding, Name, Remedy
-from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.install.session_risk import find_session_at_risk
-from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
-from hostrouting.model.route import OURS
-from hostrouting.model.snapshot import Snapshot
-from hostrouting.text import agreeing, counted
+from hostrouting.host.layout import HostLayout
+from hostrouting.install.networkd import find_networkd
+from hostrouting.install.typed_commands import (
+    GUARD_IS_MASKED,
+    repair_pipeline,
+    with_typed_options,
+)
+from hostrouting.probe.obstacles import find_probe_obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from hostrouting.check.results import CheckReport
-    from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.command import Command
+    from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
-    from hostrouting.install.managed import Managed
 
 
 class HostCheck(NamedTuple):
@@ -33,12 +39,10 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
-    repair_command: str
+    repair_command: Command
     """What to type as root to repair the host for good."""
-    managed: Managed | None = None
-    """What is installed on this host, if anything is."""
-    is_of_snapshot: bool = False
-    """Whether the report is about a snapshot: what is installed on its host is not known."""
+    losses: tuple[Fault, ...] = ()
+    """What protects the host now, and the repair takes away: it is for another configuration."""
 
     @classmethod
     def of_snapshot(
@@ -49,7 +53,7 @@ class HostCheck(NamedTuple):
         """
         pipeline = repair_pipeline(repair_options)
         findings = with_typed_options(_findings_of(report, config, pipeline), repair_options)
-        return cls(report, config.route_overlap.mode, findings, pipeline, is_of_snapshot=True)
+        return cls(report, config.route_overlap.mode, findings, pipeline)
 
     @property
     def is_wrong(self) -> bool:
@@ -88,66 +92,69 @@ class HostCheck(NamedTuple):
 def check_host(
     config: HostRoutingConfig,
     host: Host,
-    saved: str | None = None,
     *,
     to_repair: HostRoutingConfig | None = None,
     repair_options: str = "",
 ) -> HostCheck:
-    """Check this host, or the one in a saved snapshot, against `config`.
+    """Check this host against `config`.
 
-    `to_repair` is the configuration to which a repair adds its routes, and with which what is
-    installed is compared, if that is not `config` itself: where CIDRs were typed, it also expects
-    those of the known configuration, and is the same otherwise. With `repair_options`, `repair`
-    finds it: they are as typed behind that word, so they begin with a space, or are empty.
+    `to_repair` is the configuration to which a repair adds its routes, if that is not `config`
+    itself: where CIDRs were typed, it also expects those of the known configuration, and is the
+    same otherwise. With `repair_options`, `repair` finds it: they are as typed behind that word, so
+    they begin with a space, or are empty.
     """
-    if saved is not None:
-        report = check_snapshot(take_snapshot(host, saved), config)
-        return HostCheck.of_snapshot(report, config, repair_options=repair_options)
     with host.open_kernel() as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     if to_repair is None:
         to_repair = config
-    snapshot = report.snapshot
-    if to_repair != config and host.may_have_ours:
-        # The check has read only what CIDRs of `config` need, and `to_repair` has others.
-        snapshot = take_snapshot(host)
-    managed = managed_here(host, to_repair, snapshot)
-    pipeline = _repair_command(repair_options, managed)
+    installed, losses = _what_is_installed(host, to_repair)
+    pipeline = repair_pipeline(repair_options, needs_consent=bool(losses))
     findings = [*_findings_of(report, config, pipeline)]
     if config.static_routes.enabled or report.routes:  # what networkd could delete
         findings += find_networkd(config, host.files)
-    if managed is None:
-        findings += find_unkept_routes(report.snapshot, repair_options)
-    else:
-        findings += managed.findings(config, report, pipeline)
-    # The routes of the repair, now with the gateway and the device that they get.
-    prefixes = [route.prefix for route in report.resolved]
-    after_repair = report.snapshot.with_routes(report.resolved)
-    findings += find_session_at_risk(host, prefixes, report.snapshot, after_repair)
-    shown = with_typed_options(findings, repair_options, managed)
-    return HostCheck(report, config.route_overlap.mode, shown, pipeline, managed)
+    if to_repair.guard.enabled and _is_guard_masked(host):
+        findings.append(GUARD_IS_MASKED)
+    if installed is not None:
+        findings += find_lost_at_boot(report, config, installed, Remedy("to keep them", pipeline))
+    shown = with_typed_options(findings, repair_options, needs_consent=bool(losses))
+    return HostCheck(report, config.route_overlap.mode, shown, pipeline, losses)
 
 
-def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
-    """What is installed on this host, for a repair of this configuration; None if nothing is."""
+def _what_is_installed(
+    host: Host, config: HostRoutingConfig
+) -> tuple[HostRoutingConfig | None, tuple[Fault, ...]]:
+    """The installed configuration, which asks for nothing if none is, or None if it cannot be read;
+    and what protects the host now, and a repair for this configuration takes away.
+    """
     if not host.may_have_ours:
-        return None
-    from hostrouting.install.managed import find_managed  # noqa: PLC0415  see Host.may_have_ours
+        return HostRoutingConfig(), ()
+    from hostrouting.install.installed import read_installed  # noqa: PLC0415  see Host.may_have_ours
+    from hostrouting.install.losses import find_losses  # noqa: PLC0415
 
-    return find_managed(host, config, snapshot)
+    try:
+        installed = read_installed(host)
+    except HostRoutingError as error:
+        if is_denied(error):  # root can perhaps read it
+            return None, ()
+        rule = "cannot be read, so nobody knows what it protects"
+        return None, (Fault(HostLayout.config_path, "", rule),)
+    return installed, tuple(find_losses(installed, config))
 
 
-def _repair_command(options: str, managed: Managed | None) -> str:
-    """What to type to repair this host for good: a repair, unless it is configured already."""
-    if managed is not None and managed.is_repaired_by_apply:
-        from hostrouting.gate.unit_gates import APPLY  # noqa: PLC0415  see Host.may_have_ours
+def _is_guard_masked(host: Host) -> bool:
+    """Whether systemd refuses to start the guard; false if it does not answer."""
+    from hostrouting.gate.unit_states import is_masked_unit  # noqa: PLC0415  see Host.may_have_ours
 
-        return APPLY.command
-    return repair_pipeline(options, managed)
+    manager = host.running_manager
+    if manager is None:
+        return False
+    with suppress(HostError):
+        return is_masked_unit(manager, HostLayout.guard_unit)
+    return False
 
 
 def _findings_of(
-    report: CheckReport, config: HostRoutingConfig, pipeline: str
+    report: CheckReport, config: HostRoutingConfig, pipeline: Command
 ) -> Iterator[Finding]:
     """The findings of the check, and what hinders the probe rewrite; the pipeline is the line to
     type that repairs the host.
@@ -159,24 +166,3 @@ def _findings_of(
         else:
             yield finding
     yield from find_probe_obstacles(config, report.snapshot)
-
-
-def find_unkept_routes(snapshot: Snapshot, repair_options: str = "") -> Iterator[Finding]:
-    """That routes of ours were typed, on a host where nothing is installed that would keep them. To
-    configure them, `repair` needs a CIDR. Every snapshot has all routes of ours.
-    """
-    typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
-    if not typed:
-        return
-    are = agreeing("is", len(typed))
-    sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
-    remedy = Remedy(TO_KEEP, repair_pipeline(repair_options or " CIDR"))
-    yield not_configured(sentence, typed, remedy)
-
-
-def take_snapshot(host: Host, saved: str | None = None) -> Snapshot:
-    """The snapshot of this host, or a saved one, which has its name servers."""
-    if saved is not None:
-        return Snapshot.load(saved)
-    with host.open_kernel() as kernel:
-        return kernel.snapshot()._replace(name_servers=host.name_servers)

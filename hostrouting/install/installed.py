@@ -1,22 +1,76 @@
-"""The configuration that is installed on a host, which is what config.json says."""
+"""The configuration that is installed on a host, which is what config.json says, and the one that
+takes its place.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.on_disk import proof_of_installation
+from hostrouting.command import call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import APPLY_PIPED
+from hostrouting.install.typed_commands import repair_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
+    from hostrouting.model.route import RouteKey
+
+
+def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
+    """The configuration as it is read again: one that asks for no file has no config.json."""
+    if asks_for_nothing(config):
+        return HostRoutingConfig()
+    return config
+
+
+@attrs.frozen
+class Wanted:
+    """What a run brings onto a host."""
+
+    config: HostRoutingConfig = attrs.field(converter=_as_installed)
+    """The whole configuration."""
+    former: HostRoutingConfig | None
+    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
+    allow_removal: bool = True
+    """Whether the configuration may take away what protects the host now."""
+    is_undo: bool = False
+    """Whether a run is taken back: this configuration was installed before, with all that is wrong
+    with it.
+    """
+
+    @property
+    def is_on_new_host(self) -> bool:
+        """Whether nothing is installed yet."""
+        return self.former == HostRoutingConfig()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is wanted, and nothing was installed when this was read. A host on which
+        nothing is left to do for another configuration has just been changed by another run, and
+        still has to be checked.
+        """
+        return self.is_on_new_host and self.config == HostRoutingConfig()
+
+    @property
+    def former_keys(self) -> set[RouteKey]:
+        """The keys of the static routes that are configured now."""
+        return configured_keys(self.former)
+
+
+def configured_keys(config: HostRoutingConfig | None) -> set[RouteKey]:
+    """The keys of the static routes of a configuration; none if it could not be read."""
+    if config is None:
+        return set()
+    return {route.key for route in config.static_routes.routes}
 
 
 def read_installed(host: Host) -> HostRoutingConfig:
@@ -73,15 +127,15 @@ def remedy_without_config(files: Files) -> Remedy:
     """
     removal = Remedy(
         "to remove hostrouting (the routes go, nothing holds units back, and addresses may escape)",
-        "hostrouting remove",
+        call("remove"),
     )
     backup = Remedy(
         "with a backup, or another file (--allow-removal, because nothing says what the new file "
         "would take away)",
-        f"hostrouting repair --config BACKUP | {APPLY_PIPED} --allow-removal",
+        repair_pipeline(" --config BACKUP", needs_consent=True),
         otherwise=removal,
     )
     if files.look(HostLayout.config_path) is None:
         return backup
     words = f"correct {HostLayout.config_path}, then"
-    return Remedy(words, "hostrouting status", needs_root=False, otherwise=backup)
+    return Remedy(words, call("status"), needs_root=False, otherwise=backup)

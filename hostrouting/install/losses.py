@@ -1,33 +1,38 @@
-"""What protects a host now, and another configuration would take away."""
+"""What protects a host now, and a run would take away: of the configuration, and addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import collapse_addresses
+from typing import TYPE_CHECKING
 
-from hostrouting.config.settings import HostRoutingConfig, Network, StaticRoute, gated_units
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.new_escapes import find_new_escapes
+from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
 from hostrouting.errors import Fault
 from hostrouting.gate.unit_names import template_of
+from hostrouting.model.prefix import extent
 from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.model.snapshot import Snapshot
 
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
-    """The protection that goes: routes, STRICT, CIDRs, gated units and the guard.
+    """What the installed configuration has and the new one has not: a CIDR, STRICT, a gated unit
+    or the guard.
 
     What only changes how the host is judged, or what else hostrouting does for it, is not a loss:
-    other devices or rules that are allowed, the rewrite of probes, and manageForeign.
+    other devices or rules that are allowed, the rewrite of probes, and manageForeign. Nor is a
+    route: what matters is which addresses escape without it.
     """
     old = installed.route_overlap
     new = config.route_overlap
-    routes = _lost_routes(installed, config)
-    if routes:
-        rule = f"{spoken(routes)} would lose the route that is installed"
-        yield Fault("staticRoutes.routes", "", rule)
-    cidrs = outside(new.cidrs, old.cidrs)
+    cidrs = _outside(new.cidrs, old.cidrs)
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
-    pods = outside(new.pod_cidrs, old.pod_cidrs)
+    pods = _outside(new.pod_cidrs, old.pod_cidrs)
     if old.cidrs and new.cidrs and pods:  # without CIDRs, packets of pods are not checked either
         rule = f"packets from {spoken(pods)} would no longer be checked"
         yield Fault("routeOverlap.podCidrs", "", rule)
@@ -41,26 +46,18 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
-def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
-    """The destinations that lose their route.
-
-    Routes to longer prefixes can replace it. A shorter prefix or a higher metric cannot: another
-    program's route may take precedence over it.
-    """
-    kept = config.static_routes.routes
-    lost: list[str] = []
-    for route in installed.static_routes.routes:
-        as_strong = [other.destination for other in kept if _is_as_strong(other, route)]
-        lost += outside(as_strong, [route.destination])
-    return lost
-
-
-def _is_as_strong(route: StaticRoute, other: StaticRoute) -> bool:
-    """Whether this route takes precedence wherever the other one does, inside its destination."""
-    length = route.destination.prefixlen
-    if length == other.destination.prefixlen:
-        return route.key.metric <= other.key.metric
-    return length > other.destination.prefixlen
+def find_lost_addresses(
+    config: HostRoutingConfig, now: Snapshot, afterwards: Snapshot
+) -> Iterator[Fault]:
+    """The addresses that would escape afterwards, and do not now, if the mode is STRICT."""
+    if not config.route_overlap.is_strict:
+        return
+    escapes = find_new_escapes(check_snapshot(now, config), check_snapshot(afterwards, config))
+    if escapes:
+        ranges = spoken([extent(*each) for each in escapes])
+        rule = f"{ranges} would escape, and does not escape now"
+        remedy = "configure the routes that the command repair prints"
+        yield Fault("staticRoutes.routes", "", rule, remedy)
 
 
 def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
@@ -70,7 +67,7 @@ def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> lis
     return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
 
 
-def outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
+def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
     """Those of the CIDRs that these networks, taken together, do not cover."""
     return [str(cidr) for cidr in cidrs if not _covers(networks, cidr)]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
-from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
@@ -21,13 +20,11 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.errors import Fault
     from hostrouting.host.effects import Operation
-    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import Step
 
 ALLOWED_BY = "--allow-removal"
 """The option; `InstallTask.allow_removal` is its name in Python, where it is the default."""
-LET_THEM_GO = Remedy(f"to delete them, add {ALLOWED_BY}")
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 
@@ -41,10 +38,12 @@ class Plan:
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
-    findings: tuple[Finding, ...] = attrs.field(default=(), converter=worst_first)
-    """What there is to tell about the host as it is; an error makes the run fail."""
+    obstacles: tuple[Finding, ...] = ()
+    """What there is to tell about the host as it is; an error makes the run fail before it has
+    changed anything.
+    """
     losses: tuple[Fault, ...] = ()
-    """The protection that the configuration takes away and must not; each is a finding, too."""
+    """What the run would take away and must not."""
     report: CheckReport | None = None
     """The check of the host as it would be.
 
@@ -67,13 +66,19 @@ class Plan:
         return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
 
     @property
-    def changes_files(self) -> bool:
-        """Whether files change, or systemd has to do something before the guard is started."""
-        return bool(self.files or self.for_systemd("stop", "reload"))
+    def needs_lock(self) -> bool:
+        """Whether files change, or systemd has to do something. Each part takes the lock itself."""
+        return bool(self.files or self.systemd)
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
         """What systemd has to do of this."""
         return tuple(operation for operation in self.systemd if operation.verb in verbs)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that there is to tell, the worst first; an error makes the run fail."""
+        losses = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in self.losses]
+        return worst_first([*self.obstacles, *losses, *self.routes.findings()])
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -102,53 +107,28 @@ class Plan:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
         return "; ".join(first_of([str(failure) for failure in self.failures]))
 
-    @property
-    def deleted_routes(self) -> list[Route]:
-        """The routes that go. Only a route that has to be added waits for something."""
-        return [step.route for step in self.routes.changes if step.action == "delete"]
-
     def with_work(self, work: Plan) -> Plan:
-        """The same with what one more task would do to the kernel. Only one task has routes."""
+        """The same with what one more part would do to the kernel. Only one part has routes."""
         routes = self.routes
         if work.routes != RoutePlan():
             routes = work.routes
-        operations = (*self.operations, *work.operations)
-        findings = (*self.findings, *work.findings)
-        return attrs.evolve(self, routes=routes, operations=operations, findings=findings)
+        return attrs.evolve(
+            self,
+            routes=routes,
+            operations=(*self.operations, *work.operations),
+            obstacles=(*self.obstacles, *work.obstacles),
+        )
 
-    def with_findings(self, findings: Iterable[Finding]) -> Plan:
-        """The same with what else there is to tell."""
-        return attrs.evolve(self, findings=(*self.findings, *findings))
-
-    def with_losses(self, losses: tuple[Fault, ...]) -> Plan:
-        """The same, and these losses are errors."""
-        findings = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in losses]
-        return attrs.evolve(self.with_findings(findings), losses=losses)
+    def with_obstacles(self, findings: Iterable[Finding]) -> Plan:
+        """The same with what else there is to tell about the host."""
+        return attrs.evolve(self, obstacles=(*self.obstacles, *findings))
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out."""
-        report = self._check_afterwards(config, snapshot)
-        if report is None:
-            return self
-        return attrs.evolve(self, report=report, mode=config.route_overlap.mode)
-
-    def find_needed_routes(
-        self, config: HostRoutingConfig, snapshot: Snapshot
-    ) -> Iterator[Finding]:
-        """A warning about routes that the plan deletes although addresses escape without them."""
-        after = self.report or self._check_afterwards(config, snapshot)
-        if after is not None:
-            yield from find_unconfigured(
-                self.routes, snapshot, config, after=after, deleter="apply would delete"
-            )
-
-    def _check_afterwards(
-        self, config: HostRoutingConfig, snapshot: Snapshot
-    ) -> CheckReport | None:
-        """The check of the host as it would be; None as for `report`."""
         if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
-            return None
-        return check_snapshot(self.routes.apply_to(snapshot), config)
+            return self
+        report = check_snapshot(self.routes.apply_to(snapshot), config)
+        return attrs.evolve(self, report=report, mode=config.route_overlap.mode)
 
     def to_mapping(self) -> dict[str, object]:
         check = None

@@ -1,4 +1,4 @@
-"""What a host lacks for a configuration; a run raises this before its first write."""
+"""What a host lacks for a configuration; a run fails because of it before its first write."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 _OLDEST = 249
 """The oldest systemd with which the gate works."""
-_NETWORK_TARGETS = {
+_BEFORE_THE_GATE = {
     "sysinit.target",
     "basic.target",
     "network-pre.target",
     "network.target",
     "network-online.target",
 }
+"""The gate waits for these, or for what comes after them."""
 
 
 def find_requirements(
@@ -98,7 +99,7 @@ def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
 def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """Folders in which even root cannot write; one finding for each reason.
 
-    Anybody may look at a plan, so what only this process may not do is not said.
+    Missing rights are not reported here: anybody may look at a plan.
     """
     if not host.rights().is_root:
         return
@@ -125,7 +126,7 @@ def _freed_scripts(host: Host) -> Iterator[Finding]:
 
 
 def _untrusted_by_others(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """What lets the gate refuse each start, and is not written anew by this run."""
+    """What lets the gate refuse each start, and that this run does not write."""
     for finding in find_untrusted(host.files):
         if finding.target not in changes.written_paths:
             yield finding
@@ -136,7 +137,9 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
     needed: list[tuple[str, str]] = []
     if config.probe_rewrite.enabled:
         needed.append(("nft", "the rewrite of probes"))
-    if foreign_scripts(host.files):
+    if config.gate is not None and config.gate.steps:
+        needed.append(("bash", "each step in gate.steps"))
+    elif foreign_scripts(host.files):
         needed.append(("bash", "each script of another program in gate.d"))
     for program, purpose in needed:
         if not host.has_program(program):
@@ -176,8 +179,8 @@ def _old_systemd(manager: Manager) -> Iterator[Finding]:
 
 
 def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
-    """That systemd refuses to start the guard. If its file has to be written, that is the mask, as
-    `_unusable_paths` says; or the mask is in /run, and the file will take precedence over it.
+    """That systemd refuses to start the guard. Where its file has to be written, either that file
+    is the mask, as `_unusable_paths` says, or the mask is in /run, and the file takes precedence.
     """
     guard = HostLayout.guard_unit
     if HostLayout.unit_path(guard) in changes.written_paths:
@@ -193,7 +196,7 @@ def _units_that_cannot_be_gated(manager: Manager, units: tuple[str, ...]) -> Ite
     """
     shown = manager.show(("Id", "Before"), *map(plain_instance, units))
     for unit, properties in zip(units, shown, strict=True):
-        before = sorted(_NETWORK_TARGETS.intersection(properties["Before"].split()))
+        before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
         if properties["Id"] != plain_instance(unit):
             own_name = properties["Id"]
             if is_template(unit):

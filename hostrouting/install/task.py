@@ -1,5 +1,5 @@
 """A task that brings a configuration onto a host: what is common to `Configure` and to a task about
-one section, and what the latter is. `run` has what such a task does, in order.
+one section, and what the latter is. `install` has what such a task does, in order.
 
 The gate is what holds units back: it runs inside the start of each gated unit, and makes the same
 routing right before (`node.start`).
@@ -8,26 +8,36 @@ routing right before (`node.start`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Generic
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 import phases
-from hostrouting.errors import NotReady
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.errors import HostError, NotReady
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
-from hostrouting.install.installed import read_installed
-from hostrouting.install.run import Before, R, TaskRun
-from hostrouting.install.undo import Undo, require_own_run
-from hostrouting.install.wanted import Wanted
+from hostrouting.install.install import install, parts_of_run
+from hostrouting.install.installed import Wanted, installed_or_none, read_installed
+from hostrouting.install.preflight import plan_install
+from hostrouting.install.undo import (
+    Before,
+    add_routes,
+    changed_something,
+    require_readable,
+    routes_to_add_again,
+)
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.plan import Plan
+    from hostrouting.kernel.base import RouteRequest
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
+
 
 own_constructor = attrs.define(slots=False, eq=False, on_setattr=attrs.setters.frozen)
 """Above each class of tasks, which then has an __init__ of its own: the error of a wrong call names
@@ -37,7 +47,7 @@ that class, and not the one from which it would inherit __init__.
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
-class InstallTask(ABC, Generic[R]):
+class InstallTask(ABC):
     """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
@@ -50,7 +60,7 @@ class InstallTask(ABC, Generic[R]):
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, validator=IS_FLAG, kw_only=True)
     """Whether the configuration may take away what protects the host now. If not, a ConfigError
-    names it, or a RequirementError the routes that somebody has typed.
+    names it.
     """
     before: dict[str, Before] = attrs.field(factory=dict, init=False, eq=False, repr=False)
     """By the id of a run: what undo needs of it. Undone runs are taken out."""
@@ -70,10 +80,10 @@ class InstallTask(ABC, Generic[R]):
         """What this task is about in a configuration: one section, or all of it."""
 
     @abstractmethod
-    def do_parts(self, run: TaskRun[R], effects: Effects) -> R | phases.Skip:
-        """Have the parts do their work, one after the other. The result also has these effects,
-        which are those of the run so far.
-        """
+    def install(
+        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
+    ) -> Effects | phases.Skip:
+        """Make the host what is wanted; `install` with what is this task's own."""
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
@@ -82,21 +92,28 @@ class InstallTask(ABC, Generic[R]):
         If a part judges what the others have done, the plan also has that check of the host as it
         would be; a run does it at its end.
         """
-        run = TaskRun(self, ctx or phases.Context(observers=[]), self.wanted)
-        return run.make_plan(is_dry_run=True)
+        parts = parts_of_run(self.parts(), ctx or phases.Context(observers=[]))
+        return plan_install(self.host, self.wanted(), parts, is_dry_run=True)
 
-    def do(self, ctx: phases.Context) -> R | phases.Skip:
-        return TaskRun(self, ctx, self.wanted).do()
+    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
+        return self.install(ctx, self.wanted)
 
-    def undo(self, ctx: phases.Context) -> object:
+    def keep(
+        self, run: str, former: HostRoutingConfig | None, changes: Iterable[RouteRequest]
+    ) -> None:
+        """Keep what was installed before this run, which may have several attempts, and these
+        changes. From now on, there is something to undo.
+        """
+        self.before.setdefault(run, Before(former)).changes.extend(changes)
+
+    def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Install again what was installed before the run that is undone, or before the first one
         if none is named. A task about one section restores that section. Where nothing was
         installed, nothing is left.
 
-        Routes that somebody had typed, and that a run has deleted, are added again. The errors of
-        the undone runs no longer say that the gate holds units back. HostError if what was
-        installed could not be read, if another run has installed something else since, or if
-        another object made the run that is undone.
+        Routes of hostrouting that no configuration had, and that a run has deleted, are added
+        again. HostError if what was installed could not be read, if another run has installed
+        something else since, or if another object made the run that is undone.
         """
         runs = [*self.before]
         nothing_to_do = (
@@ -106,31 +123,83 @@ class InstallTask(ABC, Generic[R]):
             runs = [run for run in runs if run == ctx.root.run]
             nothing_to_do = "it changed nothing in that run, or that is undone"
             if not runs and ctx.root.run not in self.undone:
-                require_own_run(self, ctx.root, ctx.path)
+                self._require_own_run(ctx.root, ctx.path)
         if not runs:
             return phases.Skip(nothing_to_do)
-        result = Undo.of(self, [self.before[run] for run in runs]).do(ctx)
+        result = self._restore([self.before[run] for run in runs], ctx)
         for run in runs:
-            for error in self.before.pop(run).held:
-                vars(error).pop("consequence", None)  # that gate is no longer there
+            del self.before[run]
             self.undone.add(run)
         return result
 
+    def _restore(self, runs: list[Before], ctx: phases.Context) -> Effects | phases.Skip:
+        """Install what was installed before these runs, the earliest of which comes first."""
+        former = require_readable(runs)
+        restoring = attrs.evolve(self, config=former, wait=0, allow_removal=True)
+        ctx = ctx.derive(why_left_out=lambda _path: "")
+        try:
+            result = restoring.install(ctx, partial(self._wanted_again, restoring))
+        finally:  # also after a failure: these routes were there before
+            added = self._add_again(routes_to_add_again(runs), former, ctx)
+        if added.changed:
+            effects = effects_of(result)
+            return attrs.evolve(effects, changes=(*effects.changes, *added.changes))
+        return result
 
-class SectionTask(InstallTask[Effects]):
-    """A task about one section of the configuration. Alone, it keeps all other sections as they are
-    installed.
+    def _add_again(
+        self, routes: list[Route], former: HostRoutingConfig, ctx: phases.Context
+    ) -> Effects:
+        """Add these routes, unless another run has installed something else since."""
+        if not routes:
+            return Effects()
+        with self.host.locked(ctx):
+            installed = installed_or_none(self.host)
+            if installed is not None and self.own_part(installed) != self.own_part(former):
+                return Effects()
+            return add_routes(self.host, routes)
 
-    A subclass says what its work on the kernel is: `planned` says what would change, and
-    `carry_out` changes it.
+    def _wanted_again(self, restoring: InstallTask) -> Wanted:
+        """What the undo wants, whose former configuration `restoring` has. HostError if another run
+        has installed something else of this task's own part since, which stays.
+        """
+        wanted = restoring.wanted()
+        # `wanted` of this task has the configuration as its run has installed it, without idle
+        # settings.
+        replaceable = (self.own_part(self.wanted().config), self.own_part(restoring.config))
+        if wanted.former is not None and self.own_part(wanted.former) not in replaceable:
+            sentence = "another run has installed a different configuration since, which stays"
+            raise HostError(sentence, what="file")
+        config = wanted.config
+        had_work = wanted.former is not None and wanted.former.has_work
+        if config.has_work and not had_work:
+            # The undone run has taken away all that there was to guard, and with it the guard.
+            config = config._replace(guard=restoring.config.guard)
+        return attrs.evolve(wanted, config=config, is_undo=True)
+
+    def _require_own_run(self, report: phases.Step, path: tuple[str, ...]) -> None:
+        """HostError if another object made the run of this report: if the step of the task, whose
+        path in the undo this is, changed something that this object knows nothing of, and the
+        task's configuration is still installed.
+        """
+        if not changed_something(report, path):
+            return
+        wanted = self.wanted()
+        if wanted.former is None or self.own_part(wanted.former) == self.own_part(wanted.config):
+            sentence = (
+                "another object made that run, so this one does not know what was there before"
+            )
+            remedy = "undo with the tasks of that run, or, to remove everything, run Remove"
+            raise HostError(f"{sentence}; {remedy}", what="file")
+
+
+class SectionTask(InstallTask):
+    """A task about one section of the configuration, whose work on the kernel is a part of an
+    installation (`install.part`). Alone, it keeps all other sections as they are installed.
     """
 
     section: ClassVar[str]
     """The attribute of the configuration that the task is about."""
     checks_the_result: ClassVar[bool] = False
-    """Whether the task judges what the others have done, so that a dry run judges the host as it
-    would be.
-    """
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
     """The tasks whose work is part of this task's work: when this task runs alone, it does their
     work first.
@@ -138,23 +207,17 @@ class SectionTask(InstallTask[Effects]):
 
     @abstractmethod
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-        """What would be done to the kernel.
-
-        All parts of a run get the same snapshot, which is read when the first of them needs it.
-        """
+        """See Part."""
 
     @abstractmethod
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        """Wait for what the task needs, then change the kernel. The files are installed already."""
-
-    @abstractmethod
-    def holds_units_back(self, config: HostRoutingConfig) -> bool:
-        """Whether no gated unit starts while this work cannot be done."""
+        """See Part."""
 
     def wanted(self) -> Wanted:
         """See InstallTask. The installed configuration with this section replaced."""
         installed = read_installed(self.host)
-        return Wanted(installed.replaced(self.section, self.config), installed)
+        config = installed.replaced(self.section, self.config)
+        return Wanted(config, installed, self.allow_removal)
 
     def parts(self) -> tuple[SectionTask, ...]:
         """See InstallTask."""
@@ -165,16 +228,16 @@ class SectionTask(InstallTask[Effects]):
         """See InstallTask."""
         return getattr(config, self.section)
 
-    def do_parts(self, run: TaskRun[Effects], effects: Effects) -> Effects | phases.Skip:
+    def install(
+        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
+    ) -> Effects | phases.Skip:
         """See InstallTask. All parts do their work in the step of this task."""
-        result: Effects | phases.Skip = effects
-        for part in run.chosen_parts:
-            with having_changed(effects.changes, effects.files, effects.operations):
-                result = run.do_part(part, run.ctx)
-            effects += effects_of(result)
-        if isinstance(result, phases.Skip) and not effects.changed:
-            return result  # of the last part, which is this task itself
-        return effects
+        keep = partial(self.keep, ctx.run_id)
+        nothing = self.reason_to_skip
+        parts = self.parts()
+        return install(
+            self.host, read_wanted, parts, ctx, as_steps=False, keep=keep, nothing=nothing
+        )
 
     @contextmanager
     def changing(self, ctx: phases.Context, wanted: Wanted) -> Iterator[HostRoutingConfig]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from hostrouting.command import Command, call, joined
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.install.managed import Managed
-
-TO_KEEP = "to keep these routes"
-"""What a repair is typed for where routes are not configured."""
-APPLY_PIPED = "hostrouting apply --config -"
+APPLY_PIPED = call("apply --config -")
 """What is typed behind a pipe; `unit_gates.APPLY` applies the installed file."""
 _GUARD = HostLayout.guard_unit
 UNMASK_GUARD = f"systemctl unmask {_GUARD}"
@@ -29,30 +26,34 @@ GUARD_IS_MASKED = Finding(
 """Before this command is typed, `apply` fails if the guard is configured."""
 
 
-def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
-    """The line to type that repairs a host for good; `repair` gets these options."""
-    apply = APPLY_PIPED
-    if managed is not None and managed.needs_consent:
-        apply += " --allow-removal"
-    return f"hostrouting repair{options} | {apply}"
+def repair_pipeline(
+    options: str = "", *, needs_consent: bool = False, apply_options: str = ""
+) -> Command:
+    """The line to type that repairs a host for good; `repair` and `apply` get these options. With
+    `needs_consent`, the repair takes something away that protects the host now.
+    """
+    if needs_consent:
+        apply_options += " --allow-removal"
+    apply = joined("", APPLY_PIPED, apply_options)
+    return joined(" | ", call(f"repair{options}"), apply)
 
 
 def with_typed_options(
-    findings: Iterable[Finding], options: str, managed: Managed | None = None
+    findings: Iterable[Finding], options: str, *, needs_consent: bool = False
 ) -> tuple[Finding, ...]:
     """The findings; a command that repairs the host by a named device also gets these options."""
     typed: list[Finding] = []
     for finding in findings:
         devs = finding.facts.get("candidates")
         if options and devs is not None and finding.remedy is not None:
-            remedy = _naming(devs, finding.remedy, options, managed)
+            remedy = _naming(devs, finding.remedy, options, needs_consent=needs_consent)
             typed.append(finding._replace(remedy=remedy))
         else:
             typed.append(finding)
     return tuple(typed)
 
 
-def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed | None) -> Remedy:
+def _naming(devs: Sequence[str], remedy: Remedy, options: str, *, needs_consent: bool) -> Remedy:
     """The remedy, whose command names the first device, and whose other ways name one of the others
     each.
     """
@@ -61,8 +62,9 @@ def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed 
     dev, *others = devs or ("NAME",)  # where no device is left, the operator writes one
     otherwise = remedy.otherwise
     if otherwise is not None:
-        otherwise = _naming(others, otherwise, options, managed)
-    command = repair_pipeline(f"{options} --dev {shlex.quote(dev)}", managed)
+        otherwise = _naming(others, otherwise, options, needs_consent=needs_consent)
+    typed = f"{options} --dev {shlex.quote(dev)}"
+    command = repair_pipeline(typed, needs_consent=needs_consent)
     return remedy._replace(command=command, otherwise=otherwise)
 
 
@@ -80,7 +82,7 @@ def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding,
     units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
     remedy = None
     if apply:
-        remedy = Remedy(command=f"{apply}{gate_options(units)}")
+        remedy = Remedy(command=joined("", apply, gate_options(units)))
     changed: list[Finding] = []
     for finding in findings:
         if finding.name == "unit-not-gated":

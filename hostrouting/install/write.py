@@ -35,10 +35,9 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import unit_failed
-from hostrouting.install.installed import installed_or_none
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
     from hostrouting.install.plan import Plan
@@ -46,11 +45,14 @@ if TYPE_CHECKING:
 _GRACE = 30.0  # seconds for the start of the guard
 
 
-def write_files(host: Host, plan: Plan) -> Effects:
-    """Make the changes of this plan to the files of the host, which has to be locked.
+def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
+    """Make the changes of this plan to the files of the host, which has to be locked if there are
+    any.
 
     The first failure is raised, with the effects so far. Another run does the rest.
     """
+    if not (plan.files or plan.for_systemd("stop", "reload")):
+        return phases.Skip("the files are as they should be")
     writer = _Writer(host, plan)
     with having_changed(files=writer.changed, operations=writer.operations):
         if plan.files:
@@ -165,21 +167,19 @@ def _is_of_systemd(path: str) -> bool:
     return "/systemd/system/" in path
 
 
-def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
-    """Start the guard, unless another run has taken it away since the files were written."""
-    with host.locked(ctx):
-        manager = host.running_manager
-        installed = installed_or_none(host)
-        is_wanted = installed is None or installed.guard.enabled  # None: nobody says otherwise
-        if manager is None or not is_wanted:
-            return phases.Skip("it is no longer wanted")
-        starts = plan.for_systemd("start", "restart")
-        for start in starts:
-            # systemd may have started it again meanwhile, with the program of before.
-            manager.stop(start.object)
-            # This does not wait for a pass of the guard, which needs the lock.
-            manager.start(start.object, timeout=_GRACE)
-            _require_active(manager, start.object)
+def start_guard(host: Host, plan: Plan) -> Effects:
+    """Start the guard of this plan. The lock of the host is held: the start waits only until the
+    program runs, and not for its first pass, which needs the lock.
+    """
+    manager = host.running_manager
+    starts = plan.for_systemd("start", "restart")
+    if manager is None:
+        return Effects()
+    for start in starts:
+        # systemd may have started it again meanwhile, with the program of before.
+        manager.stop(start.object)
+        manager.start(start.object, timeout=_GRACE)
+        _require_active(manager, start.object)
     return Effects(operations=starts)
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from hostrouting.host.files import open_lock
 from hostrouting.host.layout import HostLayout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

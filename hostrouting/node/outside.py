@@ -1,5 +1,6 @@
-"""Other programs' scripts in gate.d: each runs before every start of a gated unit, which starts
-only if all of them succeed.
+"""Scripts that are not of this program: other programs' in gate.d, and the steps that an agent has
+brought with its configuration. Each runs before every start of a gated unit, which starts only if
+all of them succeed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ _BASH = "/bin/bash"
 class RunScript(Protocol):
     """Runs a script to its end."""
 
-    def __call__(self, path: str, *arguments: str) -> int:
-        """The exit status; negative for a signal. Whatever ends the wait, such as a signal to this
+    def __call__(self, *words: str) -> int:
+        """Have bash run these words: the path of a script, or `-c` with its text and name; then its
+        arguments.
+
+        The exit status; negative for a signal. Whatever ends the wait, such as a signal to this
         process, ends the script first. OSError if it cannot be run.
         """
 
 
-def run_script(path: str, *arguments: str) -> int:
+def run_script(*words: str) -> int:
     """See RunScript. The script gets a clean environment, the output of this process, nothing to
     read, and neither the lock nor the program. What it leaves behind holds nothing up.
     """
@@ -37,7 +41,7 @@ def run_script(path: str, *arguments: str) -> int:
         with signals_held() as held_before:
             process = os.posix_spawn(
                 _BASH,
-                [_BASH, "-p", path, *arguments],
+                [_BASH, "-p", *words],
                 _environment(os.environ),
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

@@ -64,7 +64,7 @@ def apply_plan(
     is raised again after the rollback. Each change that the kernel makes is appended to `done`, so
     it is known also if an error is raised. A plan without changes writes nothing.
     """
-    plan.require_possible()
+    plan.require_no_conflict()
     if plan.waiting:
         raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
     if done is None:
@@ -123,7 +123,7 @@ class _Transaction:
         nothing is read there.
         """
         added = [step.route for step in self._plan.changes if step.action == "add"]
-        deleted = [step.route for step in self._plan.changes if step.action == "delete"]
+        deleted = self._plan.deleted
         occupied = {key for key, routes in self._before.items() if routes}
         additions = [_addition(route, occupied) for route in added]
         doubtful, in_the_way, stale = self._deletions(deleted, added)

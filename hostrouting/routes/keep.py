@@ -13,6 +13,7 @@ from hostrouting.routes.plan import plan_static_routes
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import RouteBackend, RouteRequest
+    from hostrouting.model.snapshot import Snapshot
 
 
 def keep_routes(
@@ -21,13 +22,17 @@ def keep_routes(
     *,
     check: Callable[[], object] = lambda: None,
     done: list[RouteRequest] | None = None,
+    require: Callable[[Snapshot, Snapshot], object] = lambda _now, _afterwards: None,
 ) -> Applied:
     """Bring the routes of the host to those of the configuration, all or none. If one has to wait,
     nothing is changed, and the plan says for what. `check` and `done` are as in `apply_plan`, and
-    so is what it raises.
+    so is what it raises. `require` can raise, too, immediately before a change: it gets the host as
+    it is now and as it would be.
     """
     before = backend.snapshot()
     plan = plan_static_routes(config, before)
     if plan.waiting and not plan.conflicts:
         return Applied(plan)
+    if plan.changes and not plan.conflicts:
+        require(before, plan.apply_to(before))
     return apply_plan(plan, backend, before=before, check=check, done=done)

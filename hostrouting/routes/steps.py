@@ -209,6 +209,11 @@ class RoutePlan(NamedTuple):
         return tuple(step for step in self.steps if step.action in {"add", "delete"})
 
     @property
+    def deleted(self) -> tuple[Route, ...]:
+        """The routes that go."""
+        return tuple(step.route for step in self.steps if step.action == "delete")
+
+    @property
     def conflicts(self) -> tuple[Step, ...]:
         """The steps for routes that cannot be installed, because each has a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
@@ -219,17 +224,7 @@ class RoutePlan(NamedTuple):
         wanted = {step.route.key for step in self.steps if step.action != "delete"}
         return RoutePlan(tuple(step for step in self.steps if step.route.key not in wanted))
 
-    def without_deletion_of(self, destinations: Iterable[str]) -> "RoutePlan":
-        """The same, except that routes to these destinations stay."""
-        spared = set(destinations)
-        steps: list[Step] = []
-        for step in self.steps:
-            is_spared = step.action == "delete" and str(step.route.prefix) in spared
-            if not is_spared:
-                steps.append(step)
-        return self._replace(steps=tuple(steps))
-
-    def require_possible(self) -> None:
+    def require_no_conflict(self) -> None:
         """Raise RouteConflict if a wanted route cannot be installed; it also says what others wait
         for.
         """
@@ -264,7 +259,7 @@ class RoutePlan(NamedTuple):
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and waiting routes change nothing."""
-        deleted = {step.route for step in self.changes if step.action == "delete"}
+        deleted = set(self.deleted)
         # Only keys that change.
         entries_after: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
         routes: list[Route] = []

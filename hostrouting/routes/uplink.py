@@ -1,50 +1,43 @@
-"""The uplink of a host: its default route, and the next hops of routes that do not name their
-device or gateway.
+"""Completes one route that does not name its device or gateway, or says what is missing for that.
 
 Theory of operation. A configured route takes what it does not name from a default route: without a
 device, from the best one of table main; with a device, its gateway from the best one through that
-device, in any table. Rules do not matter: a VPN's rules must not decide.
-
-The best default route may not be the one to the network of this host. It is in doubt if an equal
-one leads through another device (`doubtful_by_equal_routes`), or if it leads through a tunnel
-(`doubtful_by_a_tunnel`). A route without a device is not planned by a default route in doubt,
-unless exactly one of the expected devices can have the default route: then that device's is used.
-So no route follows a VPN, or changes sides while two devices have equal default routes.
+device, in any table. A route without a device is not planned by a default route in doubt
+(`default_route`), unless exactly one of the expected devices can have the default route: then that
+device's is used.
 
 A route that cannot be completed waits. A route of ours that is there stays meanwhile, and is right
 if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
 nothing away from a host that works.
-
-This module completes one route, or says what is missing for that. `plan` finds conflicts with other
-routes, and `check.expected` the expected devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.finding import Remedy
-from hostrouting.model.link_kinds import LINES, is_card, is_tap, is_tunnel, leads_out
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
-    PROTOCOL_RA,
     REFUSING,
     SCOPE_LINK,
     TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
     Route,
-    bare_hop,
-    devs_of,
+)
+from hostrouting.routes.default_route import (
+    DefaultRouteInDoubt,
+    DefaultRoutes,
+    is_for_all_packets,
 )
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Link, Snapshot
+    from hostrouting.model.snapshot import Snapshot
 
 _HopsOrNeed: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
@@ -83,79 +76,6 @@ _NO_IPV6 = Need(
 )
 
 
-# Which default route is in doubt
-
-
-def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
-    """Whether one of the devices is a tunnel."""
-    return any(is_tunnel(links.get(dev)) for dev in devs)
-
-
-def are_taps_without_a_card(
-    devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
-) -> bool:
-    """Whether these devices are taps, and no card is among those that have an address.
-
-    The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
-    Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
-    """
-    if not all(is_tap(links.get(dev)) for dev in devs):
-        return False
-    return not any(is_card(links.get(dev), links) for dev in with_address)
-
-
-def doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """The devices in doubt because equal default routes lead through different ones: Linux uses the
-    route that was added first, which is an accident.
-
-    There is at least one default route, and the first is the one that Linux uses. If routers
-    advertise themselves on several devices, Linux has one route with a next hop on each: these
-    devices are in doubt, too.
-    """
-    used = defaults[0]
-    devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
-    if devs_of_equals != frozenset(used.devs):
-        return devs_of_equals
-    if used.protocol == PROTOCOL_RA and len(devs_of_equals) > 1:
-        return devs_of_equals
-    return frozenset()
-
-
-def devs_hidden_by_a_tunnel(
-    devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
-) -> frozenset[str]:
-    """If one of the devices is a tunnel: those of the first default route without a tunnel.
-
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
-    """
-    if has_tunnel(devs, links):
-        for route in defaults:
-            if not has_tunnel(route.devs, links):
-                return frozenset(route.devs)
-    return frozenset()
-
-
-def doubtful_by_a_tunnel(
-    devs: frozenset[str],
-    hidden: frozenset[str],
-    links: Mapping[str, Link],
-    *,
-    are_only_taps: bool,
-) -> frozenset[str]:
-    """The devices in doubt because the default route leads through a tunnel, with those of the
-    default route that it hides. Where it hides none, a provider's lines or taps are the only way
-    out, and not in doubt. All devices exist, because they lead out.
-    """
-    if not has_tunnel(devs, links):
-        return frozenset()
-    if hidden:
-        return devs | hidden
-    are_lines = all(links[dev].kind in LINES for dev in devs)
-    if are_lines or are_only_taps:
-        return frozenset()
-    return devs
-
-
 class Uplink:
     """One host, by whose default routes the routes of one family are completed."""
 
@@ -167,13 +87,14 @@ class Uplink:
         self._family = family
         self._lacks_ipv6 = family == IPV6 and snapshot.lacks(IPV6)
         self._links = snapshot.links_by_name
-        self._expected = frozenset(expected)
         of_family = [route for route in snapshot.routes if route.prefix.family == family]
         self._not_ours = [route for route in of_family if route.protocol != OURS]
-        self._defaults = sorted(_usable_defaults(self._not_ours), key=_rank)
-        """The default routes of all tables, the best first: by table (main, then the lowest),
-        metric and preference.
-        """
+        self._defaults = DefaultRoutes(
+            self._not_ours,
+            self._links,
+            expected=expected,
+            with_address=self._devs_with_address(),
+        )
         self._next_hops = cache(self._find_next_hops)
         """Many routes name the same device and gateway."""
 
@@ -215,8 +136,8 @@ class Uplink:
         """
         if route.type != "unicast" or not route.next_hops:
             return False
-        if dev is None and self._doubt is not None:
-            dev = self._only_expected_dev
+        if dev is None and self._defaults.doubt is not None:
+            dev = self._defaults.only_expected_dev
         return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
 
     def _is_usable(self, hop: NextHop, wanted_dev: str | None, wanted_gateway: IP | None) -> bool:
@@ -227,16 +148,7 @@ class Uplink:
             return False
         if wanted_dev is not None:
             return hop.dev == wanted_dev
-        return self._can_be_uplink(hop.dev or "")
-
-    def _can_be_uplink(self, dev: str) -> bool:
-        """Whether a route without a device could get this one from a default route. It leads out,
-        and is the only expected one, or is not a VPN's: an earlier release may have moved the route
-        into a VPN.
-        """
-        if not leads_out(self._links.get(dev)):
-            return False
-        return dev == self._only_expected_dev or not self._devs_in_doubt_with([dev])
+        return self._defaults.may_lead_by(hop.dev or "")
 
     # Finding the next hops of a route
 
@@ -263,12 +175,13 @@ class Uplink:
         """The default routes, if the one that Linux prefers does not lead by the device and the
         gateway that are named; none if that one is in doubt.
         """
-        if self._doubt is not None or not self._defaults_of_main:
+        defaults = self._defaults
+        if defaults.doubt is not None or not defaults.of_main:
             return ()
-        for hop in self._defaults_of_main[0].next_hops:
+        for hop in defaults.of_main[0].next_hops:
             if dev in {None, hop.dev} and gateway in {None, hop.gateway}:
                 return ()
-        return tuple(self._defaults_of_main)
+        return tuple(defaults.of_main)
 
     def _complete(self, dev: str | None, gateway: IP | None) -> _HopsOrNeed:
         """The next hops of a route that may name its device and its gateway; whether Linux can use
@@ -295,7 +208,7 @@ class Uplink:
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _HopsOrNeed:
         """As in the best default route through the device, in any table."""
-        next_hops = _taken_over(_first_hops(self._defaults, dev), gateway)
+        next_hops = _taken_over(_first_hops(self._defaults.all, dev), gateway)
         if next_hops:
             return next_hops
         if gateway is None:
@@ -306,78 +219,19 @@ class Uplink:
         """The next hops of the best default route of table main; in doubt, of the best one through
         the one device that is expected.
         """
-        if self._doubt is None:
-            if not self._defaults_of_main:
+        defaults = self._defaults
+        if defaults.doubt is None:
+            if not defaults.of_main:
                 return self._missing_default()
-            return self._defaults_of_main[0].next_hops
-        if self._only_expected_dev is None:
-            return self._doubt
-        hops = _first_hops(self._defaults_of_main, self._only_expected_dev)
-        return hops or self._missing_default(self._only_expected_dev)
+            return defaults.of_main[0].next_hops
+        dev = defaults.only_expected_dev
+        if dev is None:
+            return _need_of_a_choice(defaults.doubt)
+        return _first_hops(defaults.of_main, dev) or self._missing_default(dev)
 
     def _missing_default(self, dev: str | None = None) -> Need:
         on_dev = "" if dev is None else f" on {dev}"
         return Need(f"an IPv{self._family} default route{on_dev}")
-
-    @cached_property
-    def _defaults_of_main(self) -> list[Route]:
-        """The default routes of table main, with the next hops that lead out of the host."""
-        routes: list[Route] = []
-        for route in self._defaults:
-            if route.table != TABLE_MAIN:
-                continue
-            hops = [hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or ""))]
-            if hops:
-                routes.append(route._replace(next_hops=tuple(hops)))
-        return routes
-
-    # Doubt about the default route
-
-    @cached_property
-    def _doubt(self) -> Need | None:
-        """What a route without a device needs if the default route is in doubt."""
-        if not self._defaults_of_main:
-            return None
-        used = self._defaults_of_main[0]
-        by_tunnel = self._devs_in_doubt_with(used.devs)
-        by_equal_routes = doubtful_by_equal_routes(self._defaults_of_main)
-        if by_tunnel:
-            why = f"[{used}] leads through a tunnel"
-            return self._choice(why, by_tunnel | by_equal_routes)
-        if by_equal_routes:
-            why = f"[{used}] is not the only default route with its metric"
-            return self._choice(why, by_equal_routes)
-        return None
-
-    def _devs_in_doubt_with(self, devs: Iterable[str]) -> frozenset[str]:
-        """The devices that are in doubt by a tunnel if the default route leads through these."""
-        used = frozenset(devs)
-        hidden = devs_hidden_by_a_tunnel(used, self._defaults_of_main, self._links)
-        are_only_taps = are_taps_without_a_card(used, self._devs_with_address(), self._links)
-        return doubtful_by_a_tunnel(used, hidden, self._links, are_only_taps=are_only_taps)
-
-    def _choice(self, why: str, doubtful_devs: frozenset[str]) -> Need:
-        """The need to name one of these devices, in the order of their default routes."""
-        listed: dict[str, None] = {}
-        for route in self._defaults_of_main:
-            listed |= dict.fromkeys(route.devs)
-        devs = tuple(dev for dev in listed if dev in doubtful_devs)
-        quoted = [f'"{dev}"' for dev in devs]
-        remedy = Remedy(
-            f'write "dev": {spoken(quoted, last="or")} into the configured route, or name one '
-            "device in routeOverlap.expectedDevs"
-        )
-        return Need(f"a device to be named: {why}", remedy, devs)
-
-    @cached_property
-    def _only_expected_dev(self) -> str | None:
-        """The one expected device that can have the default route, if there is one.
-
-        One that is not there may be able to.
-        """
-        links = self._links
-        able = [dev for dev in self._expected if dev not in links or leads_out(links[dev])]
-        return able[0] if len(able) == 1 else None
 
     def _devs_with_address(self) -> Iterator[str]:
         """The devices of this host's own addresses, except link-local ones."""
@@ -456,7 +310,7 @@ class Uplink:
         for route in candidates:
             if route.table != TABLE_MAIN or there not in route.prefix:
                 continue
-            if not _is_for_all_packets(route):
+            if not is_for_all_packets(route):
                 continue
             if dev is None or dev in route.devs:
                 routes.append(route)
@@ -472,7 +326,7 @@ class Uplink:
         if self._family == IPV4 or not route.has_gateway:
             return None
         hops = [*route.next_hops]
-        for default in self._defaults:
+        for default in self._defaults.all:
             hops += default.next_hops
         for hop in hops:
             if self._cuts_off(route, hop):
@@ -515,31 +369,19 @@ class Uplink:
         return own_addresses
 
 
-def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
-    """The default routes for all packets, with only the next hops that Linux uses."""
-    for route in routes:
-        if route.prefix.length or route.type != "unicast" or not _is_for_all_packets(route):
-            continue
-        hops = [bare_hop(hop) for hop in route.next_hops if not hop.dead]
-        if hops:
-            yield route._replace(next_hops=tuple(hops))
-
-
-def _is_for_all_packets(route: Route) -> bool:
-    """Whether Linux uses the route for every packet, so also when it looks for a gateway: not only
-    for those from some sources or with a tos, and its lifetime is not over.
-    """
-    return not (route.source or route.tos or route.expired)
-
-
-def _rank(route: Route) -> tuple[bool, int, int, int]:
-    """The order among default routes; the lowest is the best."""
-    return (route.table != TABLE_MAIN, route.table, *route.rank)
-
-
 def _order_of_lookup(route: Route) -> tuple[int, int, int]:
     """The order among routes of a table to an address; the lowest is used."""
     return (-route.prefix.length, *route.rank)
+
+
+def _need_of_a_choice(doubt: DefaultRouteInDoubt) -> Need:
+    """The need to name one of the devices in doubt."""
+    quoted = [f'"{dev}"' for dev in doubt.devs]
+    remedy = Remedy(
+        f'write "dev": {spoken(quoted, last="or")} into the configured route, or name one '
+        "device in routeOverlap.expectedDevs"
+    )
+    return Need(f"a device to be named: {doubt.why}", remedy, doubt.devs)
 
 
 def _first_hops(routes: Iterable[Route], dev: str) -> tuple[NextHop, ...]:

@@ -102,15 +102,15 @@ def _plan_of(host: Host, config: HostRoutingConfig | None, on_disk: Collection[s
     if config is None:
         return None
     plan = Configure(config, host=host, allow_removal=False).plan()
-    findings = [
+    obstacles = [
         finding
-        for finding in plan.findings
+        for finding in plan.obstacles
         if finding.name != "unit-not-gated" or finding.target not in on_disk
     ]
     if writer_of(host.files) != WRITER:  # another release writes other texts
         others = plan.for_systemd("reload", "start", "stop")
         plan = attrs.evolve(plan, files=FileChanges(), systemd=others)
-    return attrs.evolve(plan, findings=tuple(findings))
+    return attrs.evolve(plan, obstacles=tuple(obstacles))
 
 
 def _check_of(host: Host, config: HostRoutingConfig | None) -> HostCheck | None:

@@ -46,6 +46,7 @@ STATES: dict[Name, State] = {
     "two-cnis": "waiting",
     "doubtful-route": "waiting",
     "other-packets": "waiting",
+    "unknown-source": "waiting",
     "not-judged": "waiting",
     "kernel-differs": "waiting",
     "missing-rule": "waiting",

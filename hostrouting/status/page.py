@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.finding import AS_ROOT, Finding
+from hostrouting.command import AS_ROOT, Operator, call
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
 from hostrouting.text import agreeing, counted
 
 if TYPE_CHECKING:
+    from hostrouting.finding import Finding
     from hostrouting.gate.unit_states import UnitState
     from hostrouting.status.status import Status
 
@@ -28,31 +29,31 @@ _MODES = {
 }
 
 
-def status_lines(status: Status) -> Iterator[str]:
+def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     """The whole page."""
     if status.asked:
         for unit in status.units:
             yield f"{unit.state.upper()}: {unit.sentence}"
-            yield from _below(unit)
+            yield from _below(unit, who)
     yield _first_line(status)
     if status.state == "nothing":
-        yield "  to check its routes: hostrouting check CIDR"
+        yield f"  to check its routes: {who.line(call('check CIDR'))}"
         return
     if status.worst is not None:
-        yield from _way_lines(status.worst, status)
+        yield from _way_lines(status.worst, status, who)
     if status.mode:
         yield f"  mode {status.mode}: {_MODES[status.mode]}"
     if not status.asked:
-        yield from _first([*_unit_blocks(status.units)])
+        yield from _first([*_unit_blocks(status.units, who)])
     yield from _route_lines(status)
-    yield from _guard_lines(status)
+    yield from _guard_lines(status, who)
     others = [finding for finding in status.findings if finding != status.worst]
-    yield from _first([_block(finding, status) for finding in others])
-    yield from _verdict_lines(status)
+    yield from _first([_block(finding, status, who) for finding in others])
+    yield from _verdict_lines(status, who)
     if status.command:
         yield ""
-        yield f"To have this host as {HostLayout.config_path} asks, {AS_ROOT}:"
-        yield f"  {status.command}"
+        yield f"To have this host as {HostLayout.config_path} asks, {who}:"
+        yield f"  {who.line(status.command)}"
 
 
 def _first_line(status: Status) -> str:
@@ -65,7 +66,7 @@ def _first_line(status: Status) -> str:
     return f"{status.state.upper()}: {sentence}"
 
 
-def _unit_blocks(units: Sequence[UnitState]) -> Iterator[list[str]]:
+def _unit_blocks(units: Sequence[UnitState], who: Operator) -> Iterator[list[str]]:
     """Each gated unit; reasons that several have stand below the first one."""
     first_with: dict[tuple[str, ...], str] = {}
     for unit in units:
@@ -73,15 +74,15 @@ def _unit_blocks(units: Sequence[UnitState]) -> Iterator[list[str]]:
         if unit.reasons and first != unit.unit:
             yield [f"  {unit.sentence}, for the same reasons as {first}"]
         else:
-            yield [f"  {unit.sentence}", *_below(unit)]
+            yield [f"  {unit.sentence}", *_below(unit, who)]
 
 
-def _below(unit: UnitState) -> Iterator[str]:
+def _below(unit: UnitState, who: Operator) -> Iterator[str]:
     """Why the unit is as it is, and what to type."""
     for reason in unit.reasons:
         yield f"    {reason}"
     if unit.remedy is not None:
-        yield f"    {unit.remedy}"
+        yield f"    {unit.remedy.text_for(who)}"
 
 
 def _route_lines(status: Status) -> Iterator[str]:
@@ -96,7 +97,7 @@ def _route_lines(status: Status) -> Iterator[str]:
     yield from _first([[f"    {step.line}"] for step in (*others, *status.plan.routes.changes)])
 
 
-def _guard_lines(status: Status) -> Iterator[str]:
+def _guard_lines(status: Status, who: Operator) -> Iterator[str]:
     """The guard. Where config.json does not say whether it is enabled, its unit does."""
     guard = status.guard
     if guard is None:
@@ -107,23 +108,23 @@ def _guard_lines(status: Status) -> Iterator[str]:
         return
     enabled = ", and is enabled" if status.config is None else ""
     yield f"  {guard.sentence}{enabled}"
-    yield from _below(guard)
+    yield from _below(guard, who)
 
 
-def _block(finding: Finding, status: Status) -> list[str]:
+def _block(finding: Finding, status: Status, who: Operator) -> list[str]:
     """The finding after its name, which the page Findings explains, and the ways out."""
-    return [f"{finding.name.upper()}: {finding.sentence}", *_way_lines(finding, status)]
+    return [f"{finding.name.upper()}: {finding.sentence}", *_way_lines(finding, status, who)]
 
 
-def _way_lines(finding: Finding, status: Status) -> Iterator[str]:
+def _way_lines(finding: Finding, status: Status, who: Operator) -> Iterator[str]:
     """The ways out, without the command that stands at the end of the page."""
     if finding.remedy is not None:
         for way in finding.remedy.ways():
             if not way.command or way.command != status.command:
-                yield f"  {way}"
+                yield f"  {way.text_for(who)}"
 
 
-def _verdict_lines(status: Status) -> Iterator[str]:
+def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:
     """The verdict on what leaves as it should, and what explains the others, unless apply ends what
     is wrong: what escapes is a finding.
     """
@@ -136,7 +137,7 @@ def _verdict_lines(status: Status) -> Iterator[str]:
         return
     said = {(finding.name, finding.target) for finding in status.findings}
     explaining = [
-        _block(finding, status)
+        _block(finding, status, who)
         for finding in status.check.findings
         if finding.severity != "note" and (finding.name, finding.target) not in said
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
+from hostrouting.command import joined
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import WRONG, Finding, Name
 from hostrouting.gate.unit_gates import APPLY
@@ -39,7 +40,7 @@ _CODES: dict[State | StateOfUnit, int] = {
     "no answer": CANNOT_DECIDE,
 }
 """The exit codes of the states of hosts and of units. The others are fine."""
-_ENDED_BY_REPAIR: tuple[Name, ...] = ("route-conflict", "route-not-configured", "removal")
+_ENDED_BY_REPAIR: tuple[Name, ...] = ("route-conflict", "removal")
 """The errors of an apply of config.json that the configuration of a repair does not have."""
 
 
@@ -175,4 +176,4 @@ class Status:
                 return ""  # apply would fail, and no command alone ends that
             commands[remedy.command] = None
         last = repair_pipeline() if self.needs_repair else APPLY.command
-        return " && ".join([*commands, last])
+        return joined(" && ", *commands, last)

@@ -1,5 +1,5 @@
 """Configure brings a whole configuration onto a host, and Remove takes everything away; both as
-`install.run` describes.
+`install.install` describes.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_HOST
-from hostrouting.install.installed import installed_or_none
+from hostrouting.install.install import install
+from hostrouting.install.installed import Wanted, installed_or_none
 from hostrouting.install.task import InstallTask, SectionTask, own_constructor
-from hostrouting.install.wanted import Wanted
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.host.effects import Effects
     from hostrouting.install.plan import Plan
-    from hostrouting.install.run import TaskRun
 
 TASKS: tuple[type[SectionTask], ...] = (
     ConfigureStaticRoutes,
@@ -34,7 +35,7 @@ TASKS: tuple[type[SectionTask], ...] = (
 
 
 @own_constructor
-class Configure(InstallTask[CheckResult]):
+class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
 
@@ -61,24 +62,28 @@ class Configure(InstallTask[CheckResult]):
         """See InstallTask. The installed configuration need not be readable, because this one takes
         its place.
         """
-        return Wanted(self.config, installed_or_none(self.host))
+        return Wanted(self.config, installed_or_none(self.host), self.allow_removal)
 
     def own_part(self, config: HostRoutingConfig) -> object:
         """See InstallTask."""
         return config
 
-    def do_parts(self, run: TaskRun[CheckResult], effects: Effects) -> CheckResult | phases.Skip:
+    def install(
+        self, ctx: phases.Context, read_wanted: Callable[[], Wanted]
+    ) -> CheckResult | phases.Skip:
         """See InstallTask. Each part is a step; the result has the report of the check."""
-        # Also those that are left out: each is then a step that was skipped.
-        steps = [phases.task(part.name)(partial(run.do_part, part)) for part in self.parts()]
-        report = None
-        for result in phases.serial(*steps).do(run.ctx):
-            effects += effects_of(result)
-            if isinstance(result, CheckResult):
-                report = result.report
-        if report is None and not effects.changed:
-            return phases.Skip("everything is as it should be")
-        return CheckResult(effects.changes, effects.files, effects.operations, report=report)
+        keep = partial(self.keep, ctx.run_id)
+        nothing = self.reason_to_skip
+        parts = self.parts()
+        result = install(
+            self.host, read_wanted, parts, ctx, as_steps=True, keep=keep, nothing=nothing
+        )
+        if isinstance(result, phases.Skip | CheckResult):
+            return result
+        return CheckResult(result.changes, result.files, result.operations)  # no check was made
+
+    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        return self.install(ctx, self.wanted)
 
 
 @attrs.frozen

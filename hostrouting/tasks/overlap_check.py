@@ -24,7 +24,7 @@ from hostrouting.text import first_of
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
-    from hostrouting.install.wanted import Wanted
+    from hostrouting.install.installed import Wanted
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
@@ -99,9 +99,6 @@ class CheckRouteOverlap(SectionTask):
     reason_to_skip: ClassVar[str] = (
         "no expected CIDRs are configured, and the check is not installed"
     )
-
-    def holds_units_back(self, config: HostRoutingConfig) -> bool:
-        return config.route_overlap.is_strict
 
     def planned(self, _wanted: Wanted, _read_snapshot: Callable[[], Snapshot]) -> Plan:
         return Plan()  # a check changes nothing

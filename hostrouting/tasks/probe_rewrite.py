@@ -8,18 +8,17 @@ import phases
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, Operation
-from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.probe.load import Difference, find_difference, load_table
+from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.probe.table import TABLE
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.install.wanted import Wanted
+    from hostrouting.install.installed import Wanted
     from hostrouting.model.snapshot import Snapshot
 
 _TITLE = f"nftables table ip6 {TABLE}"
@@ -55,38 +54,38 @@ class RewriteProbeSource(SectionTask):
     )
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
-    def holds_units_back(self, config: HostRoutingConfig) -> bool:  # noqa: ARG002
-        return False
-
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         is_wanted = wanted.config.probe_rewrite.enabled
         was_wanted = wanted.former is not None and wanted.former.probe_rewrite.enabled
         if not self.host.has_program("nft"):
             # If the table is wanted, `find_requirements` says it.
             if was_wanted and not is_wanted:
-                return Plan(findings=(_STAYS,))
+                return Plan(obstacles=(_STAYS,))
             return Plan()
-        try:
-            difference = find_difference(self.host.nftables, wanted.config.probe_rewrite)
-        except HostError:
-            if is_wanted or was_wanted:
-                raise
-            # This process may not list it, or Linux has no nftables: nobody asked for a table.
-            return Plan()
-        operations = (_OPERATIONS[difference],) if difference else ()
+        operations: tuple[Operation, ...] = ()
+        difference = self._find_difference(wanted)
+        if difference:
+            operations = (_OPERATIONS[difference],)
         if not is_wanted:
             return Plan(operations=operations)
         obstacles = tuple(find_probe_obstacles(wanted.config, read_snapshot()))
-        return Plan(operations=operations, findings=obstacles)
+        return Plan(operations=operations, obstacles=obstacles)
+
+    def _find_difference(self, wanted: Wanted) -> Difference:
+        """What is wrong with the table now."""
+        try:
+            return find_difference(self.host.nftables, wanted.config.probe_rewrite)
+        except HostError:
+            former = wanted.former
+            if wanted.config.probe_rewrite.enabled or (former and former.probe_rewrite.enabled):
+                raise
+            # This process may not list it, or Linux has no nftables: nobody asked for a table.
+            return ""
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        if self.host.backend is None:
+        if self.host.backend is None or not self.host.has_program("nft"):
             return self._unchanged(wanted)
-        with self.host.backend() as backend:
-            plan = self.planned(wanted, backend.snapshot)
-        for finding in plan.findings:
-            ctx.log.log(finding.level, "%s", finding)
-        if not plan.operations:
+        if not self._find_difference(wanted):
             return self._unchanged(wanted)
         with self.changing(ctx, wanted) as config:  # fails if another run has replaced this section
             difference = load_table(self.host.nftables, config.probe_rewrite)

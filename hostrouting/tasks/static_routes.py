@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import Effects, having_changed
 from hostrouting.install.plan import Plan
+from hostrouting.install.preflight import require_no_loss
 from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
@@ -18,8 +20,7 @@ from hostrouting.routes.steps import RoutePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.install.wanted import Wanted
+    from hostrouting.install.installed import Wanted
     from hostrouting.kernel.base import RouteBackend, RouteRequest
     from hostrouting.model.snapshot import Snapshot
 
@@ -39,12 +40,8 @@ class ConfigureStaticRoutes(SectionTask):
     section: ClassVar[str] = "static_routes"
     reason_to_skip: ClassVar[str] = "no static routes are configured, and none are installed"
 
-    def holds_units_back(self, config: HostRoutingConfig) -> bool:
-        return bool(config.static_routes.routes)
-
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-        routes = plan_static_routes(wanted.config, read_snapshot())
-        return Plan(routes=routes, findings=routes.findings())
+        return Plan(routes=plan_static_routes(wanted.config, read_snapshot()))
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.backend is None:
@@ -80,14 +77,17 @@ class ConfigureStaticRoutes(SectionTask):
         def attempt() -> tuple[Applied | None, str]:
             nonlocal last_plan
             last_plan = plan_static_routes(self.require_installed(wanted), backend.snapshot())
-            last_plan.require_possible()
+            last_plan.require_no_conflict()
             applied = Applied(last_plan)
             if last_plan.changes and not last_plan.waiting:
                 # If the run is cancelled meanwhile, ctx.check raises that, and the changes are
                 # taken back. An error has those that were made all the same.
                 done: list[RouteRequest] = []
                 with self.changing(ctx, wanted) as config, having_changed(done):
-                    applied = keep_routes(backend, config, check=ctx.check, done=done)
+                    require = partial(require_no_loss, wanted)
+                    applied = keep_routes(
+                        backend, config, check=ctx.check, done=done, require=require
+                    )
                 last_plan = applied.plan
             if last_plan.waiting:
                 return None, "; ".join(map(str, last_plan.route_waits))

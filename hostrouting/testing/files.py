@@ -8,9 +8,9 @@ from collections.abc import Callable
 import attrs
 
 from hostrouting.errors import HostError
+from hostrouting.host.base import LockHolder
 from hostrouting.host.files import (
     Entry,
-    LockHolder,
     as_bytes,
     require_kind,
     require_mode,

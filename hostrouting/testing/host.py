@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model.prefix import IP
-
-
-def nobody() -> None:
-    """Nobody is logged in: see FakeHost.client."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,8 +60,6 @@ class FakeHost(Host):
     missing: Collection[str] = ()
     rights: Callable[[], Rights] = Rights
     """Returns what the process may do. By default it is root and may do everything."""
-    client: Callable[[], IP | None] = nobody
-    """Returns the address of whoever is logged in and runs the process. By default nobody is."""
 
     @classmethod
     def image(cls) -> Self:
@@ -82,7 +75,7 @@ class FakeHost(Host):
             FakeKernel,
             self.kernel,
             "kernel",
-            "a FakeKernel: call h200(), or make the fixture h200 a parameter of the test",
+            "a FakeKernel, such as h200()",
         )
         if not set(self.missing).issubset(NODE_PROGRAMS):
             raise ValueError(

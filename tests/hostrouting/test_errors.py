@@ -169,13 +169,6 @@ def test_findings_have_the_routes_of_the_repair() -> None:
     assert lost.repair == ()
 
 
-def test_what_a_failure_means_for_the_host() -> None:
-    """A task may know it, and the sentence ends with it."""
-    error = errors.NotReady("no default route")
-    error.consequence = "kubelet.service will not start"
-    assert str(error) == "no default route; kubelet.service will not start"
-
-
 def test_many_reasons() -> None:
     """The first ten reasons are in the sentence, with the number of the others; each is also on its
     own.

@@ -1,10 +1,10 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
 Requires root. The file describes the whole installation: afterwards, this host has what the file
-says, and nothing else of hostrouting. A file that takes away a route, a CIDR, the mode STRICT, a
-gated unit or the guard is refused without --allow-removal. So is, in mode STRICT, the deletion of
-routes that were typed and without which addresses escape. A running unit is not touched. If an
-address escapes afterwards, or a drop-in lets a gated unit start unchecked, the exit code is 1 in
+says, and nothing else of hostrouting. A file that takes away a CIDR, the mode STRICT, a gated unit
+or the guard is refused without --allow-removal. So is, in mode STRICT, a change of routes after
+which addresses escape that do not escape now. A running unit is not touched. If an address escapes
+afterwards, or a drop-in lets a gated unit start unchecked, the exit code is 1 in
 mode STRICT, and 0 in mode WARN. It is 3 if a default route or a device is still missing after
 --wait.
 
@@ -20,8 +20,9 @@ import phases
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import Run, run_task, told_anyway
-from hostrouting.cli.source import bad_input, read_config
+from hostrouting.cli.source import as_whom, bad_input, read_config
 from hostrouting.codes import FINE, PROBLEM
+from hostrouting.command import Operator
 from hostrouting.gate.unit_gates import starts_unchecked
 from hostrouting.host.host import Host
 from hostrouting.install.installed import installed_or_none
@@ -35,29 +36,29 @@ REQUIRED = ("--config",)
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
+    who = as_whom(arguments)
     if arguments.confirm is None:
         outcome = run_task(task, host)
     else:
-        outcome = _run_confirmed(task, host, arguments.confirm)
-    with told_anyway(outcome):
+        outcome = _run_confirmed(task, host, arguments.confirm, who)
+    with told_anyway(outcome, who):
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         if outcome.is_taken_back:
-            return Answer(outcome.code, document, outcome.lines())
+            return Answer(outcome.code, document, outcome.lines(who))
         status = find_status(host)
         document["findings"] = [finding.to_mapping() for finding in status.findings]
         document["check"] = status.check and status.check.document()
         code = outcome.code
         if code == FINE and starts_unchecked(config, status.findings):
             code = PROBLEM
-        return Answer(
-            code, document, [*_lines(outcome, status)], status.check and status.check.report
-        )
+        report = status.check and status.check.report
+        return Answer(code, document, [*_lines(outcome, status, who)], report)
 
 
-def _lines(outcome: Run, status: Status) -> Iterator[str]:
+def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
-    headline, *page = status_lines(status)
-    yield from outcome.lines(_success(status))
+    headline, *page = status_lines(status, who)
+    yield from outcome.lines(who, _success(status))
     if not outcome.report.ok:
         yield headline
     yield from page
@@ -69,7 +70,7 @@ def _success(status: Status) -> str:
     return f"{sentence}, but {status.worst.sentence}" if status.worst is not None else sentence
 
 
-def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
+def _run_confirmed(task: Configure, host: Host, seconds: float, who: Operator) -> Run:
     """Apply, and take everything back unless the operator confirms it."""
     if installed_or_none(host) is None:
         rule = "the installed configuration cannot be read, so it could not be installed again"
@@ -78,5 +79,5 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
         outcome = run_task(confirmed, host, undo_on_failure=True)
         if outcome.undone is not None and outcome.effects.changed:
-            terminal.log(outcome.lines())  # perhaps nobody is there to read the answer
+            terminal.log(outcome.lines(who))  # perhaps nobody is there to read the answer
         return outcome

@@ -13,6 +13,7 @@ from hostrouting.cli.output import Answer
 from hostrouting.cli.source import (
     as_whom,
     bad_input,
+    check_or_load,
     code_with,
     config_to_check,
     config_to_repair,
@@ -22,12 +23,13 @@ from hostrouting.cli.source import (
     typed_name,
     typed_options,
 )
+from hostrouting.command import Command, call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.install.obstacles import find_ungated
+from hostrouting.install.host_check import HostCheck
 from hostrouting.install.typed_commands import with_gate_command
+from hostrouting.install.ungated import find_ungated
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
@@ -40,13 +42,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config_to_check(known, arguments)
     if arguments.snapshots is not None:  # then nothing installed is read, or unusable
         return _check_nodes(arguments, config)
-    check = check_host(
-        config,
-        host,
-        arguments.snapshot,
-        to_repair=config_to_repair(known, arguments),
-        repair_options=typed_options(arguments),
-    )
+    to_repair = config_to_repair(known, arguments)
+    check = check_or_load(arguments, host, config, to_repair=to_repair)
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None and not unusable:
@@ -67,14 +64,16 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
     if arguments.snapshot or arguments.fail_on or arguments.ignore:
         rule = "cannot be used with --snapshot, --fail-on or --ignore"
         raise bad_input("--snapshots", rule, "leave these out")
-    return check_nodes(arguments.snapshots, config, typed_options(arguments))
+    return check_nodes(
+        arguments.snapshots, config, call(f"check{typed_options(arguments)}"), as_whom(arguments)
+    )
 
 
-def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> str:
+def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> Command:
     """The line to type that applies the file, with a repair if addresses would escape."""
-    if check.report.routes or (check.managed and check.managed.unconfigured):
+    if check.report.routes or check.named("route-not-configured"):
         return check.repair_command
     file = HostLayout.config_path
     if arguments.config is not None:
         file = typed_name(arguments.config)
-    return f"hostrouting apply --config {file}"
+    return call(f"apply --config {file}")

@@ -11,14 +11,20 @@ from collections.abc import Iterator, Sequence
 from hostrouting.check.explanation import Explanation, explain_packet
 from hostrouting.check.results import FATES
 from hostrouting.cli.output import Answer, finding_lines, say
-from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, typed_file
+from hostrouting.cli.source import (
+    as_whom,
+    bad_input,
+    find_config_or_warn,
+    read_snapshot,
+    typed_file,
+)
 from hostrouting.codes import FINE
+from hostrouting.command import Operator
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Outcome
 from hostrouting.fib.trace import Tried
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import managed_here, take_snapshot
 from hostrouting.install.typed_commands import with_typed_options
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import Route, table_name
@@ -42,15 +48,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
-        say("\n".join(finding_lines(unusable)))
-    snapshot = take_snapshot(host, arguments.snapshot)
+        say("\n".join(finding_lines(unusable, as_whom(arguments))))
+    snapshot = read_snapshot(arguments, host)
     explained = explain_packet(snapshot, address, config)
     doubts = explained.report.doubts
     if doubts and arguments.config is not None:
-        managed = None
-        if arguments.snapshot is None:
-            managed = managed_here(host, config, snapshot)
-        doubts = with_typed_options(doubts, _options(arguments, config), managed)
+        doubts = with_typed_options(doubts, _options(arguments, config))
     return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
 
 
@@ -85,7 +88,7 @@ def _text_of(route: Route | None) -> str | None:
     return None if route is None else str(route)
 
 
-def _lines(explained: Explanation, doubts: Sequence[Finding], who: str) -> Iterator[str]:
+def _lines(explained: Explanation, doubts: Sequence[Finding], who: Operator) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
     yield _first_line(explained)
     if explained.is_expected:

@@ -11,8 +11,6 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import attrs
-
 from hostrouting.cli.output import Answer, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.cli.source import (
@@ -21,16 +19,18 @@ from hostrouting.cli.source import (
     code_with,
     find_config,
     gating,
+    read_snapshot,
     typed_file,
     typed_name,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
+from hostrouting.command import Command, Operator, call
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, worst_first
 from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, take_snapshot
+from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
@@ -60,12 +60,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     openings = _openings(arguments, config, host)
     plan = _make_plan(arguments, config, host)
     command = _command(arguments, plan)
-    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, command))
+    told = with_gate_command(plan.findings, command)
     check = None
     if plan.report is not None:
         check = HostCheck.of_snapshot(plan.report, config, repair_options=typed_file(arguments))
     judged = _judge(arguments, plan, check, config, openings)
-    findings = [*plan.findings, *openings]
+    findings = [*told, *openings]
     document = {
         "schema": "hostrouting/plan/4",
         "answer": judged.answer,
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
     }
-    lines = [*_answer_lines(judged, plan.with_findings(openings), as_whom(arguments))]
+    lines = [*_answer_lines(judged, plan, worst_first(findings), as_whom(arguments))]
     if check is not None:
         findings += check.findings
         lines += _verdict_lines(arguments, check, command)
@@ -86,17 +86,20 @@ def _verdict_lines(arguments: argparse.Namespace, check: HostCheck, command: str
     yield "The verdict afterwards:"
     yield from map(str, check.report.families)
     if check.report.routes and command and arguments.snapshot is None:
-        yield f"To repair that, {as_whom(arguments)}:"
-        yield f"  {command}"
+        who = as_whom(arguments)
+        yield f"To repair that, {who}:"
+        yield f"  {who.line(command)}"
 
 
-def _answer_lines(judged: _Judged, plan: Plan, who: str) -> Iterator[str]:
+def _answer_lines(
+    judged: _Judged, plan: Plan, findings: Iterable[Finding], who: Operator
+) -> Iterator[str]:
     """What apply would do, first in one sentence, and what there is to tell about it."""
     yield f"{judged.answer.upper()}: {judged.reason}"
     if judged.cause is not None:
         yield from way_lines(judged.cause.remedy, who)
-    others = tuple(finding for finding in plan.findings if finding != judged.cause)
-    yield from plan_lines(attrs.evolve(plan, findings=others), who)
+    others = [finding for finding in findings if finding != judged.cause]
+    yield from plan_lines(plan, others, who)
 
 
 def _read_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -172,7 +175,7 @@ def _what_to_type(arguments: argparse.Namespace) -> str:
     who = as_whom(arguments)
     if arguments.config == "-":
         return f"{who}: the same command with apply instead of plan"
-    return f"{who}: {_apply_command(arguments)}"
+    return f"{who}: {who.line(_apply_command(arguments))}"
 
 
 def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
@@ -213,10 +216,8 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     """The plan for this host; for a snapshot, that of its routes."""
     if arguments.snapshot is None:
         return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    snapshot = take_snapshot(host, arguments.snapshot)
-    routes = plan_static_routes(config, snapshot)
-    plan = Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
-    return plan.with_findings(plan.find_needed_routes(config, snapshot))
+    snapshot = read_snapshot(arguments, host)
+    return Plan(routes=plan_static_routes(config, snapshot)).with_check(config, snapshot)
 
 
 def _command(arguments: argparse.Namespace, plan: Plan) -> str:
@@ -226,12 +227,12 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        return repair_pipeline(typed_file(arguments)) + _apply_options(arguments)
+        return repair_pipeline(typed_file(arguments), apply_options=_apply_options(arguments))
     return _apply_command(arguments)
 
 
-def _apply_command(arguments: argparse.Namespace) -> str:
-    return f"hostrouting apply --config {_file(arguments)}{_apply_options(arguments)}"
+def _apply_command(arguments: argparse.Namespace) -> Command:
+    return call(f"apply --config {_file(arguments)}{_apply_options(arguments)}")
 
 
 def _apply_options(arguments: argparse.Namespace) -> str:

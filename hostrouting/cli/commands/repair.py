@@ -5,8 +5,8 @@ host lacks once it is applied: a route that was added until the next boot become
 through the default gateway are written without gateway and dev, so the file fits other nodes with
 the same problem. Standard error says what the repair costs, and what it cannot repair.
 If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
-code is 1, or 3 if the check is undecided. With --commands, nothing is printed where hostrouting is
-installed, because it would remove these routes again; the exit code is then 1.
+code is 1, or 3 if the check is undecided. With --commands, the commands are printed that repair the
+host until its next boot.
 """
 
 import argparse
@@ -17,24 +17,27 @@ from typing import NamedTuple
 from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import repair_commands
-from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import (
     as_whom,
+    check_or_load,
     config_to_repair,
     find_config,
     require_typed_devs,
     typed_options,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
+from hostrouting.command import Operator
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.finding import ESCAPES, Finding, Remedy
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck, check_host
+from hostrouting.install.host_check import HostCheck
 from hostrouting.routes.steps import held_by
-from hostrouting.text import agreeing, counted, first_of
+from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
+
+_HELD_BY_OURS = "a route of hostrouting has the place of one of these; to repair it for good"
 
 
 class _Printed(NamedTuple):
@@ -51,7 +54,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config_to_repair(find_config(arguments, host), arguments)
     who = as_whom(arguments)  # "as root", or "on that host as root"
     options = typed_options(arguments)
-    now = check_host(config, host, arguments.snapshot, repair_options=options)
+    now = check_or_load(arguments, host, config, to_repair=config)
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is now. A configuration repairs the host as it is after all
@@ -74,13 +77,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
         "config": proposal.config.to_mapping(),
-        "commands": _commands(now),
+        "commands": list(repair_commands(now.report)),
         "findings": [finding.to_mapping() for finding in printed.findings],
     }
     return Answer(printed.code, document, printed.lines)
 
 
-def _require_repair(check: HostCheck, who: str) -> None:
+def _require_repair(check: HostCheck, who: Operator) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
@@ -120,34 +123,17 @@ def _exit_code(check: HostCheck) -> int:
     return PROBLEM if stays_wrong else FINE
 
 
-def _commands(now: HostCheck) -> list[str]:
-    """The repair until the next boot; none where hostrouting would remove these routes."""
-    if now.managed is not None:
-        return []
-    return list(repair_commands(now.report.resolved))
-
-
-def _as_commands(now: HostCheck, who: str) -> _Printed:
-    """The repair until the next boot; where hostrouting is installed, the permanent one."""
-    unsafe = now.named("unsafe")
-    findings = [*unsafe, *now.named("repair-cost"), *now.named("requirement")]
-    sentences = [*_texts(findings, who), *_remedies(now, who)]
-    managed = now.managed
-    if managed is not None and (now.report.resolved or managed.unconfigured):
-        # The gate would remove what is typed: the routes of the commands, or those typed before.
-        remarks = [MANAGED]
-        remarks += [finding.sentence for finding in managed.unconfigured]
-        remarks += sentences
-        remarks += consent_lines(managed)
-        permanently = f"permanently, {who}"
-        if unsafe:
-            permanently += " (repairs only a part)"
-        remarks.append(f"{permanently}: {now.repair_command}")
-        return _Printed(PROBLEM, findings, remarks)
-    remarks = sentences
+def _as_commands(now: HostCheck, who: Operator) -> _Printed:
+    """The repair until the next boot."""
+    findings = [*now.named("unsafe"), *now.named("repair-cost")]
+    remarks = [*_texts(findings, who), *_remedies(now, who)]
     if now.report.verdict == "ok":
         remarks.append(f"nothing to repair: {now.report}")
-    return _Printed(_exit_code(now), findings, remarks, _commands(now))
+    commands = repair_commands(now.report)
+    if now.report.resolved and not commands:
+        remarks.append(f"{_HELD_BY_OURS}, {who}: {who.line(now.repair_command)}")
+        return _Printed(PROBLEM, findings, remarks)
+    return _Printed(_exit_code(now), findings, remarks, commands)
 
 
 def _as_configuration(
@@ -157,23 +143,19 @@ def _as_configuration(
     who = as_whom(arguments)
     unsafe = before_repair.named("unsafe")
     limits = [*unsafe, *now.named("repair-cost")]
-    unconfigured = list(_unconfigured(now, proposal))
     remarks = [*_texts(limits, who), *_remedies(before_repair, who)]
     remarks += _remarks_on(arguments, now, proposal)
-    remarks += _texts(unconfigured, who)
     if unsafe:  # a pipe to apply hides the exit code
         remarks.append("the printed configuration repairs only a part of what escapes")
     lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
-    findings = [*limits, *proposal.left_out, *unconfigured]
+    findings = [*limits, *proposal.left_out]
     return _Printed(_exit_code(before_repair), findings, remarks, lines)
 
 
 def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposal) -> Iterator[str]:
     """What is new in the configuration, or why nothing is, and what it lacks."""
-    number = len(proposal.taken_over)
-    if number:
-        are = agreeing("is", number)
-        yield f"{counted(number, 'route')} that {are} set by hand {are} now in the configuration"
+    if proposal.report.escapes and not now.report.escapes:
+        yield "nothing escapes until the next boot; the printed configuration makes that last"
     elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
@@ -186,22 +168,11 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
         yield f"{finding.target} is left out: {held_by([finding.facts['held']])}"
 
 
-def _unconfigured(now: HostCheck, proposal: Proposal) -> Iterator[Finding]:
-    """The findings about routes of ours that its configuration lacks. Their remedy is to configure
-    these routes, and the printed configuration does that.
-    """
-    findings = proposal.unconfigured
-    if now.managed is not None:
-        findings = now.managed.unconfigured  # the same, but these know what deletes the routes
-    for finding in findings:
-        yield finding._replace(remedy=Remedy("the printed configuration repairs that"))
-
-
-def _texts(findings: Iterable[Finding], who: str) -> list[str]:
+def _texts(findings: Iterable[Finding], who: Operator) -> list[str]:
     return [finding.text_for(who) for finding in findings]
 
 
-def _remedies(check: HostCheck, who: str) -> list[str]:
+def _remedies(check: HostCheck, who: Operator) -> list[str]:
     """What else can be done, if there is something that no route repairs."""
     if not check.named("unsafe"):
         return []

@@ -17,7 +17,7 @@ import argparse
 
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import bad_input
+from hostrouting.cli.source import as_whom, bad_input
 from hostrouting.codes import FINE
 from hostrouting.gate.unit_names import with_type
 from hostrouting.host.host import Host
@@ -34,9 +34,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     status = find_status(host, "" if unit is None else with_type(unit))
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
-    return Answer(
-        status.code, _document(status), status_lines(status), status.check and status.check.report
-    )
+    report = status.check and status.check.report
+    lines = status_lines(status, as_whom(arguments))
+    return Answer(status.code, _document(status), lines, report)
 
 
 def _document(status: Status) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.sentences import check_findings, repair_commands
+from hostrouting.check.sentences import addition_command, check_findings
 from hostrouting.finding import WRONG, Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Refusing, Route
@@ -17,6 +17,7 @@ from tests.support import topologies
 from tests.support.topologies import BY_IPV6, IB0, address, checked, main_with, rule, vm_with
 
 CIDR = "172.16.0.0/16"
+HALVES = "172.16.0.0/17 and 172.16.128.0/17"
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 INSIDE = Prefix.parse("172.16.5.0/24")
 ETH1 = Link(name="eth1", index=9)
@@ -333,7 +334,7 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
 
     cost, _ = named("repair-cost", host)
 
-    loss = f'packets to {CIDR} leave without "mtu 9000 advmss 8960", which the default route has'
+    loss = f'packets to {HALVES} leave without "mtu 9000 advmss 8960", which the default route has'
     assert cost.sentence == f"with the repair, {loss}"
     remedy = str(cost.remedy)
     assert "configure these routes in the program that sets the default route" in remedy
@@ -348,7 +349,7 @@ def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
     assert unsafe.remedy is not None
     by_eth0, by_eth1, *_ = unsafe.remedy.ways()
     assert "leave without" not in by_eth0.words
-    assert f'then packets to {CIDR} leave without "mtu 9000"' in by_eth1.words
+    assert f'then packets to {HALVES} leave without "mtu 9000"' in by_eth1.words
 
 
 def test_the_devices_that_a_default_route_could_have() -> None:
@@ -567,14 +568,11 @@ def test_the_commands_of_a_repair() -> None:
     """A route with several next hops names each, with its weight; the others have one."""
     first = NextHop("eth0", gateway=as_ip("10.0.0.1"))
     second = NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2)
-    by_both = Route(INSIDE, (first, second), protocol=213)
-    by_first = Route(INSIDE, (first,), protocol=213, metric=7)
-
-    for_both, for_first = repair_commands([by_both, by_first])
-
+    for_both = addition_command(Route(INSIDE, (first, second)))
+    for_first = addition_command(Route(INSIDE, (first,), metric=7))
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
-    assert for_both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
-    assert for_first == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
+    assert for_both == f"ip route add 172.16.5.0/24 {ways}"
+    assert for_first == "ip route add 172.16.5.0/24 metric 7 via 10.0.0.1 dev eth0"
 
 
 def test_one_reason_for_several_ranges_is_one_finding() -> None:
@@ -660,5 +658,5 @@ def test_an_equal_default_route_by_another_device() -> None:
 
 def test_a_repair_through_a_device_that_a_shell_would_run() -> None:
     """Linux takes nearly any name for a device."""
-    [command] = repair_commands([Route.to(CIDR, dev="a;reboot")])
+    command = addition_command(Route.to(CIDR, dev="a;reboot"))
     assert command.endswith("dev 'a;reboot'")

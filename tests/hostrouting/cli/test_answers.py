@@ -100,13 +100,11 @@ class TestSnapshots:
         assert there.code == here.code
 
     def test_the_page(self, name: str, words: str) -> None:
-        """It says where a command is to be typed; and nobody knows what is installed there."""
+        """It says where a command is to be typed."""
         host = FakeHost(kernel=HOSTS[name]())
         here = say(*words.split(), host=host)
         there = of_a_snapshot(host, *words.split())
-        on_that_host = here.out.replace("as root", "on that host as root")
-        unless = r"\1, unless hostrouting is installed there:"
-        assert there.out == re.sub("(Until the next boot, .*):", unless, on_that_host)
+        assert there.out == here.out.replace("as root", "on that host as root")
         assert there.code == here.code
 
 
@@ -189,11 +187,11 @@ def test_explain_agrees_with_check(
 )
 def test_explain_names_devices_as_check_does(tmp_path: Path, given: list[str]) -> None:
     """Of a doubtful default route, both print the same commands: with the CIDRs or the file that
-    are known, and with the consent that `apply` would ask for.
+    are known.
     """
     host = FakeHost(kernel=vpn_node())
     apply(host, STRICT)
-    texts = {"--config": json.dumps(WARN), "--snapshot": say("snapshot", host=host).out}
+    texts = {"--config": json.dumps(STRICT), "--snapshot": say("snapshot", host=host).out}
     options: list[str] = []
     for option in given:
         file = tmp_path / f"a file of {option}"
@@ -408,14 +406,6 @@ def test_a_deletion_is_proposed_once() -> None:
     assert say("repair", "10.244.0.0/24", kernel=kernel).err.count(command) == 1
 
 
-def test_a_permanent_repair_of_a_part_says_so() -> None:
-    """`repair --commands` has only the permanent way where hostrouting is installed."""
-    host = FakeHost(kernel=refusing())
-    apply(host, WARN)
-    remarks = say("repair", CIDR, "--commands", host=host).err
-    assert "permanently, as root (repairs only a part): hostrouting repair" in remarks
-
-
 def test_a_part_of_a_repair_in_a_pipe() -> None:
     """Whoever pipes a partial repair into `apply` reads twice that it is one, for the exit code is
     lost.
@@ -467,61 +457,6 @@ def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> N
     assert said.out == ""
     assert "cannot tell whether a repair is needed:" in said.err
     assert f"the kernel answers [{CIDR} dev ib7 " in said.err
-
-
-class TestTypedRoutes:
-    """Where nothing is installed, `status` and `check` say that routes of ours will be lost."""
-
-    FIRST = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=OURS)
-    SECOND = Route.to("172.16.128.0/17", dev="eth0", gateway="10.0.0.1", protocol=OURS)
-
-    @staticmethod
-    def line(cidr: str) -> str:
-        """What the pages of both commands say."""
-        return (
-            "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot; to keep "
-            f"these routes, as root: hostrouting repair {cidr} | hostrouting apply --config -"
-        )
-
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """A host that was repaired by hand."""
-        host = FakeHost(kernel=h200())
-        host.kernel.ip_route("add", self.FIRST)
-        host.kernel.ip_route("add", self.SECOND)
-        return host
-
-    def test_on_the_page(self, host: FakeHost) -> None:
-        """With the command that keeps them."""
-        page = say("check", CIDR, host=host)
-        assert page.code == 0
-        assert self.line(CIDR) in page.lines
-
-    def test_in_the_document(self, host: FakeHost) -> None:
-        """It has the same finding, with the command of the page."""
-        findings = say("check", CIDR, "--json", host=host).json["findings"]
-        [finding] = [each for each in findings if each["name"] == "route-not-configured"]
-        assert finding["severity"] == "warning"
-        assert finding["facts"] == {
-            "unconfigured": ["172.16.0.0/17", "172.16.128.0/17"],
-            "ranges": [],
-            "routes": [],
-        }
-        assert finding["commands"] == [f"hostrouting repair {CIDR} | hostrouting apply --config -"]
-
-    def test_beside_a_repair(self, host: FakeHost) -> None:
-        """It has the command already."""
-        host.kernel.ip_route("delete", self.SECOND)
-        assert say("check", CIDR, host=host).out.count("| hostrouting apply") == 1
-
-    def test_beside_a_repair_where_hostrouting_is_installed(self) -> None:
-        """What deletes the route is said beside the repair."""
-        host = FakeHost(kernel=h200())
-        apply(host, WARN)
-        host.kernel.ip_route("add", self.FIRST)
-        page = say("check", host=host)
-        assert "hostrouting repair | hostrouting apply" in page.out
-        assert any(line.startswith("ROUTE-NOT-CONFIGURED: ") for line in page.lines)
 
 
 def test_what_was_typed_becomes_permanent() -> None:
@@ -608,14 +543,14 @@ def test_routes_that_would_wait_after_a_reboot(words: str, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []], ids=["another mode", "a CIDR more", "no CIDR"]
+    "cidrs", [[CIDR], [CIDR, "10.9.0.0/16"]], ids=["another mode", "a CIDR more"]
 )
 def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
     """The marker of a check is not one of them."""
     host = FakeHost(kernel=plain_vm())
     assert apply(host, {**WARN, "manageForeign": "keep"}).code == 0
     before = paths_on(host)
-    check = {"expectedCidrs": cidrs, "mode": "STRICT"}
+    check = {"expectedCidrs": cidrs, "mode": "STRICT" if cidrs else "WARN"}
     wanted = {"routeOverlap": check, "manageForeign": "keep"}
 
     plan = say_with(wanted, "plan", "--allow-removal", "--json", host=host).json

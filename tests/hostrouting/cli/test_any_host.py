@@ -269,18 +269,3 @@ def test_a_repair_leaves_out_a_route_of_the_other_family_that_conflicts() -> Non
     assert "fd00:9::/64 is left out: a route that is not hostrouting's has" in repaired.err
     applied = say("apply", "--config", "-", host=host, stdin=repaired.out.encode())
     assert applied.lines[0].startswith("DONE: ")
-
-
-def test_a_check_of_another_network_knows_what_the_installed_one_needs() -> None:
-    """The proposed line repairs both: what the kernel has about the installed CIDRs
-    is read, too.
-    """
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", "-", host=host, stdin=as_stdin(CHECKED))
-    type_routes(host, *REPAIR)
-    for cidr in ("10.96.0.0/12", "fd00::/64"):
-        said = say("check", cidr, host=host)
-        assert (
-            "deletes routes that are not in the configuration (172.16.0.0/17 and 172.16.128.0/17)"
-            in said.out
-        )

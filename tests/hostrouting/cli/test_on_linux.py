@@ -34,12 +34,10 @@ def machine() -> Iterator[Machine]:
 
 
 def assert_right_without_systemd(machine: Machine) -> None:
-    """`status` has nothing to say of this machine but the mode, that no systemd runs here, and the
-    verdict.
-    """
+    """`status` finds nothing wrong with this machine but that no systemd runs here."""
     status = machine.hostrouting("status")
     names = [line.split()[0].strip(":") for line in status.stdout.splitlines()]
-    assert names == ["OPEN", "to", "mode", "2", "OK"]
+    assert [name for name in names if name.isupper()] == ["OPEN", "OK"]
     assert status.stdout.startswith("OPEN: systemd does not run here")
     assert status.returncode == 1
 
@@ -101,13 +99,13 @@ def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str)
     path.write_text(json.dumps({"routeOverlap": section}))
     typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(path))}'
     lines = machine.shell(f"{typed}; test $? = 1").splitlines()
-    for_now = [line for line in lines if line.startswith("  ip route replace ")]
+    for_now = [line for line in lines if line.startswith("  ip route add ")]
     pipeline = lines[lines.index("Permanently, as root:") + 1]
 
     machine.shell("\n".join(for_now))
     assert machine.hostrouting("check", CIDR).returncode == 0
 
-    machine.shell(pipeline.replace("hostrouting ", '"$PYTHON" -m hostrouting '))
+    machine.shell(pipeline)
     assert_right_without_systemd(machine)
     installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))
     kept = installed["hostRouting"]["routeOverlap"].get("intendedRules", [])

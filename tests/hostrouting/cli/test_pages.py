@@ -6,6 +6,7 @@ To write them anew, after a look at the difference: pytest --snapshot-update.
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -313,6 +315,8 @@ CASES: dict[
 }
 
 
+CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
+"""A call of hostrouting that is printed, and its words."""
 READING = {"check", "explain", "plan", "repair", "status"}
 """The commands that change nothing: one host will do for the page and the document."""
 
@@ -328,15 +332,23 @@ def pages(name: str, folder: Path) -> str:
     path.write_text(json.dumps(settings[0] if settings else {}))
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
 
-    def said(*more: str) -> Said:
+    def said(*more: str, called: str = "") -> Said:
         """What the host says, with an empty image."""
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
-        return say(*typed, *more, host=make())
+        return say(*typed, *more, host=make(), called=called)
 
     page = said()
     document = said("--json")
     assert document.code == page.code
+    printed = page.out + page.err
+    for typed_next in CALL.findall(printed):
+        call = shlex.split(typed_next)
+        if "--help" not in call:
+            make_parser(call).parse_args(call)
+    if command not in {"status", "apply"}:
+        elsewhere = said(called="my/hostrouting")
+        assert elsewhere.out + elsewhere.err == CALL.sub(r"my/hostrouting \1", printed)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):

@@ -363,41 +363,6 @@ def test_what_is_printed_can_be_typed(host: str, tmp_path: Path) -> None:
             type_and_see(machine, change, usual)
 
 
-OCCASIONS: dict[str, Callable[[Machine], object]] = {
-    "start of a gated unit": lambda machine: pass_gate(machine, UNIT),
-    "pass of the guard": pass_guard,
-    "apply": lambda machine: machine.hostrouting(
-        "apply", "--config", LAYOUT.config_path, "--wait", "0"
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("host", "occasions"),
-    [
-        ("STRICT, and routes that are not configured, and kubelet", "boot"),
-        ("WARN, and routes that are not configured", "apply or boot"),
-        (
-            "guarded, and a half that is not configured",
-            "pass of the guard, start of a gated unit or boot",
-        ),
-    ],
-)
-def test_what_the_page_says_deletes_a_typed_route(
-    host: str, occasions: str, tmp_path: Path
-) -> None:
-    """Only a gate that sets routes deletes others, and in STRICT, apply is refused."""
-    with made(host, tmp_path) as machine:
-        for page in ("check", "status"):
-            assert f"the next {occasions} deletes routes" in machine.hostrouting(page).stdout
-    for occasion, happen in OCCASIONS.items():
-        with made(host, tmp_path) as machine:
-            before = machine.ip("route", "show", "proto", "213").stdout
-            happen(machine)
-            is_deleted = machine.ip("route", "show", "proto", "213").stdout != before
-            assert is_deleted == (occasion in occasions), occasion
-
-
 def test_one_line_repairs_what_escapes_and_keeps_what_was_typed(tmp_path: Path) -> None:
     """Nothing escapes afterwards, nor when a unit starts after a boot, which loses typed routes."""
     with made("STRICT, and routes that were added by hand", tmp_path) as machine:

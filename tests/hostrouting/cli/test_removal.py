@@ -56,7 +56,7 @@ def test_a_kernel_that_does_not_answer_does_not_hinder_a_removal(
     """There is only no verdict."""
     host = node(config(*REPAIR))
     no_answer = mock.Mock(side_effect=BackendError("no answer", kind="timeout"))
-    monkeypatch.setattr("hostrouting.cli.commands.remove.take_snapshot", no_answer)
+    monkeypatch.setattr("hostrouting.cli.commands.remove.check_snapshot", no_answer)
     removed = say("remove", host=host)
     assert removed.code == 0
     assert removed.lines[0].startswith("DONE: ")

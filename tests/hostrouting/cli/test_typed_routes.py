@@ -1,14 +1,12 @@
 """Somebody has typed the routes that repair a host: nothing deletes them as long as addresses would
 escape without them, and the commands say how to keep them.
 
-Routes of the commands of `check` have our protocol; those of a plain `ip route add` have another
-one.
+The commands of `check` are a plain `ip route add`; earlier releases gave their routes our protocol.
 """
 
 import json
 
-import pytest
-
+from hostrouting.model.route import OURS, Route
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
 from tests.support.incidents import (
@@ -23,7 +21,7 @@ from tests.support.incidents import (
     plan_installed,
     type_pipeline,
 )
-from tests.support.tasks import REPAIR, ours, type_routes
+from tests.support.tasks import CIDR, REPAIR, ours, type_routes
 
 STATIC = 4
 """The protocol of a route that a network manager sets at each boot."""
@@ -33,31 +31,30 @@ PERMANENTLY = "hostrouting repair | hostrouting apply --config -"
 # Routes with our protocol.
 
 
-@pytest.mark.parametrize("typed", [False, True])
-def test_commands_are_refused_before_anything_else_is_said(*, typed: bool) -> None:
-    """Where hostrouting is installed, routes that were typed with ip do not stay."""
+def test_a_route_of_ours_in_the_place_of_the_repair() -> None:
+    """No command can add a route there, so only the permanent repair is printed."""
     host = escaping_node()
-    if typed:
-        type_routes(host, *REPAIR)
-    refused = say("repair", "--commands", host=host)
-    first, *_, last = refused.err.splitlines()
-    assert refused.code == 1
-    assert refused.out == ""
-    assert first.startswith("hostrouting: Do not repair it with ip")
-    assert last.endswith(f"permanently, as root: {PERMANENTLY}")
-    assert "nothing to repair" not in refused.err
+    for destination in REPAIR:
+        wrong = Route.to(destination, dev="ib0", protocol=OURS)
+        host.kernel.ip_route("add", wrong)
+    answer = say("repair", "--commands", host=host)
+    assert answer.code == 1
+    assert answer.out == ""
+    assert "a route of hostrouting has the place of one of these" in answer.err
+    assert answer.err.splitlines()[-1].endswith(f"as root: {PERMANENTLY}")
+    assert "Until the next boot" not in say("check", host=host).out
 
 
-def test_typed_routes_are_not_deleted_where_the_run_must_fail_then() -> None:
+def test_typed_routes_are_not_deleted_where_addresses_would_escape() -> None:
     """In STRICT, `apply` is refused before it deletes what keeps addresses from escaping."""
     host = escaping_node()
     type_routes(host, *REPAIR)
     assert "WOULD FAIL" in plan_installed(host).out
     refused = apply_installed(host)
-    assert refused.code == 1
+    assert refused.code == 2
     assert len(ours(host)) == len(REPAIR)
     assert "Nothing was changed." in refused.out
-    assert PERMANENTLY in refused.out
+    assert PERMANENTLY in say("check", host=host).out
     assert apply_installed(host, "--allow-removal").code == 1
     assert not ours(host)
 
@@ -72,15 +69,17 @@ def test_a_repair_costs_nothing_that_is_lost_already() -> None:
 
 
 def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
-    """No installed configuration can be repaired there: the page says what to add to the file."""
+    """A configuration that lacks them is refused; that of `repair` is not."""
     host = FakeHost(kernel=h200())
     type_routes(host, *REPAIR)
     refused = apply(host, json.dumps(config()))
-    assert refused.code == 1
+    assert refused.code == 2
     assert len(ours(host)) == len(REPAIR)
-    assert "add to staticRoutes.routes: " in refused.out
-    assert "hostrouting repair |" not in refused.out
+    assert "would escape, and does not escape now" in refused.out
     assert "--allow-removal" in refused.out
+    check = say("check", CIDR, host=host)
+    [line] = [line for line in check.lines if "ROUTE-NOT-CONFIGURED" in line]
+    assert type_pipeline(host, line.partition("as root: ")[2]).code == 0
 
 
 # Routes by hand, with another protocol.
@@ -92,13 +91,13 @@ def test_a_verdict_that_rests_on_routes_by_hand() -> None:
     type_routes(host, *REPAIR, protocol=BY_HAND)
     status = say("status", host=host)
     assert status.code == 1
-    by_hand = "routes were added by hand that hostrouting does not set at boot"
-    assert status.lines[0].startswith(f"DIFFERS: {by_hand}")
+    lost = "after the next boot, 172.16.0.0/16 will escape"
+    assert status.lines[0].startswith(f"DIFFERS: {lost}")
     check = say("check", host=host)
     assert check.code == 0
     assert say("check", "--fail-on", "warning", host=host).code == 1
     for page in (status.out, check.out):
-        assert by_hand in page
+        assert lost in page
         assert f"as root: {PERMANENTLY}" in page
 
 
@@ -125,7 +124,7 @@ def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
     assert "ip route del" not in say("status", host=host).out
 
     printed = say("repair", host=host)
-    assert "are now in the configuration" in printed.err
+    assert "the printed configuration makes that last" in printed.err
     assert "nothing to repair" not in printed.err
     assert plan(host, printed.out).lines[0].startswith("TO DO")
     applied = apply(host, printed.out)
@@ -157,8 +156,7 @@ def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None
 
     check = say("check", other, host=host)
     [line] = [line for line in check.lines if "ROUTE-NOT-CONFIGURED" in line]
-    by_hand = f"routes were added by hand that hostrouting does not set at boot ({other})"
-    assert f"{by_hand}; without them, {other} would escape" in line
+    assert f"the route to {other} is not in the configuration" in line
     assert type_pipeline(host, line.partition("as root: ")[2]).code == 0
 
     check = say("check", other, host=host)

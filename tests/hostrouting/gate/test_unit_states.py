@@ -2,12 +2,11 @@
 has it with a real systemd.
 """
 
-import json
-
 import pytest
 
-from hostrouting.gate.unit_states import UnitState, read_note, unit_states
-from hostrouting.host.files import LockHolder
+from hostrouting.gate.start_note import StartNote, leave_note
+from hostrouting.gate.unit_states import UnitState, unit_states
+from hostrouting.host.base import LockHolder
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeManager
 
@@ -19,10 +18,10 @@ GATE = (
 PASSED = {"ExecCondition": GATE % "status=0/0"}
 REFUSED = {"ExecCondition": GATE % "status=255/EXCEPTION"}
 ERROR = "172.16.0.0/16 leaves through ib0"
-PASSED_NOTE = {"invocation": "now", "refused": False, "time": 7.5, "errors": []}
-REFUSED_NOTE = {"invocation": "now", "refused": True, "time": 7.5, "errors": [ERROR]}
-OLD_NOTE = PASSED_NOTE | {"invocation": "before"}
-OLD_REFUSAL = REFUSED_NOTE | {"invocation": "before"}
+PASSED_NOTE = StartNote("now", 7.5, refused=False)
+REFUSED_NOTE = StartNote("now", 7.5, refused=True, errors=[ERROR])
+OLD_NOTE = StartNote("before", 7.5, refused=False)
+OLD_REFUSAL = StartNote("before", 7.5, refused=True, errors=[ERROR])
 ACTIVE = {"ActiveState": "active", "SubState": "running"}
 FAILED = {
     "ActiveState": "failed",
@@ -33,7 +32,7 @@ FAILED = {
 LOGGED = ("it logs this", "it logs this")
 """What the journal has, where it is asked."""
 
-ROWS: dict[str, tuple[object, dict[str, str], str]] = {
+ROWS: dict[str, tuple[StartNote | None, dict[str, str], str]] = {
     "checked": (PASSED_NOTE, ACTIVE | PASSED, f"runs, and was checked (since {NOW})"),
     "checked, and restarted": (
         PASSED_NOTE,
@@ -118,7 +117,6 @@ ROWS: dict[str, tuple[object, dict[str, str], str]] = {
         {"ActiveState": "inactive", "StateChangeTimestamp": ""} | PASSED,
         "does not run",
     ),
-    "a note that is not one": ([], {"ActiveState": "inactive"}, f"does not run (since {NOW})"),
 }
 """By what has happened: the note, what systemd shows, and what is said."""
 REASONS = {
@@ -150,11 +148,11 @@ def manager_with(**properties: str) -> FakeManager:
     return FakeManager(properties={UNIT: known}, errors={UNIT: LOGGED})
 
 
-def state_of(note: object, **properties: str) -> UnitState:
+def state_of(note: StartNote | None, **properties: str) -> UnitState:
     """The state of the unit with these properties and this note."""
     files = FakeFiles()
     if note is not None:
-        files.texts[HostLayout.note_path(UNIT)] = json.dumps(note)
+        leave_note(files, UNIT, note)
     [state] = unit_states(files, manager_with(**properties), [UNIT])
     return state
 
@@ -167,7 +165,7 @@ def test_a_unit(row: str) -> None:
     assert state.sentence == f"{UNIT} {words}"
     assert state.reasons == REASONS.get(row, ())
     assert (state.remedy and state.remedy.command) == COMMANDS.get(row)
-    assert state.checked == (7.5 if note == PASSED_NOTE else 0)
+    assert state.checked == (7.5 if note is PASSED_NOTE else 0)
 
 
 @pytest.mark.parametrize("is_locked", [True, False])
@@ -221,8 +219,3 @@ def test_a_unit_that_is_not_gated(gated: tuple[str, ...]) -> None:
     [state] = unit_states(FakeFiles(), manager_with(**FAILED), [UNIT], gated)
     assert state.state == ("fails" if UNIT in gated else "not gated")
     assert str(state.remedy) == f"see: journalctl -u {UNIT}"
-
-
-def test_no_note() -> None:
-    """The unit has not started since the boot."""
-    assert read_note(FakeFiles(), UNIT) is None

@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Files, LocalFiles, LockHolder
+from hostrouting.host.base import Files, LockHolder
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.lock import lock_holders, service_of
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child

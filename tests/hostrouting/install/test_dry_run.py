@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 import phases
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import ConfigError
-from hostrouting.install.plan import LET_THEM_GO, Plan
+from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -205,6 +205,14 @@ CASES: dict[str, Case] = {
         own_probe_address,
     ),
     "a program": ("bash is not installed", Configure, REPAIRED, without_bash),
+    "a program for a step": (
+        "each step in gate.steps needs it",
+        Configure,
+        settings(
+            gate={"units": ["kubelet.service"], "steps": [{"name": "rails", "script": "true"}]}
+        ),
+        lambda: attrs.evolve(h200_node(), missing=["bash"]),
+    ),
     "an interpreter": ("it is Python 3.9", Configure, REPAIRED, with_an_old_interpreter),
     "an interpreter of an image": (
         "",
@@ -257,13 +265,13 @@ CASES: dict[str, Case] = {
         lambda: holding(h200_node()),
     ),
     "routes alone, which takes needed ones away": (
-        "without them, 172.16.0.0/16 would escape",
+        "172.16.0.0/16 would escape, and does not escape now",
         partial(ConfigureStaticRoutes, allow_removal=False),
         config("10.77.0.0/16"),
         repaired_by_hand,
     ),
     "routes alone, which takes others away while one waits": (
-        f"while another route waits; run this again when no route waits; or, {LET_THEM_GO}",
+        "while another route waits; run this again when no route waits",
         partial(ConfigureStaticRoutes, allow_removal=False),
         config("10.77.0.0/16"),
         without_default_route,
@@ -286,6 +294,11 @@ configuration, the host.
 """
 
 
+def deleted_by(plan: Plan) -> list[str]:
+    """The destinations of the routes that go."""
+    return [str(step.route.prefix) for step in plan.routes.changes if step.action == "delete"]
+
+
 def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
     """While another route waits, those to expected addresses keep a run from beginning; others are
     deleted.
@@ -295,9 +308,9 @@ def test_typed_routes_to_what_is_not_expected_do_not_matter() -> None:
     lose_routes(host)
     type_routes(host, "10.5.0.0/16")
     after = ConfigureStaticRoutes(config("10.77.0.0/16"), host=host, allow_removal=False).plan()
-    assert "route-not-configured" in {finding.name for finding in before.findings}
-    assert "route-not-configured" not in {finding.name for finding in after.findings}
-    assert [str(route.prefix) for route in after.deleted_routes] == ["10.5.0.0/16"]
+    assert "removal" in {finding.name for finding in before.findings}
+    assert "removal" not in {finding.name for finding in after.findings}
+    assert deleted_by(after) == ["10.5.0.0/16"]
 
 
 def test_configured_routes_that_others_replace_while_those_wait() -> None:
@@ -305,7 +318,7 @@ def test_configured_routes_that_others_replace_while_those_wait() -> None:
     host = configured(config("172.16.0.0/16", cidrs=(CIDR,)), kernel=plain_vm())
     delete_default_route(host)
     plan = Configure(REPAIRED, host=host, allow_removal=False).plan()
-    assert [str(route.prefix) for route in plan.deleted_routes] == [CIDR]
+    assert deleted_by(plan) == [CIDR]
     assert plan.routes.waiting
     assert plan.errors == ()
 
@@ -317,24 +330,9 @@ def test_protection_comes_before_routes() -> None:
     freeing = STRICT._replace(gate=GateConfig(("kubelet.service",)))
     task = Configure(freeing, host=host, allow_removal=False)
     *errors, warning = [finding.name for finding in task.plan().findings]
-    assert set(errors) == {"removal", "route-not-configured"}
+    assert set(errors) == {"removal"}
     assert warning == "unit-not-gated"
     failure_of(run, task, of=ConfigError, match="would no longer wait for the gate")
-
-
-def test_typed_routes_that_no_configuration_replaces() -> None:
-    """Without them, the rule leads to a route that no static route can come before; there is one
-    way out.
-    """
-    host = FakeHost(kernel=h200())
-    host.kernel.add_rule(Rule(family=4, priority=100, table=100))
-    captured = Route.to(CIDR, dev="ib0", protocol=4, metric=100, table=100)
-    typed = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=OURS, table=100)
-    for route in (captured, typed):
-        host.kernel.ip_route("add", route)
-    [finding] = Configure(STRICT, host=host, allow_removal=False).plan().errors
-    assert finding.name == "route-not-configured"
-    assert finding.remedy == LET_THEM_GO
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:
@@ -395,7 +393,7 @@ def test_law(
     wanted: HostRoutingConfig,
     installed: HostRoutingConfig | None,
     kernel: Callable[[], FakeKernel],
-    kind: type[InstallTask[Any]],
+    kind: type[InstallTask],
     is_typed: bool,
 ) -> None:
     """For any two configurations, one of them installed or not, and whether routes were typed or
@@ -408,18 +406,6 @@ def test_law(
         type_routes(host, *REPAIR)
     for allow_removal in (False, True):
         foreseen(kind(wanted, host=host, allow_removal=allow_removal))
-
-
-def test_a_task_without_the_check() -> None:
-    """Its dry run has no verdict on the host afterwards, but names routes that are needed, and that
-    go.
-    """
-    host = configured(WARN)
-    type_routes(host, *REPAIR)
-    plan = ConfigureStaticRoutes(WARN, host=host).plan()
-    assert plan.report is None
-    assert len(plan.deleted_routes) == len(REPAIR)
-    assert "route-not-configured" in {finding.name for finding in plan.findings}
 
 
 def test_one_snapshot() -> None:
@@ -450,5 +436,5 @@ def test_typed_routes_that_are_replaced_while_another_waits() -> None:
     wanted = HostRoutingConfig.from_mapping(document(staticRoutes=static))
     plan = Configure(wanted, host=host, allow_removal=False).plan()
     assert plan.routes.waiting
-    assert [str(route.prefix) for route in plan.deleted_routes] == ["172.16.0.0/17"]
-    assert "route-not-configured" not in {finding.name for finding in plan.findings}
+    assert deleted_by(plan) == ["172.16.0.0/17"]
+    assert "removal" not in {finding.name for finding in plan.findings}

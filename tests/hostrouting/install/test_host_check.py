@@ -5,7 +5,7 @@ tests/hostrouting/cli has its pages.
 import pytest
 
 import phases
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.finding import ESCAPES
 from hostrouting.install.host_check import HostCheck, check_host
@@ -16,11 +16,9 @@ from phases.testing import FakeClock
 from tests.support.tasks import (
     CIDR,
     GUARDED,
-    LAYOUT,
     REPAIR,
     config,
     configured,
-    our_routes,
     type_routes,
 )
 
@@ -91,93 +89,26 @@ def test_an_image() -> None:
         check_host(config(cidrs=(CIDR,)), FakeHost.image())
 
 
-def test_files_of_the_agent_alone() -> None:
-    """Nothing is installed, so the next boot loses the routes that were typed."""
-    host = FakeHost(kernel=h200())
-    type_routes(host, "10.9.0.0/16")
-    host.files.write(f"{LAYOUT.state_directory}/of-the-agent", "")
-    check = check_host(config(cidrs=("10.9.0.0/16",)), host)
-    assert check.managed is None
-    [finding] = check.named("route-not-configured")
-    assert "is set until the next boot" in finding.sentence
+def test_routes_that_were_typed() -> None:
+    """Whatever is installed, the next boot loses them, and a repair keeps them."""
+    for installed in (HostRoutingConfig(), config("10.77.0.0/16", cidrs=(CIDR,))):
+        host = FakeHost(kernel=h200())
+        phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+        type_routes(host, *REPAIR)
+        check = check_host(config(cidrs=(CIDR,)), host, repair_options=f" {CIDR}")
+        [finding] = check.named("route-not-configured")
+        assert finding.target == " and ".join(REPAIR)
+        assert finding.remedy is not None
+        assert finding.remedy.command == check.repair_command
 
 
-def test_what_else_is_expected() -> None:
-    """The check reads the routes to the typed CIDR alone, but a repair is of everything that is
-    expected.
-    """
-    installed = config(cidrs=("10.9.0.0/16", CIDR), mode="WARN")
-    kernel = plain_vm()
-    kernel.add_link("ib0")
-    kernel.add_address("ib0", "10.1.0.4/24")
-    host = configured(installed, kernel=kernel)
-    typed = config(cidrs=("10.9.0.0/16",))
-    fine = check_host(typed, host, to_repair=installed)
-    for destination in ("10.200.0.0/24", "172.16.5.0/24"):  # of such routes, the first is read
-        far = Route.to(destination, dev="ib0", gateway="10.1.0.1", protocol=4)
-        kernel.ip_route("add", far)
-    escaping = check_host(typed, host, to_repair=installed)
-    assert fine.managed is not None
-    assert fine.managed.is_repaired_by_apply
-    assert escaping.report.verdict == "ok"
-    assert escaping.managed is not None
-    assert not escaping.managed.is_repaired_by_apply
-
-
-SETS_ROUTES = config("10.77.0.0/16", cidrs=(CIDR,))
-GUARD = GuardConfig(enabled=True)
-DELETERS = {
-    "the gate": (
-        config("10.77.0.0/16", cidrs=(CIDR,), mode="WARN"),
-        "start of a gated unit, apply or boot",
-    ),
-    "in STRICT, apply is refused": (SETS_ROUTES, "start of a gated unit or boot"),
-    "the guard": (
-        SETS_ROUTES._replace(guard=GUARD),
-        "pass of the guard, start of a gated unit or boot",
-    ),
-    "a gate that sets no routes": (config(cidrs=(CIDR,))._replace(guard=GUARD), "boot"),
-}
-"""By the reason: the installed configuration, and what deletes routes that were typed."""
-
-
-@pytest.mark.parametrize(("installed", "occasions"), DELETERS.values(), ids=DELETERS)
-def test_what_deletes_typed_routes(installed: HostRoutingConfig, occasions: str) -> None:
-    """Each occasion is named, the first one first."""
-    host = FakeHost(kernel=h200())
-    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
-    type_routes(host, *REPAIR)
-    [finding] = check_host(installed, host).named("route-not-configured")
-    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
-
-
-def test_strict_without_cidrs() -> None:
-    """Nothing is checked then, so apply deletes what only the typed CIDR needs."""
-    installed = config("10.77.0.0/16")
-    host = FakeHost(kernel=h200())
-    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
-    type_routes(host, *REPAIR)
-    typed = config("10.77.0.0/16", cidrs=(CIDR,))
-    [finding] = check_host(typed, host).named("route-not-configured")
-    occasions = "start of a gated unit, apply or boot"
-    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
-
-
-def test_strict_for_other_cidrs() -> None:
-    """For these, nothing escapes without the routes, so apply is not refused."""
-    installed = config("10.77.0.0/16", cidrs=("10.9.0.0/16",))
-    host = FakeHost(kernel=h200())
-    phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
-    type_routes(host, *REPAIR)
-    typed = config("10.77.0.0/16", cidrs=(CIDR,))
-    both = config("10.77.0.0/16", cidrs=("10.9.0.0/16", CIDR))
-    [finding] = check_host(typed, host, to_repair=both).named("route-not-configured")
-    occasions = "start of a gated unit, apply or boot"
-    assert finding.sentence.startswith(f"the next {occasions} deletes routes")
-
-    applied = phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
-    assert applied.ok
-    assert [str(route.prefix) for route in our_routes(host)] == ["10.77.0.0/16"]
+def test_a_repair_that_takes_something_away() -> None:
+    """Its command says so; the losses are those of the configuration that is repaired."""
+    host = configured(GUARDED)
+    check = check_host(config(cidrs=(CIDR,)), host)
+    assert [loss.path for loss in check.losses] == ["guard.enabled"]
+    assert check.repair_command.endswith(" --allow-removal")
+    assert check_host(GUARDED, host).losses == ()
 
 
 def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +119,4 @@ def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     host = configured(GUARDED)
     monkeypatch.setattr(type(host.manager), "show", show)
-    check = check_host(GUARDED, host)
-    assert check.managed is not None
-    assert not check.managed.is_guard_masked
-    assert list(check.findings) == []
+    assert list(check_host(GUARDED, host).findings) == []

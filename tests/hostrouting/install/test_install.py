@@ -19,10 +19,9 @@ from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.install.installed import read_installed
+from hostrouting.install.installed import Wanted, read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask, SectionTask
-from hostrouting.install.wanted import Wanted
 from hostrouting.kernel.rights import Rights
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.probe.table import TABLE, probe_comments
@@ -281,11 +280,7 @@ class TestLaws:
 class Greet(SectionTask):
     """Somebody's task for a section of the configuration."""
 
-    name, section = "greet", "manage_foreign"
-
-    def holds_units_back(self, config: HostRoutingConfig) -> bool:  # noqa: ARG002
-        """No unit waits for it."""
-        return False
+    name, section, reason_to_skip = "greet", "manage_foreign", "there is nobody to greet"
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         """One operation."""
@@ -839,7 +834,7 @@ class TestForeignScripts:
         ],
     )
     def test_what_they_hold_would_be_free(
-        self, make: Callable[..., InstallTask[Any]], *, is_whole: bool
+        self, make: Callable[..., InstallTask], *, is_whole: bool
     ) -> None:
         """Nobody removes the gate while there are any, also if a part of it is gone: they are
         named, in the plan and by the error.

@@ -1,60 +1,21 @@
 """hostrouting.install.losses: the protection that a configuration would take away."""
 
-from ipaddress import IPv4Network
-from itertools import chain
-
 import pytest
-from hypothesis import given, strategies as st
 
 from hostrouting.config.settings import (
     MACHINES,
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
-    StaticRoute,
-    StaticRoutesConfig,
 )
-from hostrouting.install.losses import find_losses
+from hostrouting.install.losses import find_losses, find_lost_addresses
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.testing import h200
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
 
-# Few enough that routes often cover each other, as a whole or by halves.
-BLOCK = IPv4Network("10.0.0.0/24")
-NETWORKS = st.integers(24, 27).flatmap(
-    lambda length: st.sampled_from([*BLOCK.subnets(new_prefix=length)])
-)
-ROUTES = st.lists(NETWORKS, max_size=6, unique=True)
-
-
-def routes(networks: list[IPv4Network]) -> HostRoutingConfig:
-    """A configuration with routes to these networks."""
-    return HostRoutingConfig(StaticRoutesConfig(bool(networks), tuple(map(StaticRoute, networks))))
-
-
-@given(before=ROUTES, after=ROUTES)
-def test_law_a_route_is_lost_where_no_other_that_is_as_long_takes_its_place(
-    before: list[IPv4Network], after: list[IPv4Network]
-) -> None:
-    """Address by address: halves take the place of a route, and a shorter route does not."""
-    is_lost = False
-    for route in before:
-        as_long = [other for other in after if other.prefixlen >= route.prefixlen]
-        kept = set(chain.from_iterable(as_long))
-        is_lost = is_lost or not kept.issuperset(route)
-    faults = {fault.path for fault in find_losses(routes(before), routes(after))}
-    assert ("staticRoutes.routes" in faults) is is_lost
-
-
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
 LOSSES = {
-    "routes": (
-        OLD._replace(static_routes=config("172.16.0.0/17").static_routes),
-        "staticRoutes.routes: 172.16.128.0/17 would lose the route that is installed",
-    ),
-    "a metric": (
-        OLD._replace(static_routes=config(*REPAIR, metric=4000).static_routes),
-        f"staticRoutes.routes: {' and '.join(REPAIR)} would lose the route that is installed",
-    ),
     "CIDRs": (
         OLD._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
@@ -87,25 +48,37 @@ def test_each_loss(new: HostRoutingConfig, sentence: str) -> None:
 
 
 def test_both_families() -> None:
-    """A route or a CIDR of one family takes the place of none of the other."""
-    ipv4 = config("172.16.0.0/16", cidrs=("172.16.0.0/16",))
-    ipv6 = config("fd00:16::/32", cidrs=("fd00:16::/32",))
-    both = config("172.16.0.0/16", "fd00:16::/32", cidrs=("172.16.0.0/16", "fd00:16::/32"))
+    """A CIDR of one family takes the place of none of the other."""
+    ipv4 = config(cidrs=("172.16.0.0/16",))
+    ipv6 = config(cidrs=("fd00:16::/32",))
+    both = config(cidrs=("172.16.0.0/16", "fd00:16::/32"))
     assert losses(ipv4, both) == []
     assert losses(both, both) == []
     assert losses(both, ipv6) == [
-        "staticRoutes.routes: 172.16.0.0/16 would lose the route that is installed",
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
     ]
 
 
-def test_a_lower_metric() -> None:
-    """A route that takes precedence wherever the old one does is no loss, and neither are its
-    halves, whatever their metric.
-    """
-    old = config("172.16.0.0/16", metric=100)
-    assert losses(old, config("172.16.0.0/16", metric=50)) == []
-    assert losses(old, config(*REPAIR, metric=4000)) == []
+AFTER_REPAIR = plan_static_routes(OLD, h200().snapshot()).apply_to(h200().snapshot())
+
+
+@pytest.mark.parametrize(
+    ("new", "lost"),
+    [
+        (config(REPAIR[0], cidrs=(CIDR,)), [REPAIR[1]]),
+        (config(cidrs=(CIDR,)), [CIDR]),
+        (config(cidrs=(CIDR,), mode="WARN"), []),
+        (config(), []),  # nothing is expected
+        (config("172.16.0.0/18", "172.16.64.0/18", REPAIR[1], cidrs=(CIDR,)), []),
+    ],
+)
+def test_addresses(new: HostRoutingConfig, lost: list[str]) -> None:
+    """In STRICT, no run makes addresses escape; which routes it takes away does not matter."""
+    afterwards = plan_static_routes(new, AFTER_REPAIR).apply_to(AFTER_REPAIR)
+    faults = [*find_lost_addresses(new, AFTER_REPAIR, afterwards)]
+    assert [fault.rule for fault in faults] == [
+        f"{each} would escape, and does not escape now" for each in lost
+    ]
 
 
 def without_cidrs(config: HostRoutingConfig) -> HostRoutingConfig:

@@ -425,17 +425,6 @@ class TestGuard:
             run(Configure(GUARDED, host=host))
         assert is_guard_active(host)
 
-    def test_another_run_that_takes_it_away_before_the_start(self) -> None:
-        """It is not started: whether it is wanted counts when the step has the lock."""
-        host, mishaps = mishap_host()
-        mishaps.meanwhile(
-            f"lock {LAYOUT.lock_path}",
-            lambda: run(Configure(WANTED, host=host)),
-            when=lambda: PROGRAM in host.files.programs,
-        )
-        run(Configure(GUARDED, host=host))
-        assert f"start {LAYOUT.guard_unit}" not in mishaps.events
-
     def test_a_run_that_fails_after_the_unit_of_the_guard(self) -> None:
         """Systemd reads the new unit before the guard is started again."""
         host = configured(GUARDED)

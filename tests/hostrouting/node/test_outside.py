@@ -169,3 +169,9 @@ kill -ALRM $1
 while :; do sleep 0.01; done
 """
     assert interrupted(tmp_path, text) == ("Stopped", [True])
+
+
+def test_a_step(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its text is no file: bash gets it as an argument, with its name, the unit and the seconds."""
+    assert run_script("-c", 'echo "$0 $1 $2"; exit 3', "licence", UNIT, "75") == 3
+    assert capfd.readouterr().err == f"licence {UNIT} 75\n"

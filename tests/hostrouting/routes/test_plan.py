@@ -194,22 +194,6 @@ def test_a_plan_of_nothing() -> None:
     assert str(RoutePlan()) == "no routes are configured, and hostrouting has added none"
 
 
-def test_a_plan_that_spares_routes() -> None:
-    """Only the deletion of the named routes is left out."""
-    kept, spared, deleted = "10.7.0.0/16", "10.8.0.0/16", "10.9.0.0/16"
-    kernel = h200()
-    put(kernel, [Route.to(to, dev="eth0", protocol=OURS) for to in (kept, spared, deleted)])
-    plan = plan_static_routes(configured(static(kept, dev="eth0")), kernel.snapshot())
-    assert len(plan.steps) == 3
-
-    keep, delete = plan.without_deletion_of([kept, spared]).steps
-
-    assert keep.action == "keep"
-    assert str(keep.route.prefix) == kept
-    assert delete.action == "delete"
-    assert str(delete.route.prefix) == deleted
-
-
 @pytest.mark.parametrize(
     ("wish", "edit"),
     [
@@ -230,7 +214,7 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
     theirs = Route.to(key.prefix, dev="ib0", protocol=3, metric=key.metric)
 
     with pytest.raises(RouteConflict) as caught:
-        plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
+        plan_static_routes(configured(wish), ipv6_host(theirs)).require_no_conflict()
     [finding] = caught.value.findings
     command = f"as root: {deletion_command(theirs)}"
     delete = f"if nothing needs that route, delete it (a program may add it again), {command}"

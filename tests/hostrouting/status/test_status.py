@@ -248,6 +248,14 @@ def test_two_paths_that_others_can_change() -> None:
     assert find_status(host).command == " && ".join([*repairs, APPLY.command])
 
 
+def test_another_layout_of_config_json_is_no_difference() -> None:
+    """The file says the same, so it stays as it is written."""
+    host = right()
+    document = json.loads(host.files.texts[LAYOUT.config_path])
+    host.files.texts[LAYOUT.config_path] = json.dumps(document, indent=8, sort_keys=True)
+    assert find_status(host).state == "in force"
+
+
 def test_a_configuration_of_another_node() -> None:
     """The gateways are in a network that this node does not have. The repair corrects the file."""
     host = right_but(lose_routes)()

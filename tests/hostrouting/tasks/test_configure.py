@@ -12,7 +12,7 @@ import pytest
 import phases
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, RouteConflict
+from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route
@@ -24,7 +24,6 @@ from hostrouting.testing import FakeFiles, FakeHost, h200
 from phases.testing import FakeClock, Recorder, StubTask
 from tests.support.tasks import (
     CIDR,
-    HELD,
     LAYOUT,
     REPAIR,
     WANTED,
@@ -277,35 +276,6 @@ def test_undo_of_a_second_attempt_by_another_gateway() -> None:
     assert undo(again).ok
     assert host.files.texts == {}
     assert our_routes(host) == before
-
-
-def test_an_error_after_an_undo() -> None:
-    """The error of an undone run does not say that the gate is installed, which is gone."""
-    host = FakeHost(kernel=h200())
-    task = Configure(config("172.16.0.0/16"), host=host)
-
-    left = phases.run(task, observers=[])
-    assert isinstance(left.failures[0].error, RouteConflict)
-    assert str(left.failures[0].error).endswith(HELD)
-
-    assert phases.undo(task, context(), of=left).ok
-    undone = phases.run(task, observers=[], undo_on_failure=True)
-    assert undone.find(task.name).ok
-    for report in (left, undone):
-        [failure] = report.failures
-        assert HELD not in str(failure.error)
-        assert HELD not in report.to_json()
-
-
-def test_an_error_after_an_undo_that_fails() -> None:
-    """The gate is still there, and the error of the run still says so."""
-    host = FakeHost(kernel=h200())
-    task = Configure(config("172.16.0.0/16"), host=host)
-    report = phases.run(task, observers=[])
-    host.files.broken[LAYOUT.config_path] = "No space left on device"
-
-    assert not phases.undo(task, context(), of=report).ok
-    assert str(report.failures[0].error).endswith(HELD)
 
 
 class TestUndoOfOneOfSeveralRuns:

@@ -127,8 +127,8 @@ class TestInTheWay:
         host = FakeHost(kernel=kernel)
         findings = RewriteProbeSource(rewrite(interfaces=["eth9"]), host=host).plan().findings
         assert [(it.name, it.severity, it.target) for it in findings] == [
-            ("route-waits", "warning", f"{KNOWN}/128"),
             ("probe-rewrite", "warning", "net.ipv6.conf.all.forwarding"),
+            ("route-waits", "warning", f"{KNOWN}/128"),
         ]
         apply(host)
         assert "eth0 is a port of br0" in caplog.text

@@ -1,12 +1,12 @@
-"""A kubelet that does not wait for the gate; tests/hostrouting/cli has the other obstacles."""
+"""A kubelet that does not wait for the gate."""
 
 import pytest
 
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
-from hostrouting.install.obstacles import find_probe_obstacles, find_ungated
+from hostrouting.install.ungated import find_ungated
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeManager, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, WANTED, config, manager_of, run
 
 GATED = WANTED._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
@@ -122,25 +122,3 @@ def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("kubelet.service runs on this host and is not gated") == 1
     run(Configure(GATED, host=host))
     assert Configure(GATED, host=host).plan().findings == ()
-
-
-@pytest.mark.parametrize(
-    ("forwarding", "targets"),
-    [
-        (False, ["net.ipv6.conf.all.forwarding"]),
-        (True, []),
-        (None, []),  # it cannot be read on a remote host
-    ],
-)
-def test_forwarding_of_probes(targets: list[str], *, forwarding: bool | None) -> None:
-    """A host that does not forward is named; what is not known is not."""
-    probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-    snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=forwarding)
-    findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=probes), snapshot)
-    assert [finding.target for finding in findings] == targets
-
-
-def test_probes_that_are_not_rewritten() -> None:
-    """Nothing is in the way of a rewrite that is not configured."""
-    snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=False)
-    assert list(find_probe_obstacles(HostRoutingConfig(), snapshot)) == []

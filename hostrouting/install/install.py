@@ -1,0 +1,184 @@
+"""How a configuration comes onto a host: one function that is read from top to bottom.
+
+1. Read what is installed, and what is wanted.
+2. Make the plan.
+3. Fail if the run must fail; end if nothing is wanted and nothing is there.
+4. Take the lock, and do 1 to 3 again: another run may have come first.
+5. Write the files.
+6. Start the guard, and release the lock.
+7. Each part does its work on the kernel. It waits for what it needs without the lock.
+8. The result.
+
+`Configure`, a task about one section, `Remove`, and the undo of each come here; they differ in the
+configuration that they want. If a part fails, the files stay: the gate holds units back until the
+routing is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+import phases
+from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.install.preflight import plan_install, require_possible
+from hostrouting.install.write import start_guard, write_files
+from hostrouting.kernel.base import RouteRequest
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.host import Host
+    from hostrouting.install.installed import Wanted
+    from hostrouting.install.part import Part
+    from hostrouting.install.plan import Plan
+
+Keep: TypeAlias = "Callable[[HostRoutingConfig | None, Iterable[RouteRequest]], None]"
+"""Keeps what undo needs. Called before the first change, with what is installed (None if that
+cannot be read) and the routes that will be deleted; and after each part, with its changes as well.
+"""
+
+
+def install(
+    host: Host,
+    read_wanted: Callable[[], Wanted],
+    parts: Sequence[Part],
+    ctx: phases.Context,
+    *,
+    as_steps: bool,
+    keep: Keep,
+    nothing: str,
+) -> Effects | phases.Skip:
+    """Make the host what is wanted: the files, the guard, then the work of each part.
+
+    With `as_steps`, each part is a step of its own. The result is a Skip with the reason `nothing`
+    if nothing is wanted and nothing of ours is there.
+    """
+    chosen = parts_of_run(parts, ctx)
+
+    wanted = read_wanted()  # 1
+    plan = plan_install(host, wanted, chosen)  # 2
+    require_possible(host, wanted, plan)  # 3
+    if plan.is_empty and wanted.is_nothing:
+        return phases.Skip(nothing)
+
+    with ExitStack() as locked:
+        with phases.inner_step("install-files", ctx) as step:
+            if plan.needs_lock:  # 4
+                locked.enter_context(host.locked(step.ctx))
+                wanted = read_wanted()
+                plan = plan_install(host, wanted, chosen)
+                require_possible(host, wanted, plan)
+            _begin(ctx, plan, wanted, keep)
+            step.result = write_files(host, plan)  # 5
+        effects = effects_of(step.result)
+        started, guard_failure = _try_to_start_guard(host, plan, ctx)  # 6
+        effects += started
+
+    try:  # 7
+        if as_steps:
+            # All parts: one that the run leaves out is a skipped step.
+            results = _do_as_steps(parts, wanted, keep, ctx)
+        else:
+            results = _do_here(chosen, wanted, keep, ctx, effects)
+    except BaseException:  # also Cancelled: the guard's failure must not be lost
+        if guard_failure is not None and ctx.step is not None:
+            ctx.step.failures = (*ctx.step.failures, *guard_failure.failures)
+        raise
+    for result in results:
+        effects += effects_of(result)
+    if guard_failure is not None:
+        _raise_with(guard_failure, effects, ctx)
+
+    skips = [result for result in results if isinstance(result, phases.Skip)]  # 8
+    if effects.changed or len(skips) < len(results):
+        return effects
+    if as_steps or not skips:
+        return phases.Skip("everything is as it should be")
+    return skips[-1]
+
+
+def parts_of_run(parts: Iterable[Part], ctx: phases.Context) -> list[Part]:
+    """The parts that a run does not leave out. `only` and `skip` know each by its path, such as
+    `configure-host-routing/check-route-overlap`.
+    """
+    return [part for part in parts if not ctx.why_left_out((*ctx.path, part.name))]
+
+
+def _begin(ctx: phases.Context, plan: Plan, wanted: Wanted, keep: Keep) -> None:
+    """Before the first change: say what has to be known, and keep what undo needs.
+
+    Undo has to know the routes that go even if the run fails before it deletes them: the former
+    configuration may not have them either, so to go back to it deletes them.
+    """
+    for finding in plan.obstacles:
+        ctx.log.log(finding.level, "%s", finding, extra={"finding": finding.name})
+    if not plan.is_empty:
+        keep(wanted.former, [RouteRequest("delete", route) for route in plan.routes.deleted])
+
+
+def _try_to_start_guard(
+    host: Host, plan: Plan, ctx: phases.Context
+) -> tuple[Effects, phases.TaskFailed | None]:
+    """Start the guard if the plan says so, as a step: what that has done, and why it has failed.
+    The run goes on then, and fails at its end.
+
+    A guard that was stopped for its new files is started even if the run was cancelled since.
+    """
+    if not plan.for_systemd("start", "restart"):
+        return Effects(), None
+    try:
+        with ctx.shielded() as shielded, phases.inner_step("start-guard", shielded) as step:
+            step.result = start_guard(host, plan)
+    except phases.TaskFailed as failure:
+        return Effects(), failure
+    return effects_of(step.result), None
+
+
+def _do_as_steps(
+    parts: Iterable[Part], wanted: Wanted, keep: Keep, ctx: phases.Context
+) -> Sequence[object]:
+    """The work of these parts, each as a step of its own."""
+    steps = [phases.task(part.name)(partial(_do, part, wanted, keep)) for part in parts]
+    return phases.serial(*steps).do(ctx)
+
+
+def _do_here(
+    parts: Iterable[Part], wanted: Wanted, keep: Keep, ctx: phases.Context, effects: Effects
+) -> Sequence[object]:
+    """The work of these parts in the step of the run itself; an error has the effects so far."""
+    results: list[object] = []
+    for part in parts:
+        with having_changed(effects.changes, effects.files, effects.operations):
+            result = _do(part, wanted, keep, ctx)
+        effects += effects_of(result)
+        results.append(result)
+    return results
+
+
+def _do(part: Part, wanted: Wanted, keep: Keep, ctx: phases.Context) -> Effects | phases.Skip:
+    """The work of a part. It may change more than was planned, also if it fails, which undo needs
+    to know.
+    """
+    outcome: object = None
+    try:
+        outcome = part.carry_out(ctx, wanted)
+    except BaseException as error:
+        outcome = error
+        raise
+    finally:
+        changes = effects_of(outcome).changes
+        if changes:
+            keep(wanted.former, changes)
+    return outcome
+
+
+def _raise_with(failure: phases.TaskFailed, effects: Effects, ctx: phases.Context) -> NoReturn:
+    """Raise the failure of the guard after the parts have ended. The error has the effects of the
+    whole run, and so has the report, as the result of its step.
+    """
+    if ctx.step is not None:
+        ctx.step.result = effects
+    with having_changed(effects.changes, effects.files, effects.operations):
+        raise failure

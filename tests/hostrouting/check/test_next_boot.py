@@ -1,0 +1,156 @@
+"""What escapes after the next boot: routes of ours that are not configured, and routes that
+somebody has typed, are gone then.
+"""
+
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import event, given
+
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.new_escapes import find_new_escapes
+from hostrouting.check.next_boot import after_next_boot, find_lost_at_boot
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.engine import FROM_HOST
+from hostrouting.finding import Finding, Remedy
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.testing import cni_node, h200
+from tests.hostrouting.check.test_proposal import BOTH, HALF, NONE, addresses_of, with_routes
+from tests.support.nodes import block_of, nodes
+from tests.support.sections import expect
+from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.topologies import ELSEWHERE, rule
+
+KEEP = Remedy("to keep them", "repair | apply")
+
+
+def lost(snapshot: Snapshot, configured: HostRoutingConfig) -> list[Finding]:
+    """What is found on this host with this configuration installed."""
+    now = check_snapshot(snapshot, configured)
+    return [*find_lost_at_boot(now, configured, configured, KEEP)]
+
+
+@pytest.mark.parametrize("protocol", [OURS, PROTOCOL_BOOT])
+@pytest.mark.parametrize(
+    ("there", "configured", "named", "ranges"),
+    [
+        pytest.param(REPAIR, HALF, REPAIR[1], REPAIR[1], id="one of two"),
+        pytest.param(REPAIR, NONE, f"{REPAIR[0]} and {REPAIR[1]}", CIDR, id="two of two"),
+        pytest.param(REPAIR[:1], NONE, REPAIR[0], REPAIR[0], id="one of one"),
+        pytest.param(("172.16.9.9/32",), NONE, "172.16.9.9/32", "172.16.9.9", id="one address"),
+    ],
+)
+def test_routes_that_are_needed_and_not_configured(
+    there: tuple[str, ...], configured: HostRoutingConfig, named: str, ranges: str, protocol: int
+) -> None:
+    """The finding names them, and what escapes without them; the remedy keeps them."""
+    [finding] = lost(with_routes(protocol, *there).snapshot(), configured)
+    assert finding.name == "route-not-configured"
+    assert finding.sentence.startswith(f"after the next boot, {ranges} will escape: the route")
+    assert finding.target == named
+    assert finding.remedy == KEEP
+
+
+@pytest.mark.parametrize(
+    ("there", "configured"),
+    [
+        pytest.param(REPAIR, BOTH, id="all are configured"),
+        pytest.param(("10.9.0.0/16",), NONE, id="it is not needed"),
+        pytest.param((), NONE, id="there is none"),
+    ],
+)
+def test_no_route_is_needed_and_not_configured(
+    there: tuple[str, ...], configured: HostRoutingConfig
+) -> None:
+    """Then there is nothing to say."""
+    assert lost(with_routes(OURS, *there).snapshot(), configured) == []
+
+
+TYPED = ("10.128.0.0/10", "10.192.0.0/10")
+
+
+def typed(*others: Route, gateway: str = "10.0.0.1") -> Snapshot:
+    """A node with a CNI that sets routes without a protocol, as `ip route add` does, and two routes
+    that somebody has typed because of ib0.
+    """
+    kernel = cni_node()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "10.128.0.4/9")
+    for destination in TYPED:
+        kernel.ip_route("add", Route.to(destination, dev="eth0", gateway=gateway))
+    for route in others:
+        kernel.ip_route("add", route)
+    snapshot = kernel.snapshot()
+    routes = [route._replace(protocol=route.protocol or PROTOCOL_BOOT) for route in snapshot.routes]
+    return snapshot._replace(routes=tuple(routes))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(Route.to("10.244.5.0/24", dev="ib0", table=101), id="in another table"),
+        pytest.param(
+            Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.9"), id="by another gateway"
+        ),
+        pytest.param(
+            Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4),
+            id="of another program",
+        ),
+        pytest.param(
+            Route(Prefix.parse("10.130.0.0/24"), type="unreachable", table=101), id="a refusal"
+        ),
+    ],
+)
+def test_only_what_was_typed_goes(other: Route) -> None:
+    """Protocol boot says only that no program has named itself: CNIs add such routes, too."""
+    wanted = HostRoutingConfig(route_overlap=expect("10.128.0.0/9"))
+    snapshot = typed(other)
+    gone = {*snapshot.routes} - {*after_next_boot(snapshot, wanted).routes}
+    assert {str(route.prefix) for route in gone} == set(TYPED)
+
+
+def test_packets_of_pods_that_escape_anyway() -> None:
+    """What plain packets lose is told from what only packets of pods lose."""
+    pods = "10.244.0.0/16"
+    wanted = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=[ip_network(pods)]))
+    kernel = with_routes(OURS, *REPAIR)
+    kernel.ip_route("add", ELSEWHERE)
+    kernel.add_rule(rule(pods))
+    [finding] = lost(kernel.snapshot(), wanted)
+    assert finding.facts == {"unconfigured": [*REPAIR], "ranges": [CIDR]}
+
+
+def test_addresses_of_ipv6_that_are_as_small_as_those_of_ipv4() -> None:
+    """An escape in IPv4, which is there before and after, hides none of these."""
+    kernel = h200(dual_stack=True)
+    kernel.ip_route("add", Route.to("::/2", dev="ib0"))
+    kernel.ip_route("add", Route.to("::/3", dev="eth0", gateway="fe80::1", protocol=OURS))
+    [finding] = lost(kernel.snapshot(), config(cidrs=(CIDR, "::/3")))
+    assert finding.facts["ranges"] == ["::/3"]
+
+
+@given(nodes())
+def test_law_new_escapes(node: tuple[int, Snapshot]) -> None:
+    """Exactly the addresses escape newly that escape afterwards and do not now. Plain packets that
+    escape now may stand for others.
+    """
+    family, snapshot = node
+    block = block_of(family)
+    section = expect(str(block), pod_cidrs=[block.to_network()])
+    config = HostRoutingConfig(route_overlap=section)
+    now = check_snapshot(snapshot, config)
+    after = check_snapshot(after_next_boot(snapshot, config), config)
+    expected: set[int] = set()
+    for escape in after.escapes:
+        known = [each for each in now.escapes if each.packet in {FROM_HOST, escape.packet}]
+        expected |= addresses_of([escape]) - addresses_of(known)
+
+    found: set[int] = set()
+    for _, first, last in find_new_escapes(now, after):
+        found.update(range(first, last + 1))
+
+    event(f"new escapes: {bool(expected)}")
+    assert found == expected
+    assert bool([*find_lost_at_boot(now, config, config, KEEP)]) == bool(expected)
