@@ -1,7 +1,8 @@
-"""What every module may import, also before a Python that is too old has said so: the version of
-this package, the Python that it needs, and how the gate ends.
+"""What every module may import, also before a Python that is too old has said so: the name
+and the version of this package, the Python that it needs, and how the gate ends.
 """
 
+PROGRAM = "hostrouting"
 __version__ = "1.0.0rc1"
 OLDEST_PYTHON = (3, 10)
 PASSED = 97

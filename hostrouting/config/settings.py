@@ -41,9 +41,6 @@ MACHINES = "systemd-nspawn@.service"
 
 _OUR_KEY = "hostRouting"
 """Where an agent's own file has the configuration, beside the settings of the agent."""
-_WRITE_JSON = (
-    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
-)
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.
@@ -493,7 +490,7 @@ class HostRoutingConfig(NamedTuple):
                 f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
                 "from_mapping takes parsed JSON, and load reads a file"
             )
-        return cls.from_mapping(parse(text, _WRITE_JSON), required=required)
+        return cls.from_mapping(parse(text), required=required)
 
     @classmethod
     def from_mapping(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.errors import HostError
-    from hostrouting.host.base import Files, Lock
+    from hostrouting.host.base import Files, Lock, LockHolder
 
 _LINKS = 40  # Linux follows at most this many in one path
 _ABSENT = (FileNotFoundError, NotADirectoryError)
@@ -230,7 +230,7 @@ class LocalFiles:
                 os.close(descriptor)
                 raise
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
         from hostrouting.host.lock import lock_holders  # noqa: PLC0415  some systems lack fcntl
 
         return lock_holders(self._followed(path))

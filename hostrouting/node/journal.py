@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from hostrouting.host.layout import HostLayout
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
+    from hostrouting.command import Operator
     from hostrouting.upkeep.passes import PassOutcome
 
     Line: TypeAlias = tuple[int, str]
@@ -52,11 +54,18 @@ def lines_of(outcome: PassOutcome) -> Iterator[Line]:
     ]
     for finding in findings[:_SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
-        yield level, finding.line
+        yield level, finding.line_for(_reader())
     if len(findings) > _SHOWN:
         yield WARNING, f"and {len(findings) - _SHOWN:,} more findings"
     for verdict in outcome.verdicts:
         yield INFO, verdict
+
+
+def _reader() -> Operator:
+    """Who reads the journal, and has the program of the node."""
+    from hostrouting.command import Operator  # noqa: PLC0415  a shared pass needs none
+
+    return Operator(program=HostLayout.node_command)
 
 
 def describe_failure(error: BaseException, activity: str) -> list[str]:
@@ -70,7 +79,7 @@ def describe_failure(error: BaseException, activity: str) -> list[str]:
     elif isinstance(error, TimeIsUp):
         lines = [f"this took longer than {error} s, and was ended while {activity}"]
     elif isinstance(error, HostRoutingError):
-        lines = [line.strip() for line in str(error).splitlines()]
+        lines = [line.strip() for line in error.text_for(_reader()).splitlines()]
     else:
         import traceback  # noqa: PLC0415  as rare as a bug
 

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+__all__ = ["configs", "device_names", "networks", "static_routes"]  # configurations
+__all__ += ["destinations", "gateways"]  # the parts of a static route
+__all__ += ["next_hop", "prefixes", "routes", "rules", "small_block", "snapshots"]  # hosts
+
 _UNITS = (
     "k3s.service",
     "kubelet.service",
@@ -205,18 +209,16 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
     """Any configuration."""
-    route_overlap = draw(_route_overlaps())
-    has_something_to_guard = bool(route_overlap.expected_cidrs)
-    is_guarded = draw(st.booleans()) and has_something_to_guard
-    return config.HostRoutingConfig(
+    without_guard = config.HostRoutingConfig(
         static_routes=draw(_STATIC_ROUTES),
-        route_overlap=route_overlap,
+        route_overlap=draw(_route_overlaps()),
         probe_rewrite=draw(_probe_rewrites()),
         azure_vnet_cleanup=draw(_CLEANUPS),
-        guard=config.GuardConfig(enabled=is_guarded),
         gate=draw(_GATES),
         manage_foreign=draw(st.sampled_from(["leave", "keep"])),
     )
+    is_guarded = draw(st.booleans()) and without_guard.has_work
+    return without_guard._replace(guard=config.GuardConfig(enabled=is_guarded))
 
 
 # Hosts

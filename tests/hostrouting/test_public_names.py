@@ -57,7 +57,7 @@ def test_a_task_is_made_from_its_configuration_and_keywords() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["check", "config", "fib", "host", "kernel", "model", "testing"]
+    "package", ["check", "config", "fib", "host", "kernel", "model", "reading", "testing"]
 )
 def test_the_catalogue_of_a_package(package: str) -> None:
     """`__all__` has each value that the package imports from its modules, once, and the guide names

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pickle
+import pydoc
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
@@ -483,7 +484,14 @@ def test_a_configuration_does_not_change() -> None:
 
 
 def test_what_help_shows() -> None:
-    """The arguments of a section, with their types and defaults; the rules are left out."""
+    """The settings of a section with their keys, and the arguments with their types and defaults;
+    not the rules, and not what each tuple has.
+    """
+    page = re.sub("\b.", "", pydoc.render_doc(StaticRoute))
+    assert "destination\n |      destination in JSON" in page
+    assert "to_mapping(self)" in page
+    assert "index" not in dir(StaticRoute)
+    assert len(page.splitlines()) < 60
     parameters = inspect.signature(StaticRoute).parameters
     assert {name: value.annotation for name, value in parameters.items()} == {
         "destination": IPv4Network | IPv6Network,
