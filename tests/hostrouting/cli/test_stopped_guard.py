@@ -3,6 +3,7 @@
 """
 
 import json
+from typing import Any
 
 import attrs
 import pytest
@@ -252,9 +253,9 @@ def test_a_guard_that_waits_for_one_of_its_routes() -> None:
 class DyingManager(FakeManager):
     """systemd starts a simple service without waiting whether it lives."""
 
-    def start(self, unit: str, *, timeout: float) -> None:
+    def start(self, unit: str, **options: Any) -> None:
         """See FakeManager. The unit ends at once."""
-        super().start(unit, timeout=timeout)
+        super().start(unit, **options)
         self.states[unit] = "failed"
 
 
