@@ -90,7 +90,8 @@ def _repair_through(case: Case, dev: str) -> Repair:
     This ends: a device that is named is not in doubt, so what its repair needs is not a name, and
     has no `devs`.
     """
-    judge = Judge(case.judge.fib, case.judge.config._replace(expected_devs=(dev,)))
+    config = case.judge.config._replace(expected_devs=(dev,))
+    judge = Judge(case.judge.fib, config, case.judge.known_sources)
     parts: list[Part] = []
     for block in case.blocks:
         parts += find_parts(judge, block.first, block.last)
@@ -137,7 +138,7 @@ def prove(case: Case, repair: Repair, unmade: Mapping[Prefix, Why]) -> Repair:
 
 def _judge_again(case: Case, proposed: Sequence[Route]) -> Iterator[Change]:
     """Each part with the routes, and the part without them in which it lies."""
-    after = Judge(case.judge.fib.with_routes(proposed), case.judge.config)
+    after = case.judge.with_routes(proposed)
     firsts = [part.first for part in case.parts]
     for block in case.blocks:
         for part in find_parts(after, block.first, block.last):

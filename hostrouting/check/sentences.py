@@ -135,17 +135,20 @@ def _describe_escapes(
     """Each range that escapes, with what to do about it. If it escapes by one of `hiding_routes`,
     which hide those of pods, the finding "unsafe" says what to do.
     """
-    expected = spoken(family.expected_devs, last="or")
     hiding_devs = devs_of(hiding_routes)
     for escape in family.escapes:
-        sentence = f"{escape}; expected: {expected}"
+        expected = family.expected_devs
         where = extent(family.family, escape.first, escape.last)
         remedy: Remedy | None = None
-        if escape.decision.route not in hiding_routes:
+        if escape.hidden is not None:
+            expected = escape.hidden.devs
+            remedy = _how_to_reach_pods(escape, escape.hidden, family)
+        elif escape.decision.route not in hiding_routes:
             if escape.kind == OVERLAP:
                 remedy = _how_to_end_overlap(escape, family, hiding_devs)
             else:
                 remedy = _how_to_delete_decider(escape.decision)
+        sentence = f"{escape}; expected: {spoken(expected, last='or')}"
         yield Finding(finding_name(escape), severity, sentence, where, remedy, _facts_of(escape))
 
 
@@ -222,6 +225,37 @@ def _decides_before_routes(rule: Rule, escape: Escape, repair: Repair) -> bool:
     return False
 
 
+def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> Remedy | None:
+    """How packets reach the pods that this route leads to.
+
+    A new rule looks up the pods' table before the rule that hides them, only for pods: for a
+    network of the bridge, or in the CIDR for routes to single addresses.
+    """
+    rule = escape.decision.rule
+    route = escape.decision.route
+    if rule is None or route is None:
+        return None
+    if not escape.is_by_rule:
+        return _how_to_delete_hiding(route, family)
+    if rule.priority == 0:  # nothing comes before it
+        return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
+    to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
+    if hidden.prefix.is_single:
+        longest = hidden.prefix.length - 1
+        to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
+    words = f"exclude the pods in the program that added rule {rule.priority}; until then"
+    return Remedy(words, rule_command("add", to_pods))
+
+
+def _how_to_delete_hiding(route: Route, family: FamilyReport) -> Remedy | None:
+    """How to delete this route, or the address that it is made for."""
+    for address in family.addresses:
+        if route.type == "local" and Prefix.of(address.ip) == route.prefix:
+            command = f"ip address del {address.ip}/{address.length} dev {address.dev}"
+            return Remedy("if the address is not this host's", command)
+    return _how_to_delete_routes([route])
+
+
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:
     """How to delete what refuses packets, or keeps them on this host."""
     rule = decision.rule
@@ -243,7 +277,7 @@ def finding_name(escape: Escape) -> Name:
 def _facts_of(escape: Escape) -> dict[str, Any]:
     """The escape for programs."""
     family = escape.cidr.family
-    return {
+    facts: dict[str, Any] = {
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
@@ -252,6 +286,9 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "devs": list(escape.devs),
         "via": _first_way_out(escape),
     }
+    if escape.hidden is not None:
+        facts["pods"] = str(escape.hidden.prefix)
+    return facts
 
 
 def _first_way_out(escape: Escape) -> dict[str, Any]:
@@ -420,7 +457,7 @@ def _describe_costs(family: FamilyReport) -> Iterator[Finding]:
 
 
 def _loss_in_words(repair: Repair) -> str:
-    where = phrase_of_extents(_ranges_of_routes(repair.resolved))
+    where = phrase_of_extents([str(route.prefix) for route in repair.resolved])
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
@@ -428,19 +465,6 @@ def _cost_in_words(dev: str, ranges: Sequence[str], repair: Repair) -> str:
     where = phrase_of_extents(ranges)
     devs = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {dev} to {devs}"
-
-
-def _ranges_of_routes(routes: Sequence[Route]) -> list[str]:
-    """The ranges to which these routes lead; neighbouring ones are one."""
-    ranges: list[tuple[int, int]] = []
-    for prefix in sorted(route.prefix for route in routes):
-        if ranges and prefix.first <= ranges[-1][1] + 1:
-            begin, end = ranges.pop()
-            ranges.append((begin, max(end, prefix.last)))
-        else:
-            ranges.append((prefix.first, prefix.last))
-    family = routes[0].prefix.family
-    return [extent(family, first, last) for first, last in ranges]
 
 
 # What is allowed.

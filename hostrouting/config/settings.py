@@ -70,6 +70,8 @@ _EARLY = (
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
+_LONGEST_SCRIPT = 100_000
+"""In bytes: Linux takes no argument of a program that is longer than 131,071."""
 _GATE_ANOTHER = "name the unit that must wait, such as kubelet.service"
 
 
@@ -169,6 +171,18 @@ Pattern: TypeAlias = Annotated[
         "allows every device, so no overlap would ever be found",
     ),
 ]
+
+
+def _is_script(value: object) -> bool:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        return False
+    return len(value.encode(errors="replace")) <= _LONGEST_SCRIPT
+
+
+Script: TypeAlias = Annotated[str, "a script"]
+register(
+    Script, must(_is_script, f"is not the text of a script of up to {_LONGEST_SCRIPT:,} bytes")
+)
 # At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
 # and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
@@ -397,11 +411,37 @@ class GuardConfig(NamedTuple):
 
 
 @section
+class GateStep(NamedTuple):
+    """A step of the gate that an agent brings: a script that every start of a gated unit runs."""
+
+    name: Annotated[
+        str, must(matches(r"[a-z0-9][a-z0-9-]{0,62}"), "is not of the letters a-z, digits and -")
+    ]
+    script: Script
+    """For `bash -p -c`, with the name of the unit as $1 and the seconds that are left as $2. The
+    unit does not start if the script fails.
+    """
+    when: Literal["before", "after"] = "after"
+    """Whether the script runs before the routes are set, or after the check."""
+
+
+@section
 class GateConfig(NamedTuple):
-    """The units that wait for the gate."""
+    """The units that wait for the gate, and what else they wait for."""
 
     units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")]
     """A template (`NAME@.service`) means each of its instances."""
+    steps: tuple[GateStep, ...] = ()
+    """In the order in which they run."""
+
+    def faults_between(self: Any) -> Iterator[Fault]:
+        """Two steps with one name: a message could mean either."""
+        names: set[str] = set()
+        for place, step in enumerate(self.steps or ()):
+            if step is not None and step.name in names:
+                yield Fault(f"steps[{place}].name", step.name, "is the name of another step, too")
+            if step is not None:
+                names.add(step.name)
 
 
 @section

@@ -240,7 +240,7 @@ class SystemdManager:
             *words,
             purpose=" ".join(words),
             what="systemd",
-            package="systemd, or write into an image (hostrouting render)",
+            package="systemd, or write into an image (the command render)",
             fine=fine,
             timeout=timeout,
             environment=environment,

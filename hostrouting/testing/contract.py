@@ -682,6 +682,22 @@ class BackendContract:
                 _equal(answer_to[address].route, None, "an error has no route")
             _equal(backend.lookup([]), (), "no destinations have no answers")
 
+    def test_sources_are_those_of_packets(self) -> None:
+        """Each destination has the address that a packet to it would have as its source."""
+        by_src = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        by_src = by_src._replace(prefsrc=as_ip("172.16.1.10"))
+        with self.make() as backend:
+            _add(backend, by_src)
+            sources = {
+                "192.0.2.9": "172.16.1.10",
+                "10.0.0.99": "10.0.0.4",
+                "10.0.0.4": "10.0.0.4",
+                "203.0.113.65": None,
+            }
+            answers = backend.sources([as_ip(address) for address in sources])
+            promised = [source and as_ip(source) for source in sources.values()]
+            _equal(list(answers), promised, "a source is that of the packet")
+
     # watch: a fake kernel takes no time for a wait that is given no clock
 
     def test_watch_reports_a_change(self) -> None:
@@ -751,6 +767,7 @@ class BackendContract:
             calls: dict[str, Callable[[], object]] = {
                 "snapshot": backend.snapshot,
                 "lookup": lambda: backend.lookup([as_ip("192.0.2.1")]),
+                "sources": lambda: backend.sources([as_ip("192.0.2.1")]),
                 "change": lambda: backend.change([]),
                 "watch": backend.watch,
             }

@@ -178,9 +178,14 @@ class FakeManager:
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
+        active = self.states.get(unit, "inactive")
+        has_failed = active == "failed"
         return {
             "Id": unit,
-            "ActiveState": self.states.get(unit, "inactive"),
+            "ActiveState": active,
+            "Result": "exit-code" if has_failed else "success",
+            "ExecMainStatus": "1" if has_failed else "0",
+            "NRestarts": "0",
             "LoadState": _load_state(unit, files),
             "UnitFileState": "enabled" if is_enabled else "",
             "DropInPaths": " ".join(files.drop_ins),

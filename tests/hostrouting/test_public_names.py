@@ -64,11 +64,13 @@ def test_the_catalogue_of_a_package(package: str) -> None:
     the package.
     """
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
-    imports = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
     names: list[str] = []
-    for statement in imports:
-        names += [alias.name for alias in statement.names]
-    assert sorted(importlib.import_module(f"hostrouting.{package}").__all__) == sorted(names)
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("host"):
+            names += [alias.name for alias in statement.names]
+    module = importlib.import_module(f"hostrouting.{package}")
+    assert sorted(module.__all__) == sorted(names)
+    assert [name for name in names if not hasattr(module, name)] == []
     assert f"`hostrouting.{package}`" in (ROOT.parent / "docs/library.md").read_text(
         encoding="utf-8"
     )

@@ -233,7 +233,7 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
             if isinstance(answer, str):
                 assert _REFUSALS[answer] == devs_or_kind
             elif answer.type == "local":
-                assert devs_or_kind == "own-range"
+                assert devs_or_kind in {"own-range", "pods-hidden"}
             elif answer.type != "broadcast" and answer.prefix.length:
                 assert set(devs_or_kind.split()) <= set(answer.devs)
 
@@ -436,3 +436,19 @@ def test_a_node(name: str) -> None:
         the_repair_changes_nothing_else(field, report, snapshot)
         has_the_address_of_the_uplink(report, snapshot, namespace)
         the_proposed_deletions_work(report, namespace, backend)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_source_that_only_linux_knows() -> None:
+    """A snapshot leaves undecided what a live check settles, because it asks Linux which source it
+    writes; and says so.
+    """
+    field = Field.read("rails-by-source-beside-calico")
+    with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        as_meant = cast("RouteBackend", Dressed(backend, field))
+        assert check_kernel(as_meant, field.configuration).verdict == "ok"
+        report = check_snapshot(as_meant.snapshot(), field.configuration)
+    [doubt] = report.doubts
+    assert doubt.name == "unknown-source"
+    assert "on the host itself" in str(doubt.remedy)

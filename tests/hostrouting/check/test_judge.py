@@ -581,14 +581,6 @@ class TestRefusedRanges:
         pod = Route(Prefix.of(refused.prefix.ip), (NextHop("cali1"),))
         assert checked(node(refused, BY_IPV6, pod, links=(CALI1,)), block).verdict == verdict
 
-    def test_a_doubt_about_a_refused_block_names_no_pods(self) -> None:
-        """Only a doubt about the default route is also about the pods of this node."""
-        refused = Route.to("172.16.0.0/20", type="prohibit", protocol=4)
-        pods = [Route.to("172.16.0.7/32", dev="cali1"), Route.to("172.16.0.0/16", dev="cni0")]
-        host = node(refused, *pods, links=(CALI1, CNI0))
-        [doubt] = checked(host, "172.16.0.0/20").families[0].doubts
-        assert "pods of this node" not in doubt.sentence
-
     @pytest.mark.parametrize(
         ("block", "verdict"),
         [

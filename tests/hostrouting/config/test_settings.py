@@ -529,7 +529,7 @@ RIGHT: dict[str, Any] = {
         "uplinks": ["eth0"],
     },
     "guard": {},
-    "gate": {"units": ["kubelet.service"]},
+    "gate": {"units": ["kubelet.service"], "steps": [{"name": "a", "script": "true"}]},
 }
 # Where a value is put; how its fault begins after the path and the value; and the values.
 VALUES: dict[str, dict[str, list[Any]]] = {
@@ -641,6 +641,21 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     },
     "gate.units": {
         "is empty: no unit would wait": [[]],
+    },
+    "gate.steps[0].name": {
+        "is not of the letters a-z, digits and -": ["", "50_rails", "-a", "Licence", "a" * 64],
+    },
+    "gate.steps[0].script": {
+        "is not the text of a script of up to 100,000 bytes": [
+            "",
+            " \n",
+            "a\0b",
+            "é" * 50_001,
+            7,
+        ],
+    },
+    "gate.steps[0].when": {
+        "is not one of before, after": ["during"],
     },
     "gate.units[0]": {
         "is not the name of a service; write one": [

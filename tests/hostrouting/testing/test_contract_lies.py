@@ -33,6 +33,10 @@ class Honest(RouteBackend):
         """See RouteBackend."""
         return self.inner.lookup(destinations)
 
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """See RouteBackend."""
+        return self.inner.sources(destinations)
+
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """See RouteBackend."""
         return self.inner.change(requests)
@@ -134,6 +138,15 @@ def answers(change: Callable[[tuple[Answer, ...]], tuple[Answer, ...]]) -> Lie:
             return change(self.inner.lookup(destinations))
 
     return Liar
+
+
+class TakesTheFirstAddress(Honest):
+    """Says that each packet has the same source, where the route names another one."""
+
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """See RouteBackend."""
+        sources = self.inner.sources(destinations)
+        return tuple(source and as_ip("10.0.0.4") for source in sources)
 
 
 class DoesNothing(Honest):
@@ -585,6 +598,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "nothing has a route": (answers(lambda seen: (Answer("no-route", None),) * len(seen)), ANSWERS),
     "answers from last to first": (answers(lambda seen: seen[::-1]), ANSWERS),
     "nothing is prohibited": (answers(without_prohibit), ANSWERS),
+    "one source for all": (TakesTheFirstAddress, "a source is that of the packet"),
     "one next hop in an answer": (answers(with_one_hop), "an answer has the route that decides"),
     "nothing is done": (DoesNothing, BACK),
     "another route is overwritten": (Overwrites, "`add` is refused if the destination and metric"),
