@@ -2,23 +2,22 @@
 node's address, starts kubelet, and waits until it runs. If that fails, what this run did is undone,
 and what an earlier run did stays.
 
-The run is a part of an asyncio program, which SIGINT and SIGTERM cancel, or whoever cancels its
-coroutine. The report is JSON. `--plan` only prints what would be done. With `--here`, the agent
-configures this computer, as root. Without it, the host is a fake one: an H200 node whose InfiniBand
-devices capture 172.16.0.0/16. FILE is the agent's own configuration:
+The run is a part of an asyncio program. The report is JSON. `--plan` only prints what would be
+done. With `--here`, the agent configures this computer, as root. Without it, the host is a fake
+one: an H200 node whose InfiniBand devices capture 172.16.0.0/16. FILE is the agent's own
+configuration:
 
-    {"downloads": {"/opt/kubelet": "https://…"}, "hostRouting": {"gate": …, "routeOverlap": …}}
+    {"downloads": [{"path": "/opt/kubelet", "url": "https://…"}], "hostRouting": {"gate": …}}
 """
 
 import argparse
 import asyncio
-import contextlib
-import json
 import logging
-import signal
+import os
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import phases
 from hostrouting import (
@@ -27,13 +26,30 @@ from hostrouting import (
     Configure,
     Host,
     HostRoutingConfig,
-    Plan,
     exit_code,
 )
+from hostrouting.install.plan import Plan
+from hostrouting.reading import must, read_file, section
 from hostrouting.testing import FakeHost, h200
 
 UNIT = "kubelet.service"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/50-node-ip.conf"
+
+
+@section
+class File(NamedTuple):
+    """A file that a node needs."""
+
+    path: Annotated[str, must(os.path.isabs, "is not an absolute path")]
+    url: str
+
+
+@section
+class Settings(NamedTuple):
+    """The agent's configuration. All faults are reported at once, those of hostrouting, too."""
+
+    host_routing: HostRoutingConfig
+    downloads: tuple[File, ...] = ()
 
 
 class Download:
@@ -109,7 +125,7 @@ class StartKubelet:
             return phases.Skip("it runs with this address")
         self.former = former
         self._stop_and_set(drop_in)
-        self.manager.start(UNIT, timeout=60)
+        self.manager.start(UNIT, timeout=60, ctx=ctx)
         return None
 
     def plan(self, ctx: phases.Context) -> str | phases.Skip:
@@ -141,9 +157,9 @@ class StartKubelet:
         self.manager.reload()
 
 
-def agent(urls: dict[str, str], config: HostRoutingConfig, host: Host) -> phases.AnyTask:
-    """The whole bootstrap of a node; `urls` are those of the downloads, by path."""
-    downloads = [Download(path, url) for path, url in urls.items()]
+def agent(settings: Settings, host: Host) -> phases.AnyTask:
+    """The whole bootstrap of a node."""
+    downloads = [Download(file.path, file.url) for file in settings.downloads]
     start = StartKubelet(host)
 
     @phases.task("wait-until-it-runs", plan=lambda _ctx: f"would wait until {UNIT} runs")
@@ -154,30 +170,11 @@ def agent(urls: dict[str, str], config: HostRoutingConfig, host: Host) -> phases
 
     return phases.serial(
         phases.parallel(*map(phases.retry, downloads), name="downloads", at_once=4),
-        phases.retry(Configure(config, host=host)),
+        phases.retry(Configure(settings.host_routing, host=host)),
         start,
         phases.deadline(phases.retry(require_running, attempts=None), 300),
         name="bootstrap",
     )
-
-
-async def run(bootstrap: phases.AnyTask) -> phases.Step:
-    """The report of a run that a signal cancels, or whoever cancels this coroutine."""
-    ctx = phases.Context()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ctx.cancel, number)
-    in_thread = asyncio.to_thread(phases.run, bootstrap, ctx=ctx, undo_on_failure=True)
-    running = asyncio.ensure_future(in_thread)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        ctx.cancel("the agent was cancelled")
-        while not running.done():  # until what it did is undone, however often this is cancelled
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
-        print(running.result().to_json())
-        raise
 
 
 if __name__ == "__main__":
@@ -188,16 +185,15 @@ if __name__ == "__main__":
     parser.add_argument("--plan", action="store_true", help="only print what would be done")
     given = parser.parse_args()
     try:
-        config = HostRoutingConfig.load(given.config, required=True)
+        settings = read_file(Settings, given.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
         sys.exit(exit_code(error))
-    urls = json.loads(given.config.read_text()).get("downloads", {})
-    bootstrap = agent(urls, config, Host.local() if given.here else FakeHost(kernel=h200()))
+    bootstrap = agent(settings, Host.local() if given.here else FakeHost(kernel=h200()))
     if given.plan:
         dry_run = phases.plan(bootstrap)
         print(dry_run)
         sys.exit(dry_run.exit_code)
-    report = asyncio.run(run(bootstrap))
+    report = asyncio.run(phases.run_async(bootstrap, undo_on_failure=True))
     print(report.to_json())
     sys.exit(exit_code(report))

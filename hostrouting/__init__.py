@@ -24,7 +24,6 @@ from hostrouting.release import __version__ as __version__
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.azure_vnet.task import CleanStaleAzureVnet as CleanStaleAzureVnet
-    from hostrouting.boot.files import files_of as files_of
     from hostrouting.check import (
         CheckReport as CheckReport,
         check_document as check_document,
@@ -52,8 +51,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.finding import Finding as Finding, Remedy as Remedy
     from hostrouting.host import Host as Host, HostLayout as HostLayout
-    from hostrouting.host.effects import Effects as Effects
-    from hostrouting.install.plan import Plan as Plan
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
@@ -70,9 +67,18 @@ else:
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+        import sys  # noqa: PLC0415  any interpreter has these loaded already
+        from importlib import import_module  # noqa: PLC0415
 
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        try:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        finally:
+            phases = sys.modules.get("phases")
+            if phases is not None and not hasattr(phases, "run_async"):
+                raise ImportError(
+                    f"the package phases in {phases.__file__} is another project's, in the place "
+                    "of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
+                )
         return value
 
 
@@ -83,8 +89,6 @@ Tasks for phases, each made from a configuration and a host
     tasks.overlap_check      CheckRouteOverlap CheckResult
     tasks.probe_rewrite      RewriteProbeSource
     azure_vnet.task          CleanStaleAzureVnet
-    install.plan             Plan
-    host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made
     config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
 Errors, all of them HostRoutingError, and findings
@@ -94,12 +98,11 @@ Errors, all of them HostRoutingError, and findings
     codes                    exit_code
 The check, of a kernel or of a snapshot
     check                    check_kernel check_snapshot CheckReport check_findings check_document
-The host, its kernel, and the files of a configuration
+The host and its kernel
     host                     Host HostLayout
     kernel                   RouteBackend
     kernel.netlink           NetlinkBackend
     kernel.pyroute2          Pyroute2Backend
-    boot.files               files_of
 The routing of a host, as plain values
     model                    Snapshot Link Route
 """

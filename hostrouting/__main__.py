@@ -7,13 +7,12 @@ Python 3.6 can read this file and the two that it may load before it, `hostrouti
 
 import sys
 
-OLDEST = (3, 10)
-"""The oldest version of Python that the package runs on."""
+from hostrouting.release import OLDEST_PYTHON
 
 
 def run() -> int:
     """Run the command line of this process, which ends afterwards; return the exit code."""
-    if sys.version_info < OLDEST:
+    if sys.version_info < OLDEST_PYTHON:
         sys.stderr.write(_too_old() + "\n")
         return 2
     from hostrouting.cli import run as run_command_line  # noqa: PLC0415  an older Python cannot read it
@@ -22,7 +21,7 @@ def run() -> int:
 
 
 def _too_old() -> str:
-    needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST)
+    needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST_PYTHON)
     present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
     return f"{needed}, and {present}; start it with a newer one, such as python3.11, or install one"
 

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
 
 
-def exit_code(outcome: "phases.Step | errors.HostRoutingError") -> int:
-    """The exit code for the report of a run with tasks of hostrouting, as docs/findings.md lists
-    them: of several failures, the worst. Or the code for an error of hostrouting that came before
-    the run, such as that of a configuration which cannot be read.
+def exit_code(outcome: "phases.Step | phases.TaskFailed | errors.HostRoutingError") -> int:
+    """The exit code for the report of a run with tasks of hostrouting, or for the TaskFailed of
+    `phases.execute`, as docs/findings.md lists them: of several failures, the worst. Or the code
+    for an error of hostrouting that came before the run, such as that of a configuration which
+    cannot be read.
 
     An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
     signal with which no step failed, the code is 128 plus its number.
@@ -21,9 +22,10 @@ def exit_code(outcome: "phases.Step | errors.HostRoutingError") -> int:
         return code_of(outcome)
     import phases  # noqa: PLC0415  a command that runs no task needs none of it
 
-    if not isinstance(outcome, phases.Step):
+    if not isinstance(outcome, phases.Step | phases.TaskFailed):
         raise TypeError(
-            f"exit_code: {outcome!r:.80} is not the report of a run, or an error of hostrouting"
+            f"exit_code: {outcome!r:.80} is not the report of a run, a TaskFailed, or an error of "
+            "hostrouting"
         )
     codes: list[int] = []
     for step in outcome.failures:
@@ -31,6 +33,8 @@ def exit_code(outcome: "phases.Step | errors.HostRoutingError") -> int:
             codes.append(code_of(step.error))
         else:
             codes.append(PROBLEM)
+    if isinstance(outcome, phases.TaskFailed):
+        return worst_code(*codes)
     return worst_code(*codes) or outcome.exit_code
 
 

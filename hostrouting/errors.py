@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from hostrouting.command import AS_ROOT, Operator
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.text import first_of
 
@@ -61,6 +62,10 @@ class HostRoutingError(Exception):
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
+    def text_for(self, who: Operator) -> str:  # noqa: ARG002  a subclass has commands in its message
+        """The message for this operator, who types the commands in it."""
+        return str(self)
+
     @property
     def has_no_answer(self) -> bool:
         """Whether nobody answered, so that what was asked for may have been done, or not."""
@@ -96,7 +101,12 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # where Python keeps what was added by `add_note`
                 mapping["notes"] = fact
-            elif name not in {"kind", "can_retry", "findings", "report"}:
+            elif not name.startswith("_") and name not in {
+                "kind",
+                "can_retry",
+                "findings",
+                "report",
+            }:
                 mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
         return mapping
@@ -140,15 +150,24 @@ class ConfigError(HostRoutingError, ValueError):
     ) -> None:
         self.faults = tuple(faults)
         self.source = source
-        first, *others = self._lines(headline)
+        self._lines = tuple(self._describe_faults(headline))
         findings: list[Finding] = []
         if remedy is not None:
+            first, *others = self._lines
             sentence = f"{first} {'; '.join(first_of(others, 3))}".strip()
             findings.append(Finding("file", "error", sentence, source, remedy))
-            others += map(str, remedy.ways())
-        super().__init__("\n  ".join([first, *others]), findings=findings)
+        self.findings = tuple(findings)
+        super().__init__(self.text_for(AS_ROOT), findings=findings)
 
-    def _lines(self, headline: str) -> list[str]:
+    def text_for(self, who: Operator) -> str:
+        """See HostRoutingError."""
+        lines = [*self._lines]
+        for finding in self.findings:
+            if finding.remedy is not None:
+                lines += [way.text_for(who) for way in finding.remedy.ways()]
+        return "\n  ".join(lines)
+
+    def _describe_faults(self, headline: str) -> list[str]:
         """The only fault; or the headline, and then each."""
         where = self.source or "the configuration"
         if headline or len(self.faults) > 1:

@@ -8,6 +8,8 @@ explains each name.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from hostrouting.command import AS_ROOT, Operator
+
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -24,7 +26,7 @@ Name: TypeAlias = Literal[
     "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "route-unchecked", "node-ip", "route-not-configured",
+    "route-differs", "route-unchecked", "node-ip", "route-not-configured",
     # the host
     "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",
@@ -34,14 +36,11 @@ NAMES: tuple[Name, ...] = get_args(Name)
 WRONG: tuple[Name, ...] = (*ESCAPES, "no-default-route")
 """The findings of a check because of which a run fails in mode STRICT, and no gated unit starts."""
 
-AS_ROOT = "as root"
-"""Who types a command on this host."""
-
 
 class Remedy(NamedTuple):
     """What to do about a finding: words, or a command, after the words that say when or what for.
 
-    The text says who types the command when it is printed: a snapshot may be of another host.
+    The text says who types the command, and how hostrouting is called, when it is printed.
     """
 
     words: str = ""
@@ -57,14 +56,14 @@ class Remedy(NamedTuple):
         if self.otherwise is not None:
             yield from self.otherwise.ways()
 
-    def text_for(self, who: str) -> str:
-        """The remedy in words; `who` says who types what needs root, and on which host."""
+    def text_for(self, who: Operator) -> str:
+        """The remedy in words, for this operator."""
         text = self.words
         if self.command:
             before = [self.words] if self.words else []
             if self.needs_root:
-                before.append(who)
-            text = f"{', '.join(before)}: {self.command}"
+                before.append(str(who))
+            text = f"{', '.join(before)}: {who.line(self.command)}"
         if self.otherwise is None:
             return text
         return f"{text}; or, {self.otherwise.text_for(who)}"
@@ -110,12 +109,12 @@ class Finding(NamedTuple):
         """The finding as one line of a log or a marker file; it begins with the name."""
         return self.line_for(AS_ROOT)
 
-    def line_for(self, who: str) -> str:
-        """The same; `who` as in Remedy."""
+    def line_for(self, who: Operator) -> str:
+        """The same, for this operator."""
         return f"{self.name.upper()}: {self.text_for(who)}"
 
-    def text_for(self, who: str) -> str:
-        """The sentence with the remedy; `who` as in Remedy."""
+    def text_for(self, who: Operator) -> str:
+        """The sentence with the remedy, for this operator."""
         if self.remedy is None:
             return self.sentence
         return f"{self.sentence}; {self.remedy.text_for(who)}"

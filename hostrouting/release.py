@@ -1,3 +1,15 @@
-"""The version of this package. Here because every module may import this one."""
+"""What every module may import, also before a Python that is too old has said so: the name
+and the version of this package, the Python that it needs, and how the gate ends.
+"""
 
+PROGRAM = "hostrouting"
 __version__ = "1.0.0rc1"
+OLDEST_PYTHON = (3, 10)
+PASSED = 97
+"""The exit status of a gate that lets its unit start. Not 0: an interpreter that is an empty file
+exits with that.
+"""
+REFUSED = 98
+"""The exit status of a gate, or a service at boot, that has said what is wrong. Any other status
+says that it did not run to its end.
+"""

@@ -1,13 +1,17 @@
 """Words for every text that an operator reads: counts, lists of names, values, and the known word
 nearest to another.
 
-The help loads this module, so it imports nothing that takes time.
+The help and every start of a gated unit load this module, so it imports nothing that takes time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from __future__ import annotations
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
@@ -116,7 +120,8 @@ def _distance(word: str, other: str) -> int:
 
 def show(value: object) -> str:
     """The value as one short printable line: text from a file must not control the terminal."""
-    from json import dumps  # noqa: PLC0415  only a fault needs it
+    from collections.abc import Mapping  # noqa: PLC0415  only a fault needs it
+    from json import dumps  # noqa: PLC0415  as above
 
     if type(value).__module__ == "ipaddress":
         value = str(value)

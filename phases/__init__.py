@@ -23,21 +23,22 @@ from phases.errors import (
     UnknownTask,
     WouldFail,
 )
+from phases.event_loop import run_async
 from phases.execution import execute, inner_step
 from phases.groups import deadline, parallel, retry, serial, when
-from phases.observers import LogObserver
+from phases.observers import LiveTree, LogObserver
 from phases.running import plan, run, undo
-from phases.step import Observer, Status, Step, TaskFailed
-from phases.tasks import AnyTask, FunctionTask, Skip, Task, names, task
+from phases.step import FailedAttempt, Observer, Status, Step, TaskFailed
+from phases.tasks import AnyTask, Skip, Task, task
 
 # What a task is.
-__all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "names", "task"]
+__all__ = ["AnyTask", "Context", "Skip", "Task", "task"]
 # How tasks are combined.
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]
 # How tasks are run: run, plan and undo return a Step.
-__all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "undo"]
+__all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async", "undo"]
 # How tasks end, and how a dry run does.
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]
 # How a run is observed, and where its time comes from.
-__all__ += ["Clock", "LogObserver", "Observer"]
+__all__ += ["Clock", "FailedAttempt", "LiveTree", "LogObserver", "Observer"]

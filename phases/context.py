@@ -14,21 +14,24 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phases.arguments import must_be, must_be_number
-from phases.errors import Cancelled, DeadlineExceeded
+from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
-from phases.step import last_named
+from phases.step import is_named, last_named
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator
+    from types import TracebackType
 
-    from phases.step import Observer, Step
+    from phases.step import FailedAttempt, Observer, Step
 
 
 class Clock:
@@ -106,6 +109,10 @@ def name_of_signal(number: int) -> str:
         return f"signal {number}"
 
 
+RUNNING: ContextVar[str] = ContextVar("phases: the path of the running task", default="")
+"""The task in which this code runs; empty outside of a run. Other threads do not have it."""
+
+
 class Context:
     """A task's view of the run it is part of.
 
@@ -181,10 +188,16 @@ class Context:
         name or by `group/name`; the last one if there are several.
 
         In a dry run, that is the task's plan. A task that an undo runs is not found, not even by
-        the next one there. Raises UnknownTask if no such task has run so far.
+        the next one there. Raises UnknownTask if no such task has run so far, with the reason of
+        one that was passed over.
         """
-        steps = () if self.root is None else self.root.walk()
+        steps = [] if self.root is None else list(self.root.walk())
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
+        passed_over = [step for step in steps if step.start is None and step.reason]
+        if not any(is_named(step, name) for step in ran):
+            for step in passed_over:
+                if is_named(step, name):
+                    raise UnknownTask(f"the step {name!r} has not run: {step.reason}")
         return last_named(name, ran, "those that have run so far")
 
     def remaining(self) -> float | None:
@@ -225,8 +238,7 @@ class Context:
         else:
             self.run_scope.cancel(str(reason))  # an agent may have an error at hand
 
-    @contextmanager
-    def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
+    def on_cancel(self, callback: Callable[[], object]) -> AbstractContextManager[None]:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
@@ -236,21 +248,7 @@ class Context:
         has ended.
         """
         must_be(Callable, callback, "on_cancel: callback", "a function")
-        has_ended = threading.Event()
-
-        def watch() -> None:
-            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
-            if not has_ended.is_set():
-                self._call(callback)
-
-        watcher = self.clock.start(watch, name="phases-on-cancel")
-        try:
-            yield
-        finally:
-            has_ended.set()
-            self.clock.wake()
-            watcher.join()
-        self.check()
+        return _OnCancel(self, callback)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[Context]:
@@ -301,6 +299,14 @@ class Context:
             for observer in self.observers:
                 self._call(observer, step)
 
+    def notify_of_attempt(self, failed: FailedAttempt) -> None:
+        """Tell each observer that wants to know it."""
+        with self._notifying:
+            for observer in self.observers:
+                method = getattr(observer, "attempt_failed", None)
+                if method is not None:
+                    self._call(method, failed)
+
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         """Call the function, and only log what it raises, even SystemExit; what the logging raises
         is dropped. Ctrl-C is raised.
@@ -308,6 +314,45 @@ class Context:
         error = _error_of(callback, *args)
         if error is not None:
             _error_of(self.logger.error, "%r raised; the run continues", callback, exc_info=error)
+
+
+class _OnCancel:
+    """The `with` block of ctx.on_cancel."""
+
+    def __init__(self, ctx: Context, callback: Callable[[], object]) -> None:
+        self._ctx = ctx
+        self._callback = callback
+        self._has_ended = threading.Event()
+        self._is_entered = False
+        self._watcher: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self._is_entered = True
+        self._watcher = self._ctx.clock.start(self._watch, name="phases-on-cancel")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._watcher is not None  # noqa: S101  __enter__ has started it
+        self._has_ended.set()
+        self._ctx.clock.wake()
+        self._watcher.join()
+        if error is None:
+            self._ctx.check()
+
+    def __del__(self) -> None:
+        if not self._is_entered:
+            words = "ctx.on_cancel does nothing without a block: write `with ctx.on_cancel(…):`"
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+
+    def _watch(self) -> None:
+        ctx = self._ctx
+        ctx.clock.wait(lambda: self._has_ended.is_set() or ctx.cancelled, ctx._scope.stop.moment)
+        if not self._has_ended.is_set():
+            ctx._call(self._callback)
 
 
 def _error_of(

@@ -7,6 +7,7 @@
             ├── TaskFailed           a task raised; has the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
             ├── WouldFail            in a dry run: the plan of a task says why the task would fail
+            ├── ReportedError        in a report that was read from JSON: the words of any error
             ├── UnknownTask          a name in only=, skip= or find() that no task has
             └── InvalidTask          an object was used as a task and is not one
 
@@ -46,6 +47,10 @@ class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
 
 class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
     """The plan of a task says that the task would fail. Only a dry run has this error."""
+
+
+class ReportedError(PhasesError):
+    """An error in a report that was read from JSON: its type and its message, in one text."""
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong

@@ -7,6 +7,7 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
@@ -15,7 +16,7 @@ from inspect import iscoroutine
 from typing import TypeVar, cast
 
 from phases.arguments import must_be
-from phases.context import Context
+from phases.context import RUNNING, Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip, Task, Verb, fault_of_name, valid_task
@@ -39,11 +40,36 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     run(skip=…) leaves it out, the result is a Skip. In a running event loop, use `await
     asyncio.to_thread(phases.execute, task)`.
     """
-    ctx = ctx or Context()
+    require_no_event_loop("execute", "await asyncio.to_thread(phases.execute, task)")
+    if ctx is None:
+        require_no_task_around("execute")
+        ctx = Context()
     must_be(Context, ctx, "execute: ctx", "a phases.Context")
     ctx = ctx.in_a_run()
     step = new_step(valid_task(task).name, ctx)
     return cast("T", run_step(task, step, ctx))
+
+
+def require_no_task_around(function: str) -> None:
+    """Raise InvalidTask in a running task: what stops its run would not stop the new one."""
+    path = RUNNING.get()
+    if path:
+        raise InvalidTask(
+            f"{function}: it is called in the task {path} without its context; pass ctx, or a "
+            "phases.Context() for a run of its own, which nothing cancels"
+        )
+
+
+def require_no_event_loop(function: str, remedy: str) -> None:
+    """Raise RuntimeError in a running event loop, which would stand still meanwhile."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:  # then no loop runs
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{function}: the event loop would stand still; write `{remedy}`")
 
 
 class Block:
@@ -79,7 +105,12 @@ def new_step(name: str, ctx: Context, verb: Verb = "do") -> Step:
     """A step inside the context, not yet started, for the method `verb` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
+    Raises InvalidTask if a plan would do the task.
     """
+    if verb == "do" and ctx.step is not None and ctx.step.action == "plan":
+        raise InvalidTask(
+            f"{name}: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
+        )
     step = Step((*ctx.path, name), run=ctx.run_id, action=verb)
     if ctx.step is not None:
         step.attempt = ctx.step.attempts  # so far, of a task that is tried again
@@ -163,7 +194,11 @@ def _recorded(step: Step, ctx: Context) -> Iterator[Block]:
         step.start = datetime.now(timezone.utc)
         ctx.notify(step)
         block = Block(ctx.derive(step=step, root=ctx.root or step))
-        yield block
+        around = RUNNING.set("/".join(step.path))
+        try:
+            yield block
+        finally:
+            RUNNING.reset(around)
         _record_result(step, block.result)
     except BaseException as error:
         record_error(step, error)

@@ -14,9 +14,9 @@ from phases.arguments import must_be_count, must_be_number
 from phases.context import Context, Scope
 from phases.errors import Cancelled, InvalidTask
 from phases.execution import new_step, raise_together, record_unstarted, reject_coroutine, run_step
-from phases.step import Step, TaskFailed
+from phases.step import FailedAttempt, Step, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
-from phases.values import Results, describe_error, seconds_in_words
+from phases.values import Results, describe_error
 
 if TYPE_CHECKING:
     import threading
@@ -168,10 +168,8 @@ def retry(
     Only errors of the types `on` are retried, unless they have an attribute `can_retry` that is
     false. If a group failed, all of its failures must qualify. Cancelled is never retried.
     """
-    limit = ""
     if attempts is not None:
         must_be_count(attempts, "retry: attempts")
-        limit = f" of {attempts}"
     must_be_number(delay, "retry: delay")
     must_be_number(factor, "retry: factor")
     must_be_number(longest, "retry: longest")
@@ -198,16 +196,9 @@ def retry(
                 if wait is None:
                     _set_reason(ctx, "the deadline left no time for another attempt")
                     raise
-                described = describe_error(error)
-                ctx.log.warning(
-                    "%s: attempt %s%s failed: %s; again in %s",
-                    "/".join(ctx.path),
-                    attempt,
-                    limit,
-                    described,
-                    seconds_in_words(wait),
-                    extra={"attempts": attempt, "error": described},
-                )
+                if ctx.step is not None:
+                    failed = FailedAttempt(ctx.step, attempt, attempts, error, wait)
+                    ctx.notify_of_attempt(failed)
             ctx.sleep(wait)
             pause = min(pause * factor, longest)
             attempt += 1
@@ -264,9 +255,13 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
 def when(
     condition: bool | Callable[[Context], bool],  # noqa: FBT001  a sentence
     task: Task[T],
+    *,
+    reason: str = "its condition is false",
 ) -> FunctionTask[T | Skip]:
-    """The task if the condition is true when its turn comes; otherwise it is skipped."""
-    is_false = Skip("its condition is false")
+    """The task if the condition is true when its turn comes; otherwise it is skipped for this
+    reason, such as `there is no GPU`.
+    """
+    is_false = Skip(reason)
     if isinstance(condition, bool):
         if condition:
             return wrapped(task, valid_task(task).do)
@@ -287,4 +282,4 @@ def when(
             return task.do(ctx)
         return is_false
 
-    return wrapped(task, do, plan_note="only if its condition is true")
+    return wrapped(task, do, plan_note=f"skipped if {reason}")

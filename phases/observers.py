@@ -14,8 +14,8 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from phases.arguments import must_be
-from phases.step import Status, Step
-from phases.values import seconds_in_words
+from phases.step import FailedAttempt, Status, Step
+from phases.values import describe_error, seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +79,22 @@ class LogObserver:
         raised = step.failed_with if self.logger.isEnabledFor(logging.DEBUG) else None
         self.logger.log(level, "%s %s", name, words, extra=extra, exc_info=raised)
 
+    def attempt_failed(self, failed: FailedAttempt) -> None:
+        """Log the attempt, and when the next one is made."""
+        task = "/".join(failed.step.path)
+        error = describe_error(failed.error)
+        limit = "" if failed.attempts is None else f" of {failed.attempts}"
+        fields = {"run": failed.step.run, "task": task, "attempts": failed.number, "error": error}
+        self.logger.warning(
+            "%s: attempt %s%s failed: %s; again in %s",
+            task,
+            failed.number,
+            limit,
+            error,
+            seconds_in_words(failed.wait),
+            extra={FIELDS: fields},
+        )
+
 
 def _event(step: Step) -> tuple[int, str]:
     """The level and the words for the start or the end of a step."""
@@ -98,10 +114,40 @@ def _event(step: Step) -> tuple[int, str]:
     return logging.WARNING, words  # cancelled, or a group around the task that raised
 
 
-def live_tree(logger: logging.Logger | str) -> LiveTree | None:
-    """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not
+class LiveTree:
+    """An observer that shows the report of a run on the terminal as it grows, and removes it at the
+    end. It shows nothing if standard error is not a terminal, TERM is dumb, or rich is not
     installed.
+
+    While the tree is shown, handlers of its logger, and of those above it up to the root logger,
+    that write to this terminal write above it. Of runs at the same time, the first one is shown.
     """
+
+    def __init__(
+        self, logger: logging.Logger | str = LOGGER, *, console: Console | None = None
+    ) -> None:
+        """`console` is a console of rich, in place of that of standard error."""
+        self._logger = logger_of(logger)
+        self._console = console
+        self._shown: _ShownTree | None = None
+
+    def __call__(self, step: Step) -> None:
+        """Show the tree when a root starts, draw it again with each step, and remove it when the
+        root has ended.
+        """
+        if self._shown is None and step.status is Status.RUNNING and len(step.path) == 1:
+            console = self._console or _console_of_terminal()
+            if console is not None:
+                self._shown = _ShownTree(step, console, self._logger)
+        if self._shown is None:
+            return
+        self._shown.refresh()
+        if step is self._shown.root and step.status is not Status.RUNNING:
+            self._shown.remove()
+            self._shown = None
+
+
+def _console_of_terminal() -> Console | None:
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     if os.environ.get("TERM", "dumb") == "dumb":
@@ -110,21 +156,17 @@ def live_tree(logger: logging.Logger | str) -> LiveTree | None:
         from rich.console import Console  # noqa: PLC0415  it takes 0.2 s; a terminal needs it
     except ImportError:
         return None
-    return LiveTree(Console(file=sys.stderr), logger=logger)  # rich itself respects NO_COLOR
+    return Console(file=sys.stderr)  # rich itself respects NO_COLOR
 
 
-class LiveTree:
-    """An observer that shows the report of one run as it grows, and removes it at the end.
+class _ShownTree:
+    """The tree of one run, from its start to its end."""
 
-    While the tree is shown, handlers of its logger, and of those above it up to the root logger,
-    that write to this terminal write above it.
-    """
+    def __init__(self, root: Step, console: Console, logger: logging.Logger) -> None:
+        from rich.live import Live  # noqa: PLC0415  see _console_of_terminal
 
-    def __init__(self, console: Console, *, logger: logging.Logger | str = LOGGER) -> None:
-        from rich.live import Live  # noqa: PLC0415  see live_tree
-
-        self._logger = logger_of(logger)
-        self._root: Step | None = None
+        self.root = root
+        self._logger = logger
         self._streams = [console.file]
         """Those that write to the terminal of the tree."""
         # On a terminal, rich writes what a task prints above the tree. What is printed into a file
@@ -134,33 +176,40 @@ class LiveTree:
             self._streams.append(sys.stdout)
         self._live = Live(
             console=console,
-            get_renderable=self._render,
+            get_renderable=self.render,
             auto_refresh=False,
             transient=True,
             redirect_stdout=prints_on_terminal,
         )
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
         """Each handler that was moved, and its own stream."""
+        self._live.start()
+        self._move_handlers()
 
-    def __call__(self, step: Step) -> None:
-        """Show the tree when its root starts, draw it again with each step, and remove it when the
-        root has ended.
-        """
-        if self._root is None:
-            self._root = step
-            self._live.start()
-            self._move_handlers()
+    def refresh(self) -> None:
+        """Draw it again."""
         self._live.refresh()
-        if step is self._root and step.status is not Status.RUNNING:
-            for handler, stream in self._moved:
-                handler.setStream(stream)
-            self._live.stop()
+
+    def remove(self) -> None:
+        """Remove it from the terminal, and give the handlers their own streams again."""
+        for handler, stream in self._moved:
+            handler.setStream(stream)
+        self._live.stop()
+
+    def render(self) -> Text:
+        """The report so far, with the statuses in colour."""
+        from rich.text import Text  # noqa: PLC0415  see _console_of_terminal
+
+        text = Text(str(self.root), overflow="ellipsis", no_wrap=True)
+        for status, style in _STYLES.items():
+            text.highlight_words([f" {status} "], style)
+        return text
 
     def _move_handlers(self) -> None:
         """Have what is logged to this terminal written above the tree, by the stream that rich has
         put into `sys.stderr`.
         """
-        from rich.file_proxy import FileProxy  # noqa: PLC0415  see live_tree
+        from rich.file_proxy import FileProxy  # noqa: PLC0415  see _console_of_terminal
 
         if not isinstance(sys.stderr, FileProxy):  # the console is not on a terminal
             return
@@ -178,11 +227,3 @@ class LiveTree:
             yield from logger.handlers
             logger = logger.parent
         yield from logging.root.handlers
-
-    def _render(self) -> Text:
-        from rich.text import Text  # noqa: PLC0415  see live_tree
-
-        text = Text(str(self._root or ""), overflow="ellipsis", no_wrap=True)
-        for status, style in _STYLES.items():
-            text.highlight_words([f" {status} "], style)
-        return text

@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from phases.arguments import must_be
 from phases.context import Clock, Context, name_of_signal
-from phases.execution import new_step, record_error, run_step
-from phases.observers import LOGGER, live_tree
+from phases.execution import (
+    new_step,
+    record_error,
+    require_no_event_loop,
+    require_no_task_around,
+    run_step,
+)
+from phases.observers import LOGGER, LiveTree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, FunctionTask, Names, Path, Verb, selection, valid_task, valid_tree
 
@@ -28,7 +34,8 @@ if TYPE_CHECKING:
     import logging
     from types import FrameType
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+"""The signals that cancel a run."""
 _END = 0  # put into the queue when the tasks have ended: no signal has this number
 
 
@@ -58,20 +65,48 @@ def run(
     With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
     `undo(task, of=report)`; the steps of the undo are in the report.
     """
-    must_be(bool, undo_on_failure, "run: undo_on_failure", "True or False")
+    require_no_event_loop("run", "await phases.run_async(task)")
     if ctx is None:
-        ctx = Context(clock=clock, logger=logger, observers=observers)
-        if observers is None:
-            tree = live_tree(ctx.logger)
-            if tree is not None:
-                ctx.observers += (tree,)
+        ctx = _context_for_main_work("run", observers=observers, clock=clock, logger=logger)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
-    must_be(Context, ctx, "run: ctx", "a phases.Context")
+    prepared = prepared_run("run", task, ctx, only=only, skip=skip, undo_on_failure=undo_on_failure)
+    return _report(prepared)
+
+
+def _context_for_main_work(
+    function: str,
+    *,
+    observers: Iterable[Observer] | None = None,
+    clock: Clock | None = None,
+    logger: logging.Logger | str = LOGGER,
+) -> Context:
+    """The context of a run that was given none: without observers, it has a log and a live tree."""
+    require_no_task_around(function)
+    ctx = Context(clock=clock, logger=logger, observers=observers)
+    if observers is None:
+        ctx.observers += (LiveTree(ctx.logger),)
+    return ctx
+
+
+def prepared_run(
+    function: str,
+    task: AnyTask,
+    ctx: Context | None,
+    *,
+    only: Names,
+    skip: Names,
+    undo_on_failure: bool,
+) -> Run:
+    """The run that a caller of this function has asked for; what he has given is checked."""
+    must_be(bool, undo_on_failure, f"{function}: undo_on_failure", "True or False")
+    if ctx is None:
+        ctx = _context_for_main_work(function)
+    must_be(Context, ctx, f"{function}: ctx", "a phases.Context")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
-        return _report(_undone_on_failure(task), ctx, "do")
-    return _report(task, ctx, "do")
+        task = _undone_on_failure(task)
+    return Run(task, ctx, "do")
 
 
 def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
@@ -97,9 +132,11 @@ def plan(
     task would fail (`would_fail`): the error is in the report, with the plan if there is one. The
     other tasks are still called.
     """
-    ctx = ctx or Context(observers=())
+    if ctx is None:
+        require_no_task_around("plan")
+        ctx = Context(observers=())
     must_be(Context, ctx, "plan: ctx", "a phases.Context")
-    return _report(task, _only_selected(task, ctx, only=only, skip=skip), "plan")
+    return _report(Run(task, _only_selected(task, ctx, only=only, skip=skip), "plan"))
 
 
 def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -> Step:
@@ -113,7 +150,10 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     that began and did not return a Skip, or failed before it did, and the groups around it. Tasks
     are found by their paths.
     """
-    ctx = ctx or Context()
+    require_no_event_loop("undo", "await asyncio.to_thread(phases.undo, task)")
+    if ctx is None:
+        require_no_task_around("undo")
+        ctx = Context()
     must_be(Context, ctx, "undo: ctx", "a phases.Context; a report is passed as of=…")
     if of is not None:
         must_be(Step, of, "undo: of", "a report, as run returned it")
@@ -126,7 +166,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
         # The report is also where ctx.find() looks for the results of the run.
         ctx = _only_what_ran(of, ctx, above=ctx.path).derive(root=of)
     with ctx.shielded() as safe:
-        return _report(task, safe, "undo")
+        return _report(Run(task, safe, "undo"))
 
 
 def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
@@ -173,43 +213,58 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
     return FunctionTask(valid_tree(task).name, do)
 
 
-def _report(task: AnyTask, ctx: Context, verb: Verb) -> Step:
-    """Run the task, and return its step. What the run raises is in the step, and not raised.
+class Run:
+    """A run of a task that has not begun."""
 
-    In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
-    """
-    ctx = ctx.in_a_run()
-    root = new_step(valid_tree(task).name, ctx, verb)
+    def __init__(self, task: AnyTask, ctx: Context, verb: Verb) -> None:
+        self.ctx = ctx.in_a_run()
+        self.root = new_step(valid_tree(task).name, self.ctx, verb)
+        self._task = task
+        self._verb = verb
 
-    def work() -> None:
+    def work(self) -> None:
+        """Run the task. What it raises is in the root, and not raised."""
         try:
-            run_step(task, root, ctx, verb)
+            run_step(self._task, self.root, self.ctx, self._verb)
         except BaseException as error:  # noqa: BLE001  it is in the report
-            if root.status is Status.RUNNING:  # the clock raised it
-                record_error(root, error)
+            if self.root.status is Status.RUNNING:  # the clock raised it
+                record_error(self.root, error)
 
-    if threading.current_thread() is threading.main_thread():
-        _cancel_on_signals(work, root, ctx)
-    else:
-        work()
-    return root
+    def note(self, number: int) -> None:
+        """Have the signal in the report, also if it comes too late to cancel anything."""
+        self.root.signal = self.root.signal or number
+
+    def stop(self, number: int) -> None:
+        """Cancel the run because of this signal. A repeated one only logs again what the run is
+        waiting for.
+        """
+        self.ctx.cancel(number)
+        with suppress(BaseException):  # a log that cannot be written stops nothing
+            _log_what_is_awaited(name_of_signal(number), self.root, self.ctx)
 
 
-def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> None:
-    """Do the work in a thread, and cancel the run for each signal that comes meanwhile.
-
-    A repeated signal only logs again what the run is waiting for. One that comes when the tasks
-    have ended is in the report, and changes nothing.
+def _report(run: Run) -> Step:
+    """Do the work, and return the report. In the main thread, SIGINT and SIGTERM cancel the run; in
+    another thread, no signal is handled.
     """
+    if threading.current_thread() is threading.main_thread():
+        _cancel_on_signals(run)
+    else:
+        run.work()
+    return run.root
+
+
+def _cancel_on_signals(run: Run) -> None:
+    """Do the work in a thread, and stop the run for each signal that comes meanwhile."""
     events: SimpleQueue[int] = SimpleQueue()
 
     def on_signal(number: int) -> None:
-        root.signal = root.signal or number
+        run.note(number)
         events.put(number)
 
     def work_to_the_end() -> None:
         try:
-            work()
+            run.work()
         finally:
             events.put(_END)
 
@@ -224,13 +279,11 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
         try:
             thread.start()
         except RuntimeError as error:  # the system starts no more threads
-            record_error(root, error)
+            record_error(run.root, error)
             return
         number = _next(events)
         while number != _END:
-            ctx.cancel(number)
-            with suppress(BaseException):  # a log that cannot be written stops nothing
-                _log_what_is_awaited(name_of_signal(number), root, ctx)
+            run.stop(number)
             number = _next(events)
         thread.join()
 
@@ -263,12 +316,12 @@ def _handling_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
     A signal that the parent process ignored (nohup) stays ignored.
     """
     own_handlers = _own_handlers()
-    ending = [number for number in _STOPPING if signal.getsignal(number) is signal.SIG_DFL]
+    ending = [number for number in STOPPING if signal.getsignal(number) is signal.SIG_DFL]
     raised: list[BaseException] = []
     is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if number in _STOPPING and not is_over:
+        if number in STOPPING and not is_over:
             on_signal(number)
             return
         try:

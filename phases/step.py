@@ -14,11 +14,12 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import attrs
 
-from phases.errors import Cancelled, PhasesError, UnknownTask
+from phases.errors import Cancelled, PhasesError, ReportedError, UnknownTask
 from phases.values import (
     Results,
     as_data,
@@ -29,8 +30,9 @@ from phases.values import (
     seconds_in_words,
 )
 
-if TYPE_CHECKING:
-    from datetime import datetime
+_SCHEMA = "phases/report/1"
+_COMPARED = ("status", "attempts", "reason", "error", "fields", "result")
+"""The keys of the JSON in which reports of two runs are compared: those that are not about time."""
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -44,7 +46,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     SKIPPED = "skipped"
 
 
-@attrs.define(eq=False, slots=False)
+@attrs.define(eq=False, repr=False, slots=False)
 class Step:
     """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
@@ -89,6 +91,8 @@ class Step:
     """
     children: list[Step] = attrs.field(factory=list)
     """The steps inside this one, in the order in which their tasks are listed."""
+    _document: Mapping[str, Any] | None = None
+    """The JSON object that it was read from, if it was."""
 
     @property
     def name(self) -> str:
@@ -133,6 +137,8 @@ class Step:
         """The log fields of its result. A result that cannot describe itself does not fail its
         task.
         """
+        if self._document is not None:
+            return dict(self._document["fields"])
         try:
             describe = getattr(self.result, "log_fields", None)
             if callable(describe):
@@ -163,6 +169,16 @@ class Step:
             facts["error"] = describe_error(self.failed_with)
         return facts
 
+    def __repr__(self) -> str:
+        """One line: a report has hundreds."""
+        words = "/".join(self.path)
+        if self.action != "do":
+            words += f" ({self.action})"
+        words += f" {self.status}"
+        if self.why:
+            words += f": {self.why}"
+        return f"<Step {printable(words)}>"
+
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
         error = portable_error(self.error)
@@ -174,11 +190,28 @@ class Step:
         for child in tuple(self.children):
             yield from child.walk()
 
-    def find(self, name: str) -> Step:
+    def find(self, name: str, *, action: str = "") -> Step:
         """The last step with this name (`routes`, or `network/routes`): after an undo, that of the
-        undo. Without one, UnknownTask names all steps.
+        undo, unless `action="do"` asks for the run. Without one, UnknownTask names all steps.
         """
-        return last_named(name, list(self.walk()), "those of this report")
+        steps = [step for step in self.walk() if action in {"", step.action}]
+        return last_named(name, steps, "those of this report")
+
+    def differences(self, later: Step) -> tuple[Difference, ...]:
+        """In what a later report differs from this one, step by step, apart from the times.
+
+        Of several steps with the same path and action, the last one counts.
+        """
+        before, after = _by_path(self), _by_path(later)
+        differences: list[Difference] = []
+        for path, action in {**before, **after}:
+            one, other = before.get((path, action), {}), after.get((path, action), {})
+            keys = _COMPARED if one and other else ("status",)
+            for key in keys:
+                if one.get(key) != other.get(key):
+                    name = path if action == "do" else f"{path} ({action})"
+                    differences.append(Difference(name, key, one.get(key), other.get(key)))
+        return tuple(differences)
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
@@ -213,7 +246,7 @@ class Step:
         if self.action != "plan":
             for key, value in self.result_fields.items():
                 parts.append(f"{key}={as_data(value)}")
-        elif self.result is not None:
+        elif isinstance(self.result, str) or (self.result is not None and self._document is None):
             plan = printable(self.result)
             if "\n" in plan:
                 return printable(", ".join(parts)) + f"\n{plan}"
@@ -229,9 +262,52 @@ class Step:
         """The report as plain values. An error is at the step that raised it, a result at the step
         that returned it.
         """
-        return {"schema": "phases/report/1", **self._without_schema()}
+        return {"schema": _SCHEMA, **self._without_schema()}
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Step:
+        """The report that was written as this JSON: to print it, to find steps in it, and to
+        compare it with another one. Raises ValueError for any other text.
+
+        A result is what JSON has of it, and an error is a ReportedError, which has the words.
+        `failures` are all steps of the last attempts that have an error. A dry run is printed
+        without its plans, except those that are texts.
+        """
+        document = json.loads(text)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if schema != _SCHEMA:
+            raise ValueError(f"the schema of this report is {schema!r:.80}, not {_SCHEMA!r}")
+        try:
+            return cls._from_mapping(document)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is not a whole report: {describe_error(error)}") from error
+
+    @classmethod
+    def _from_mapping(cls, document: Mapping[str, Any]) -> Step:
+        step = cls(
+            path=tuple(document["task"].split("/")),
+            run=document["run"],
+            action=document["action"],
+            status=Status(document["status"]),
+            seconds=document["seconds"],
+            result=document["result"],
+            reason=document["reason"] or "",
+            attempts=document["attempts"],
+            attempt=document["attempt"],
+            signal=document["signal"],
+            children=[cls._from_mapping(child) for child in document["children"]],
+            document=document,
+        )
+        if document["start"] is not None:
+            step.start = datetime.fromisoformat(document["start"])
+        if document["error"] is not None:
+            step.error = ReportedError(document["error"])
+        step.failures = _failures_of(step)
+        return step
 
     def _without_schema(self) -> dict[str, object]:
+        if self._document is not None:
+            return {key: value for key, value in self._document.items() if key != "schema"}
         mapping: dict[str, object] = {
             **self.facts,
             "details": None,
@@ -250,12 +326,73 @@ class Step:
         return mapping
 
 
+class Difference(NamedTuple):
+    """What differs in the step of a task, in two reports."""
+
+    task: str
+    """Its path and, if that is not do, its action."""
+    key: str
+    """The key in the JSON of the step."""
+    before: object
+    """The value of the key in the first report; None if it has no such step."""
+    after: object
+    """That in the later report."""
+
+    def __str__(self) -> str:
+        return printable(f"{self.task}: {self.key} was {self.before}, is {self.after}")
+
+
+def _by_path(report: Step) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The JSON of each step, by its path and its action."""
+    documents: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for step in report.walk():
+        documents["/".join(step.path), step.action] = step._without_schema()
+    return documents
+
+
+def _failures_of(step: Step) -> tuple[Step, ...]:
+    """The steps inside this one, and itself, in which its failure began."""
+    if step.status is not Status.FAILED:
+        return ()
+    failures: list[Step] = []
+    for child in step.children:
+        is_of_its_undo = child.action != step.action
+        if child.attempt == step.attempts and (step.error is None or is_of_its_undo):
+            failures.extend(child.failures)
+    failures.sort(key=_end_of)
+    if step.error is not None:
+        failures.insert(0, step)
+    return tuple(failures)
+
+
+def _end_of(step: Step) -> datetime:
+    assert step.start is not None  # noqa: S101  it has failed
+    return step.start + timedelta(seconds=step.seconds or 0)
+
+
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only has an end. What an observer raises is logged, and the run
-continues; only Ctrl-C ends it. An observer must not wait for another step.
+A step that is passed over only has an end. If the observer has a method `attempt_failed`, that is
+called with each FailedAttempt. What an observer raises is logged, and the run continues; only
+Ctrl-C ends it. An observer must not wait for another step.
 """
+
+
+@attrs.frozen
+class FailedAttempt:
+    """An attempt of a task that has failed, and that is followed by another one."""
+
+    step: Step
+    number: int
+    """1 for the first attempt of this retry; `step.attempts` also counts those of other retries
+    around the same task.
+    """
+    attempts: int | None
+    """How many attempts this retry makes at most; None if it tries until the deadline."""
+    error: Exception
+    wait: float
+    """The seconds until the next attempt."""
 
 
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
@@ -280,12 +417,17 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
+def is_named(step: Step, name: str) -> bool:
+    """Whether this is its name, or the end of its path: `routes`, or `network/routes`."""
+    return f"/{'/'.join(step.path)}".endswith(f"/{name}")
+
+
 def last_named(name: str, steps: Sequence[Step], which: str) -> Step:
     """The last of the steps with this name (`routes`, or `network/routes`). Without one,
     UnknownTask says which steps these are, and names them.
     """
     for step in reversed(steps):
-        if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
+        if is_named(step, name):
             return step
     known = ", ".join("/".join(step.path) for step in steps) or "none"
     raise UnknownTask(f"no step {name!r} among {which}: {known}")

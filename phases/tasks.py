@@ -231,17 +231,6 @@ def selection(
     return why_left_out
 
 
-def names(task: AnyTask) -> tuple[str, ...]:
-    """The names that `only` and `skip` take, in the order of the tree; a name that several tasks
-    have is there once, and means all of them.
-    """
-    return _last_names(_paths(valid_tree(task)))
-
-
-def _last_names(paths: Iterable[Path]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(path[-1] for path in paths))
-
-
 def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
     """The path of the task and of each task inside it."""
     path = (*above, task.name)
@@ -263,8 +252,10 @@ def _ends(names: Names, paths: list[Path], *, option: str) -> list[Path]:
         must_be(str, name, option, rule)
         end = tuple(name.split("/"))
         if not any(_has_end(path, [end]) for path in paths):
-            known = ", ".join(_last_names(paths))
-            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
+            known = dict.fromkeys(path[-1] for path in paths)  # each once
+            raise UnknownTask(
+                f"{option}: there is no task {name!r}. The tasks are: {', '.join(known)}"
+            )
         ends.append(end)
     return ends
 

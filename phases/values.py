@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from phases.errors import PhasesError
+from phases.errors import PhasesError, ReportedError
 
 
 class Results(tuple[object, ...]):
@@ -21,9 +21,19 @@ class Results(tuple[object, ...]):
 
 
 def describe_error(error: BaseException) -> str:
-    """The error in one line: its type, then its message."""
+    """The error in one line: its type, then its message. Lines that are indented are a list below
+    the line before them.
+    """
+    if isinstance(error, ReportedError):
+        return str(error)
     kind = type(error).__name__
-    message = " ".join(printable(error).split())
+    message = ""
+    for line in printable(error).splitlines():
+        words = " ".join(line.split())
+        is_of_a_list = line.startswith(" ") and message and not message.endswith(":")
+        if words:
+            message += f"; {words}" if is_of_a_list else f" {words}"
+    message = message.strip()
     if not message:
         return kind
     return f"{kind}: {message}"

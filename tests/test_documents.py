@@ -5,6 +5,7 @@ somewhere.
 import ast
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,6 @@ for _place, _block in BLOCKS.items():
 CONFTEST = """\
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["hostrouting.testing.plugin"]
 settings.register_profile(
     "patient", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -66,7 +66,7 @@ def test_a_program(block: str, tmp_path: Path) -> None:
 
 @pytest.mark.linux
 def test_blocks_with_tests(tmp_path: Path) -> None:
-    """They pass as a reader's own, away from the repository, with the plugin.
+    """They pass as a reader's own, away from the repository.
 
     One pytest runs them all: it takes longer to start than each of them.
     """
@@ -86,7 +86,7 @@ def test_shown_commands(name: str) -> None:
     """
     after_a_prompt = r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)"
     for typed in re.findall(after_a_prompt, PAGES[name], re.MULTILINE):
-        words = typed.split()
+        words = shlex.split(typed)
         make_parser(words).parse_args(words)
 
 

@@ -2,8 +2,12 @@
 shows their lines.
 """
 
+import pickle
+from copy import copy
+
 import pytest
 
+from hostrouting.command import Operator, call, joined
 from hostrouting.finding import Finding, Remedy, worst_first
 from phases.values import as_data
 
@@ -29,8 +33,29 @@ def test_a_remedy_in_words(remedy: Remedy, text: str) -> None:
     finding = Finding("route-conflict", "error", "it is held", remedy=remedy)
     assert str(finding) == f"it is held; {text}"
     assert finding.line == f"ROUTE-CONFLICT: it is held; {text}"
-    elsewhere = "on that host as root"
-    assert finding.text_for(elsewhere) == f"it is held; {text.replace('as root', elsewhere)}"
+    elsewhere = Operator("on that host as root")
+    assert finding.text_for(elsewhere) == f"it is held; {text.replace('as root', str(elsewhere))}"
+
+
+PIPELINE = joined(" | ", call("repair --dev 'a b'"), call("apply --config -"))
+LINE = joined("", joined(" && ", "rm hostrouting.old", PIPELINE), " --gate hostrouting.service")
+
+
+PICKLED = pickle.loads(pickle.dumps(LINE))  # noqa: S301  our own bytes
+
+
+@pytest.mark.parametrize("command", [LINE, copy(LINE), PICKLED])
+def test_a_command_is_called_as_its_operator_does(command: str) -> None:
+    """Wherever hostrouting is called in it, and nowhere else; without an operator, by its name."""
+    text = (
+        "rm hostrouting.old && {0} repair --dev 'a b' | {0} apply --config - "
+        "--gate hostrouting.service"
+    )
+    assert command == text.format("hostrouting")
+    called = Operator(program="'my env/bin/hostrouting'")
+    assert called.line(command) == text.format(called.program)
+    assert called.line("rm hostrouting.old") == "rm hostrouting.old"
+    assert Remedy("then", command).text_for(called) == f"then, as root: {called.line(command)}"
 
 
 def test_commands_for_programs() -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting import node
 from hostrouting.host.layout import HostLayout
-from tests.support.library import program_of_this_python
+from hostrouting.release import OLDEST_PYTHON, REFUSED
+from tests.support.compiled import compiled_program
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,7 +115,7 @@ def test_on_a_node_whose_python_is_too_old(tmp_path: Path, function: str) -> Non
     for interpreter in old_interpreters():
         words = [interpreter, "-I", "-S", "-c", code, "x", str(single_file(tmp_path))]
         done = completed(words, cwd=tmp_path)
-        assert done.returncode == node.REFUSED
+        assert done.returncode == REFUSED
         assert NODE_LINE.fullmatch(done.stderr), done.stderr
 
 
@@ -124,13 +124,11 @@ def single_file(folder: Path) -> Path:
     Python cannot read.
     """
     path = folder / "hostrouting.pyz"
-    path.write_bytes(program_of_this_python())
+    path.write_bytes(compiled_program(sys.executable))
     return path
 
 
 def test_the_version_is_that_of_the_package() -> None:
     """The package index and the message name the same version."""
-    from hostrouting.__main__ import OLDEST  # noqa: PLC0415  nothing else imports it
-
-    wanted = f'requires-python = ">={OLDEST[0]}.{OLDEST[1]}"'
+    wanted = 'requires-python = ">={}.{}"'.format(*OLDEST_PYTHON)
     assert wanted in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.testing import h200
-from tests.support.library import program_of_this_python
+from tests.support.compiled import compiled_program
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ def test_the_single_file(tmp_path: Path) -> None:
     subprocess.run(words, cwd=ROOT, check=True, timeout=300)
 
     file = tmp_path / "hostrouting.pyz"
-    assert file.read_bytes() == program_of_this_python()
+    assert file.read_bytes() == compiled_program(sys.executable)
     assert file.stat().st_mode & 0o777 == 0o755
     folder = os.path.dirname(sys.executable)  # where `env` finds a python3
     check = [str(file), "check", "--snapshot", "-", "172.16.0.0/16"]

@@ -14,12 +14,13 @@ from hostrouting.boot import units
 from hostrouting.boot.files import WRITER, files_of
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostError
-from hostrouting.host.files import Files, leftover
+from hostrouting.host.files import leftover
 from hostrouting.host.fileset import SHARED, File, WantedFile, is_masked, is_ours
 from hostrouting.host.interpreter import USUAL
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
 
 _WRITTEN_FIRST = (HostLayout.program_path, HostLayout.python_path, HostLayout.config_path)

@@ -32,7 +32,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.interpreter import Interpreter
 
 PACKAGES = ("hostrouting", "phases", "attr", "attrs")

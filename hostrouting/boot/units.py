@@ -16,6 +16,7 @@ themselves.
 from __future__ import annotations
 
 from hostrouting.host.layout import HostLayout
+from hostrouting.release import PASSED, REFUSED
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
@@ -33,8 +34,8 @@ def _program(function: str) -> str:
 _START_UNCHECKED = 'echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2; exit 0'
 _SAY_THAT_IT_DID_NOT_RUN = (
     'echo "<3>hostrouting: $1 was not started: the gate could not be run (exit $s), see the lines '
-    f"above; as root: hostrouting apply --config {HostLayout.config_path}; or, to start ALL gated "
-    f'units without any check until the next boot: {HostLayout.opening_command}" >&2'
+    "above; to see what to do, as root: hostrouting status; or, to start ALL gated units without "
+    f'any check until the next boot: {HostLayout.opening_command}" >&2'
 )
 _GATE = "; ".join(
     (
@@ -52,13 +53,12 @@ _GATE = "; ".join(
         "n=",
         '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
         f"$n {_program('gate')} & wait $!",
-        # 97 and 98 are PASSED and REFUSED in hostrouting/node. Any other status, 0 among them, says
-        # that the program did not run to its end.
+        # Any status but these two, 0 among them, says that the program did not run to its end.
         "s=$?",
-        "[ $s != 97 ] || exit 0",
+        f"[ $s != {PASSED} ] || exit 0",
         # The command that opens the gate needs the folder, and a Python that cannot run makes none.
         f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        f"[ $s = 98 ] || {_SAY_THAT_IT_DID_NOT_RUN}",
+        f"[ $s = {REFUSED} ] || {_SAY_THAT_IT_DID_NOT_RUN}",
         # With 1 to 254, systemd would skip the start and report a success.
         "exit 255",
     )

@@ -68,6 +68,8 @@ def check_kernel(
     require_cidrs(config)
     check = partial(_check_settled, backend, config, name_servers)
     if ctx is None:
+        if wait:
+            raise TypeError(f"check_kernel: wait={wait!r} needs ctx, such as phases.Context()")
         return check()
     from hostrouting.kernel.awaiting import await_result  # noqa: PLC0415  only a task waits
 
@@ -112,6 +114,9 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
 
 def require_cidrs(config: HostRoutingConfig) -> None:
     """Raise ConfigError if the configuration expects no CIDRs."""
+    if not hasattr(config, "route_overlap"):
+        rule = "it must be a HostRoutingConfig, which comes after the host"
+        raise TypeError(f"config is {config!r:.80}; {rule}")
     if config.route_overlap.cidrs:
         return
     rule = "is empty, so there is nothing to check"

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
+from hostrouting.command import Command, call, joined
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.link_kinds import is_tunnel
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
 
 
-def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> str:
+def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> Command:
     """The line to type that has this device expected; without a CIDR, the operator writes one."""
     typed = shlex.join(map(str, cidrs)) or "CIDR"
-    return f"hostrouting repair {typed} --dev {shlex.quote(dev)} | hostrouting apply --config -"
+    repair = call(f"repair {typed} --dev {shlex.quote(dev)}")
+    return joined(" | ", repair, call("apply --config -"))
 
 
 NAME_DEVICES = Remedy(

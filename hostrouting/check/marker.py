@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.check.results import CheckReport
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
 
 
 def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding]) -> None:

@@ -29,10 +29,15 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     import sys  # noqa: PLC0415  any interpreter has it loaded already
 
     words = sys.argv[1:] if argv is None else list(argv)
+    program = "hostrouting"
     try:
-        from hostrouting.cli.parser import make_parser  # noqa: PLC0415  see above
+        if argv is None:
+            from hostrouting.cli.calling import program_as_called  # noqa: PLC0415  see above
 
-        arguments = make_parser(words).parse_args(words)
+            program = program_as_called()
+        from hostrouting.cli.parser import make_parser  # noqa: PLC0415  as above
+
+        arguments = make_parser(words, program).parse_args(words)
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 
@@ -46,4 +51,4 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     except Exception as error:  # noqa: BLE001  no error may have the exit code of a verdict
         from hostrouting.cli.output import write_error  # noqa: PLC0415  as above
 
-        return write_error(error, as_json="--json" in words)
+        return write_error(error, program, as_json="--json" in words)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
-from hostrouting.finding import AS_ROOT, ESCAPES, Finding
+from hostrouting.command import AS_ROOT, Operator
+from hostrouting.finding import ESCAPES, Finding
 
 if TYPE_CHECKING:
     from hostrouting.install.host_check import HostCheck
@@ -27,7 +28,7 @@ block; in lines before the repair; as the repair itself; or in lines after it.
 """
 
 
-def check_lines(check: HostCheck, who: str = AS_ROOT, note: str = "") -> Iterator[str]:
+def check_lines(check: HostCheck, who: Operator = AS_ROOT, note: str = "") -> Iterator[str]:
     """The whole page; the line above the repair says who types it, and has a note."""
     yield from _verdict_lines(check)
     places = defaultdict[_Place, list[Finding]](list)
@@ -102,7 +103,7 @@ def _has_pipeline(check: HostCheck) -> bool:
     return False
 
 
-def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
+def _ways_out(findings: Iterable[Finding], who: Operator) -> list[str]:
     """What to do about what the verdicts say, beside the repair; each way once."""
     ways: dict[str, None] = {}
     for finding in findings:
@@ -113,7 +114,7 @@ def _ways_out(findings: Iterable[Finding], who: str) -> list[str]:
     return list(ways)
 
 
-def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
+def _repair_lines(check: HostCheck, who: Operator, note: str) -> Iterator[str]:
     """The repair until the next boot, and for good."""
     if not _shows_repair(check):
         return
@@ -125,7 +126,7 @@ def _repair_lines(check: HostCheck, who: str, note: str) -> Iterator[str]:
     for loss in check.losses:
         yield f"The repair takes something away: {loss}"
     yield f"Permanently, {who}{part}{note}:"
-    yield f"  {check.repair_command}"
+    yield f"  {who.line(check.repair_command)}"
 
 
 def _block(lines: Iterable[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from signal import SIG_IGN, SIGINT, signal
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import typed_name
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
+from hostrouting.command import Command, Operator
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, group_nodes
 from hostrouting.text import counted, spoken
@@ -25,9 +26,11 @@ _CODES = {
 """The exit code of each verdict on a node."""
 
 
-def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> Answer:
-    """Check the snapshots in these folders in new processes, one for each processor; one check has
-    these options.
+def check_nodes(
+    folders: list[str], config: HostRoutingConfig, check: Command, who: Operator
+) -> Answer:
+    """Check the snapshots in these folders in new processes, one for each processor. This operator
+    checks one snapshot by this command with the option --snapshot.
     """
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this
     # process.
@@ -37,10 +40,10 @@ def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> 
         groups = group_nodes(check_snapshots(folders, config, pool))
     codes = [_CODES[group.verdict] for group in groups]
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
-    return Answer(worst_code(*codes), document, _lines(groups, options))
+    return Answer(worst_code(*codes), document, _lines(groups, check, who))
 
 
-def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
+def _lines(groups: tuple[NodeGroup, ...], check: Command, who: Operator) -> Iterator[str]:
     """How many nodes have which verdict, and then each problem; the groups come the worst first."""
     counts = Counter[str]()
     for group in groups:
@@ -50,10 +53,10 @@ def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
     for group in groups:
         if group.verdict != "ok":
             yield ""
-            yield from _problem_lines(group, options)
+            yield from _problem_lines(group, check, who)
 
 
-def _problem_lines(group: NodeGroup, options: str) -> Iterator[str]:
+def _problem_lines(group: NodeGroup, check: Command, who: Operator) -> Iterator[str]:
     """The nodes with one problem, and what repairs it."""
     yield f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}"
     names = f"  {spoken(group.nodes, most=_MOST)}"
@@ -68,4 +71,4 @@ def _problem_lines(group: NodeGroup, options: str) -> Iterator[str]:
         yield last
     elif group.verdict != NO_VERDICT:
         saved = typed_name(group.results[0].path)
-        yield f"  see: hostrouting check{options} --snapshot {saved}"
+        yield f"  see: {who.line(check)} --snapshot {saved}"

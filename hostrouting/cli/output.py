@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
-from hostrouting.finding import AS_ROOT
+from hostrouting.command import AS_ROOT, Operator
 from hostrouting.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def error_document(error: BaseException) -> dict[str, Any]:
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
 
-def write_error(error: Exception, *, as_json: bool) -> int:
+def write_error(error: Exception, program: str, *, as_json: bool) -> int:
     """Print the error, with --json also as a document on standard output; return the exit code."""
     if isinstance(error, errors.HostRoutingError):
-        say(str(error))
+        say(error.text_for(AS_ROOT._replace(program=program)))
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
@@ -127,8 +127,8 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
     yield from capped([f"  {verb}{thing}" for thing in things])
 
 
-def finding_lines(findings: Sequence[Finding], who: str = AS_ROOT) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains; `who` as in Remedy.
+def finding_lines(findings: Sequence[Finding], who: Operator = AS_ROOT) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains.
 
     Where there are several ways out, each is a line of its own.
     """
@@ -141,8 +141,8 @@ def finding_lines(findings: Sequence[Finding], who: str = AS_ROOT) -> Iterator[s
     yield from count_of_others(findings)
 
 
-def way_lines(remedy: Remedy | None, who: str = AS_ROOT, *, indent: int = 2) -> Iterator[str]:
-    """Each way out on a line of its own; `who` as in Remedy."""
+def way_lines(remedy: Remedy | None, who: Operator = AS_ROOT, *, indent: int = 2) -> Iterator[str]:
+    """Each way out on a line of its own."""
     if remedy is not None:
         for way in remedy.ways():
             yield f"{' ' * indent}{way.text_for(who)}"

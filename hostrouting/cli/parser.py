@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from shlex import join
 
-from hostrouting.release import __version__
+from hostrouting.release import PROGRAM, __version__
 from hostrouting.text import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
@@ -54,10 +54,10 @@ Check which devices a host's packets leave through, and correct its routes.
 
   azure-vnet the CNI of Azure, which can leave rules and routes of pods behind
 
-In trouble: hostrouting status
+In trouble: %(prog)s status
 To repair a host for good, first see what would change, then apply it:
-  hostrouting repair | hostrouting plan --config -
-  hostrouting repair | hostrouting apply --config -
+  %(prog)s repair | %(prog)s plan --config -
+  %(prog)s repair | %(prog)s apply --config -
 """
 EXIT_CODES = """\
 exit codes in general:
@@ -173,6 +173,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "take everything back unless Enter is pressed within this time; it asks on the "
         "terminal, so this works behind a pipe, too",
     },
+    "--confirm-if": {
+        "metavar": "COMMAND",
+        "help": "take everything back unless this command of sh, which is tried each second, "
+        "succeeds within the time of --confirm, or within 60 seconds; it needs no terminal",
+    },
     "--commands": {
         "action": "store_true",
         "help": "print the repair as commands, which last until the next boot",
@@ -203,11 +208,12 @@ _COMMON: dict[str, Any] = {
 }
 
 
-def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser for these words."""
-    parser = argparse.ArgumentParser(prog="hostrouting", description=SUMMARY, **_COMMON)
+def make_parser(words: Sequence[str], program: str = PROGRAM) -> argparse.ArgumentParser:
+    """The parser for these words; `program` is how hostrouting was called."""
+    parser = argparse.ArgumentParser(prog=program, description=SUMMARY, **_COMMON)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
-    commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)
+    parser.set_defaults(program=program)
+    commands = parser.add_subparsers(prog=program, metavar="COMMAND", required=True)
     if words and words[0] in COMMANDS:
         # No other command can follow, and they are not listed: a parser for each of them would
         # take as long as the check of a small host.
@@ -217,9 +223,9 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, formatter_class=_Formatter)
     if not words:
-        parser.error("which command? In trouble: hostrouting status; all: hostrouting --help")
+        parser.error(f"which command? In trouble: {program} status; all: {program} --help")
     if words[0] not in {"-h", "--help", "--version"}:
-        _refuse_if_near(parser, words)
+        _refuse_if_near(parser, words, program)
     return parser
 
 
@@ -258,7 +264,7 @@ def _description(summary: str, docstring: str) -> str:
     return described
 
 
-def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str], program: str) -> None:
     """End with a proposal if one of the words is nearly a command; otherwise, argparse lists all
     commands.
     """
@@ -266,4 +272,4 @@ def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str]) -> No
         near = nearest(word, COMMANDS)
         if near and word not in _ARGUMENTS:
             proposed = join([near, *words[:at], *words[at + 1 :]])
-            parser.error(f"did you mean: hostrouting {proposed}")
+            parser.error(f"did you mean: {program} {proposed}")

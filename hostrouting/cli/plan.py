@@ -7,15 +7,16 @@ plan, remove and status share this.
 from collections.abc import Iterable, Iterator
 
 from hostrouting.cli.output import SHOWN, count_of_others, finding_lines, indented, way_lines
-from hostrouting.finding import AS_ROOT, Finding
+from hostrouting.command import AS_ROOT, Operator
+from hostrouting.finding import Finding
 from hostrouting.install.plan import Plan
 
 SEE_CONFLICTS = "see the lines that begin with !"
 """Where these lines have the routes that are in the way, and what to do about each."""
 
 
-def plan_lines(plan: Plan, findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
-    """What would be changed, and what there is to tell about it; `who` as in Remedy."""
+def plan_lines(plan: Plan, findings: Iterable[Finding], who: Operator = AS_ROOT) -> Iterator[str]:
+    """What would be changed, and what there is to tell about it."""
     steps = [*plan.routes.conflicts, *plan.routes.changes]
     for step in steps[:SHOWN]:
         yield f"  {step.line}"

@@ -3,20 +3,27 @@
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import error_document, finding_lines, indented, say, way_lines
 from hostrouting.codes import exit_code
-from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.command import Operator
+from hostrouting.errors import (
+    HostError,
+    HostRoutingError,
+    RequirementError,
+    RouteConflict,
+    RouteOverlapError,
+)
 from hostrouting.finding import WRONG
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.tasks.overlap_check import CheckResult
 from hostrouting.text import printable_lines, spoken
-from phases.observers import FIELDS, LOGGER, live_tree
+from phases.observers import FIELDS, LOGGER
 
 _ON_THE_PAGE = {"verdict", "finding"}
 """The fields of log lines that the page repeats."""
@@ -60,30 +67,30 @@ class Run(NamedTuple):
         """The exit code; after a signal, 128 plus its number."""
         return exit_code(self.report)
 
-    def lines(self, done: str = "", nothing: str = "") -> Iterator[str]:
+    def lines(self, who: Operator, done: str = "", nothing: str = "") -> Iterator[str]:
         """How the run ended, and what it changed. If it is ok, the first line ends with `done`, or
         with `nothing` (the same, unless given) if it changed nothing.
         """
         if not self.report.ok:
-            yield from self._failure_lines()
+            yield from self._failure_lines(who)
         elif self.effects.changed:
             yield f"DONE: {done}"
         else:
             yield f"NOTHING TO DO: {nothing or done}"
         if self.effects.changed:
-            yield from self._change_lines()
+            yield from self._change_lines(who)
 
-    def _failure_lines(self) -> Iterator[str]:
+    def _failure_lines(self, who: Operator) -> Iterator[str]:
         for error in self.errors:
-            yield from _error_lines(error, is_undone=self.undone is not None)
+            yield from _error_lines(error, who, is_undone=self.undone is not None)
         if not self.errors:
             yield f"STOPPED: {self.stopped}; not everything was done"
         if not self.effects.changed:
             yield "Nothing was changed."
 
-    def _change_lines(self) -> Iterator[str]:
+    def _change_lines(self, who: Operator) -> Iterator[str]:
         if self.is_taken_back:
-            yield from self._escape_lines()
+            yield from self._escape_lines(who)
             yield "TAKEN BACK: files, routes and units are as they were before"
             return
         if self.undone is not None:
@@ -92,18 +99,16 @@ class Run(NamedTuple):
             yield "What this run had changed:"
         elif not self.report.ok:
             yield "What this run has changed:"
-        yield from indented("", [*self.effects.changes, *self.effects.operations])
-        yield from indented("wrote ", self.wrote)
-        yield from indented("removed ", self.removed)
+        yield from _lines_of(self.effects, self.wrote, self.removed)
 
-    def _escape_lines(self) -> Iterator[str]:
+    def _escape_lines(self, who: Operator) -> Iterator[str]:
         """What escaped until the undo; in STRICT, the failure says it."""
         for step in _steps_before_undo(self.report):
             if isinstance(step.result, CheckResult):
                 wrong = [finding for finding in step.result.findings if finding.name in WRONG]
                 if wrong:
                     yield "With the change in place, the check found:"
-                    yield from finding_lines(wrong)
+                    yield from finding_lines(wrong, who)
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -120,8 +125,20 @@ class Run(NamedTuple):
         return document
 
 
+def change_lines(host: Host, ctx: phases.Context) -> Iterator[str]:
+    """What the run of a task with this context has changed so far."""
+    effects = Effects() if ctx.root is None else _effects_before_undo(ctx.root)
+    yield from _lines_of(effects, *_wrote_and_removed(effects, host))
+
+
+def _lines_of(effects: Effects, wrote: Iterable[str], removed: Iterable[str]) -> Iterator[str]:
+    yield from indented("", [*effects.changes, *effects.operations])
+    yield from indented("wrote ", wrote)
+    yield from indented("removed ", removed)
+
+
 @contextmanager
-def told_anyway(run: Run) -> Iterator[None]:
+def told_anyway(run: Run, who: Operator) -> Iterator[None]:
     """If the block, which makes the answer about the run, fails or is interrupted, then what the
     run has changed is on standard error. The host may not answer any more, or this is a bug. Not
     covered is Ctrl-C in the milliseconds before the block.
@@ -129,27 +146,28 @@ def told_anyway(run: Run) -> Iterator[None]:
     try:
         yield
     except BaseException:  # whatever it is: nothing else says what was changed
-        say("\n".join(run.lines(done="the answer is not complete, see below")))
+        say("\n".join(run.lines(who, done="the answer is not complete, see below")))
         raise
 
 
-def _error_lines(error: BaseException, *, is_undone: bool) -> Iterator[str]:
+def _error_lines(error: BaseException, who: Operator, *, is_undone: bool) -> Iterator[str]:
     """Why the run failed; what is wrong with several things, or has several ways out, is told one
     by one.
     """
     if isinstance(error, RouteOverlapError):
-        yield from _overlap_lines(error, is_undone=is_undone)
+        yield from _overlap_lines(error, who, is_undone=is_undone)
     elif isinstance(error, RouteConflict | RequirementError):
         for finding in error.findings:
             yield f"FAILED: {finding.sentence}"
-            yield from way_lines(finding.remedy)
+            yield from way_lines(finding.remedy, who)
     else:
-        first, *others = (str(error) or type(error).__name__).split("\n")
+        message = error.text_for(who) if isinstance(error, HostRoutingError) else str(error)
+        first, *others = (message or type(error).__name__).split("\n")
         yield f"FAILED: {first}"
         yield from (f"  {line}" for line in others)
 
 
-def _overlap_lines(error: RouteOverlapError, *, is_undone: bool) -> Iterator[str]:
+def _overlap_lines(error: RouteOverlapError, who: Operator, *, is_undone: bool) -> Iterator[str]:
     """That addresses escape, or that there is no default route. The page of the check follows, but
     not after an undo.
     """
@@ -159,7 +177,7 @@ def _overlap_lines(error: RouteOverlapError, *, is_undone: bool) -> Iterator[str
     failed = f"FAILED: {wrong}, and the mode is STRICT"
     if is_undone:
         yield failed
-        yield from finding_lines(error.findings)
+        yield from finding_lines(error.findings, who)
     else:
         yield f"{failed}; the gate checks again before each start of a gated unit"
 
@@ -173,15 +191,20 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     An undone run has no such page, and its operator may be asked before it ends.
     """
     _log_to_standard_error(set() if undo_on_failure else _ON_THE_PAGE)
-    tree = live_tree(LOGGER)
     # Not a LogObserver: what became of each task is on the page.
-    ctx = phases.Context(observers=[] if tree is None else [tree])
+    ctx = phases.Context(observers=[phases.LiveTree(LOGGER)])
     with _stopping_with_the_terminal(ctx):
         report = phases.run(task, ctx=ctx, undo_on_failure=undo_on_failure)
     effects = _effects_before_undo(report)
+    wrote, removed = _wrote_and_removed(effects, host)
+    return Run(report, effects, wrote, removed, _undo_in(report))
+
+
+def _wrote_and_removed(effects: Effects, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The changed files that are there now, and those that are gone."""
     wrote = tuple(path for path in effects.files if _is_there(path, host))
     removed = tuple(path for path in effects.files if path not in wrote)
-    return Run(report, effects, wrote, removed, _undo_in(report))
+    return wrote, removed
 
 
 def _undo_in(report: phases.Step) -> phases.Step | None:

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.codes import PROBLEM
+from hostrouting.command import AS_ROOT, Operator
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, is_denied
-from hostrouting.finding import AS_ROOT, Finding
-from hostrouting.host.files import Files
+from hostrouting.finding import Finding
+from hostrouting.host.base import Files
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.model.snapshot import Snapshot
@@ -53,9 +54,12 @@ def typed_file(arguments: argparse.Namespace) -> str:
     return f" --config {typed_name(arguments.config)}"
 
 
-def as_whom(arguments: argparse.Namespace) -> str:
-    """Who has to type a command, and where: a snapshot may be read anywhere."""
-    return AS_ROOT if arguments.snapshot is None else f"on that host {AS_ROOT}"
+def as_whom(arguments: argparse.Namespace) -> Operator:
+    """Who types what is printed, and where: a snapshot may be read anywhere."""
+    who = AS_ROOT.who
+    if getattr(arguments, "snapshot", None) is not None:
+        who = f"on that host {who}"
+    return Operator(who, arguments.program)
 
 
 def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
@@ -70,7 +74,8 @@ def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
         return config
     units = dict.fromkeys((*gated_units(config), *added))
     try:
-        return config._replace(gate=GateConfig(tuple(units)))
+        section = config.gate or GateConfig(tuple(units))
+        return config._replace(gate=section._replace(units=tuple(units)))
     except ConfigError as error:
         raise ConfigError(_faults_of("--gate", error)) from error
 

@@ -20,7 +20,7 @@ from hostrouting.gate.unit_names import instance_pattern, template_of
 from hostrouting.host.layout import DROP_IN
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
 
 _UNIT_FOLDERS = (
     "/etc/systemd/system.control",

@@ -4,16 +4,14 @@ refuses a start rather than run what a user other than root can change; `status`
 
 from __future__ import annotations
 
-import fnmatch
-import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
+TYPE_CHECKING = False  # a start of a gated unit has no time to load `typing`, or the findings
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from collections.abc import Iterator
+
+    from hostrouting.finding import Finding
+    from hostrouting.host.base import Files
 
 _FOLDERS = (HostLayout.config_directory, HostLayout.gate_directory)
 _OUR_FILES = (HostLayout.config_path, HostLayout.program_path)
@@ -38,12 +36,10 @@ def _open_folders(files: Files) -> Iterator[Finding]:
             continue
         if entry.kind != "directory":
             sentence = f"{folder} is a {entry.kind}, and not a folder that only root can write to"
-            remedy = Remedy("put a folder in its place")
-            yield Finding("file", "error", sentence, folder, remedy)
+            yield _finding(folder, sentence, words="put a folder in its place")
         elif entry.is_open_to_others:
             sentence = f"users other than root can write to {folder}, and root runs what is there"
-            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
-            yield Finding("file", "error", sentence, folder, remedy)
+            yield _finding(folder, sentence, command=f"chown root {folder} && chmod 755 {folder}")
 
 
 def foreign_scripts(files: Files) -> tuple[str, ...]:
@@ -51,8 +47,12 @@ def foreign_scripts(files: Files) -> tuple[str, ...]:
     an earlier release of ours has left are never run.
     """
     folder = HostLayout.gate_directory
-    names = fnmatch.filter(files.names(folder), "[!.]*.sh")
-    return tuple(f"{folder}/{name}" for name in names if name not in HostLayout.former_scripts)
+    scripts: list[str] = []
+    for name in files.names(folder):
+        is_script = name.endswith(".sh") and not name.startswith(".")
+        if is_script and name not in HostLayout.former_scripts:
+            scripts.append(f"{folder}/{name}")
+    return tuple(scripts)
 
 
 def why_not_trusted(files: Files, path: str) -> Finding | None:
@@ -62,18 +62,29 @@ def why_not_trusted(files: Files, path: str) -> Finding | None:
     entry = files.look(path)
     if entry is None:
         return None
-    quoted = shlex.quote(path)  # whoever can write to the folder chooses the name
-    repair = Remedy(command=f"chown root {quoted} && chmod go-w {quoted}")
+    words = ""
     if entry.kind == "link":
         reason = f"{path} is a link"
-        repair = Remedy("put a copy of the file in its place")
+        words = "put a copy of the file in its place"
     elif entry.kind != "file":
         reason = f"{path} is not a file"
-        repair = Remedy("move it away")
+        words = "move it away"
     elif not entry.is_trusted:
         reason = f"{path} does not belong to root"
     elif entry.is_open_to_others:
         reason = f"users other than root can write to {path}"
     else:
         return None
-    return Finding("file", "error", f"{reason}, so the gate lets no unit pass", path, repair)
+    sentence = f"{reason}, so the gate lets no unit pass"
+    if words:
+        return _finding(path, sentence, words=words)
+    from shlex import quote  # noqa: PLC0415  whoever can write to the folder chooses the name
+
+    command = f"chown root {quote(path)} && chmod go-w {quote(path)}"
+    return _finding(path, sentence, command=command)
+
+
+def _finding(path: str, sentence: str, *, words: str = "", command: str = "") -> Finding:
+    from hostrouting.finding import Finding, Remedy  # noqa: PLC0415  see above
+
+    return Finding("file", "error", sentence, path, Remedy(words, command))

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.units import GATE_MARK
+from hostrouting.command import call
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.drop_ins import (
@@ -34,7 +35,8 @@ from hostrouting.text import command_of, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.files import Entry, Files
+    from hostrouting.host.base import Files
+    from hostrouting.host.files import Entry
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
@@ -55,7 +57,7 @@ _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"
 """What a shell takes for space in the C locale, which the gate has."""
-APPLY = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
+APPLY = Remedy(command=call(f"apply --config {HostLayout.config_path}"))
 """The remedy where files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
@@ -153,7 +155,7 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
             f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
             "routes at boot"
         )
-        remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
+        remedy = Remedy("to prepare an image, see", call("render --help"), needs_root=False)
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     yield from _find_opening(host.files, units)
 

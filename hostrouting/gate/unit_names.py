@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 _TYPES = (
     ".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer",
     ".slice", ".scope",
 )  # fmt: skip
 """How the name of a unit ends, by systemd.unit(5)."""
-_TEMPLATE = re.compile(r"^([^@]*@)(\.[^.]*)$")
-"""The name of an instance is what stands between the first @ and the last dot, and may have both in
-it. A template has nothing there.
-"""
 
 
 def with_type(name: str) -> str:
@@ -24,21 +18,31 @@ def with_type(name: str) -> str:
 
 def is_template(unit: str) -> bool:
     """Whether this is a template: systemd starts only its instances."""
-    return _TEMPLATE.match(unit) is not None
+    return "@" in unit and template_of(unit) == unit
 
 
 def template_of(unit: str) -> str:
     """The template of an instance; any other unit itself."""
-    return re.sub(r"@.*(?=\.)", "@", unit)
+    return _with_instance(unit, "")
 
 
 def plain_instance(unit: str) -> str:
     """The unit; for a template, an instance without settings of its own."""
-    return _TEMPLATE.sub(r"\1hostrouting-probe\2", unit)
+    return _with_instance(unit, "hostrouting-probe") if is_template(unit) else unit
 
 
 def instance_pattern(unit: str) -> str:
     """The unit; for a template, a pattern for its instances. `systemctl show` takes that for those
     that are loaded.
     """
-    return _TEMPLATE.sub(r"\1*\2", unit)
+    return _with_instance(unit, "*") if is_template(unit) else unit
+
+
+def _with_instance(unit: str, instance: str) -> str:
+    """The unit of the same template with this instance; any other unit itself. The name of an
+    instance is what stands between the first @ and the last dot, and may have both in it.
+    """
+    prefix, at, rest = unit.partition("@")
+    if not at:
+        return unit
+    return f"{prefix}@{instance}.{rest.rpartition('.')[2]}"

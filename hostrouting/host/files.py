@@ -4,17 +4,22 @@ Only this module knows where a host's root folder is: all paths are those that t
 and `LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import NamedTuple, Protocol
 
-from hostrouting.errors import HostError
+TYPE_CHECKING = False  # a start of a gated unit has no time for `typing`, contextlib or the errors
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.errors import HostError
+    from hostrouting.host.base import Files, Lock, LockHolder
 
 _LINKS = 40  # Linux follows at most this many in one path
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "link",
@@ -23,99 +28,41 @@ _KINDS = {
 }
 
 
-class Entry(NamedTuple):
+class Entry:
     """What a path is, without following a link."""
 
-    kind: str
-    """A "file", a "link", a "directory", a "fifo", or a "special file"."""
-    mode: int = 0
-    """The permissions; 0 for a link, which has none of its own."""
-    target: str = ""
-    is_trusted: bool = True
-    """Whether root or the current user owns it: another owner could change it at any time."""
+    __slots__ = ("is_trusted", "kind", "mode", "target")
+
+    def __init__(
+        self, kind: str, mode: int = 0, target: str = "", *, is_trusted: bool = True
+    ) -> None:
+        self.kind = kind
+        """A "file", a "link", a "directory", a "fifo", or a "special file"."""
+        self.mode = mode
+        """The permissions; 0 for a link, which has none of its own."""
+        self.target = target
+        self.is_trusted = is_trusted
+        """Whether root or the current user owns it: another owner could change it at any time."""
 
     @property
     def is_open_to_others(self) -> bool:
         """Whether somebody else than root, or the current user, can write to it."""
         return bool(self.mode & 0o022) or not self.is_trusted
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        fields = f"{self.kind!r}, {self.mode:#o}, {self.target!r}, is_trusted={self.is_trusted}"
+        return f"Entry({fields})"
+
     def __str__(self) -> str:
         if not self.target:
             return self.kind
         return f"{self.kind} to {self.target}"
-
-
-class Files(Protocol):
-    """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
-    and the remedy. An argument that no host could take is a TypeError or ValueError.
-
-    No method waits, whatever is at the path. Whoever writes, links or removes holds the lock of the
-    host (`Host.locked`), if another process may do so at the same time.
-    """
-
-    def read(self, path: str) -> str | None:
-        """The text of a file; None if it is absent, or a link to a missing file.
-
-        A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
-        that is not a regular file raises HostError.
-        """
-
-    def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file, as `read` has its text."""
-
-    def look(self, path: str) -> Entry | None:
-        """What the path is; None if it is absent."""
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        """The names in a folder, sorted; empty if the folder is absent."""
-
-    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        """Replace the file or create it, with the missing folders. Atomic, even if the host loses
-        power.
-
-        Raises HostError if anything but a regular file is there: nothing is written through a link.
-        """
-
-    def link(self, path: str, target: str) -> None:
-        """Make the path a symbolic link, atomically; it replaces a file or link. Missing folders
-        are created.
-        """
-
-    def remove(self, path: str) -> bool:
-        """Remove whatever is at the path, and what a killed writer of it has left; False if it was
-        absent, HostError for a folder.
-        """
-
-    def remove_empty(self, folder: str) -> None:
-        """Remove the folder if it exists and is empty. A link to a folder stays."""
-
-    def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
-        """Why root cannot write into the folder, which may be absent; empty if it can. Only an
-        attempt is certain. To remove a file from it, no space is needed.
-        """
-
-    def lock(self, path: str, wake: Callable[[], object]) -> "Lock":
-        """Take the lock of this file, or begin to wait for it if another process has it; `wake` is
-        called in another thread when it is held.
-
-        A missing file is created. The path "/" is the lock of the root folder. The end of the
-        process releases a lock.
-        """
-
-    def lock_holders(self, path: str) -> tuple[str, ...]:
-        """The processes that have the lock of this file, in words. Of those that this process may
-        look at: for root, all in its pid namespace.
-        """
-
-
-class Lock(Protocol):
-    """The lock of a file: held, or awaited."""
-
-    def is_held(self) -> bool:
-        """Whether it is held by now; quick, so that a wait can ask."""
-
-    def release(self) -> None:
-        """Give it back, or end the wait for it. Only once."""
 
 
 def leftover(path: str) -> str:
@@ -196,48 +143,46 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
-        with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
-            if place == f"{self._root}/dev/null":
-                return b""
-            require_kind("read", place, _entry(place, os.stat(place)), "file")
-            with open(place, "rb") as stream:
-                return stream.read()
-        return None
+        if place == f"{self._root}/dev/null":
+            return b""
+        with _HostErrors("read", place):
+            try:
+                require_kind("read", place, _entry(place, os.stat(place)), "file")
+                with open(place, "rb") as stream:
+                    return stream.read()
+            except _ABSENT:
+                return None
 
     def look(self, path: str) -> Entry | None:
         return _look(self._place(path))
 
     def names(self, folder: str) -> tuple[str, ...]:
         place = self._followed(folder)
-        with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
-            return tuple(sorted(os.listdir(place)))
-        return ()
+        with _HostErrors("read", place):
+            try:
+                return tuple(sorted(os.listdir(place)))
+            except _ABSENT:
+                return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         written = as_bytes(content)
         require_mode(mode)
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        with _as_host_error("write", place), _replaced(place):
-            descriptor = os.open(leftover(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as stream:
-                stream.write(written)
-                stream.flush()
-                os.fchmod(descriptor, mode)
-                # Before the rename: a power loss leaves the old text or the new one.
-                os.fsync(descriptor)
+        with _HostErrors("write", place):
+            _replace(place, lambda temporary: _write(temporary, written, mode))
 
     def link(self, path: str, target: str) -> None:
         require_target(target)
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _as_host_error("link", place), _replaced(place):
-            os.symlink(target, leftover(place))
+        with _HostErrors("link", place):
+            _replace(place, lambda temporary: os.symlink(target, temporary))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
         require_removable(place, _look(place))
-        with _as_host_error("remove", place):
+        with _HostErrors("remove", place):
             _unlink(leftover(place))
             is_there = _unlink(place)
             if is_there:
@@ -245,8 +190,10 @@ class LocalFiles:
         return is_there
 
     def remove_empty(self, folder: str) -> None:
-        with suppress(OSError):
+        try:
             os.rmdir(self._place(folder))
+        except OSError:
+            return
 
     def why_unwritable(self, folder: str, *, needs_space: bool = True) -> str:
         place = self._followed(folder)
@@ -254,7 +201,7 @@ class LocalFiles:
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
-        with _as_host_error("read", place):
+        with _HostErrors("read", place):
             system = os.statvfs(place)
         if os.access(place, os.W_OK):
             if needs_space and _is_full(system):
@@ -272,7 +219,7 @@ class LocalFiles:
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
-        with _as_host_error("lock", place):
+        with _HostErrors("lock", place):
             if path == "/":
                 descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
             else:
@@ -283,7 +230,7 @@ class LocalFiles:
                 os.close(descriptor)
                 raise
 
-    def lock_holders(self, path: str) -> tuple[str, ...]:
+    def lock_holders(self, path: str) -> tuple[LockHolder, ...]:
         from hostrouting.host.lock import lock_holders  # noqa: PLC0415  some systems lack fcntl
 
         return lock_holders(self._followed(path))
@@ -316,11 +263,7 @@ class LocalFiles:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise HostError(
-                        f"{path}: its links form a loop; remove one of them",
-                        what="file",
-                        target=path,
-                    )
+                    raise _error(path, f"{path}: its links form a loop; remove one of them")
                 names += target.split("/")[::-1]
                 if target.startswith("/"):
                     parts.clear()
@@ -337,25 +280,25 @@ def _is_full(system: os.statvfs_result) -> bool:
 
 
 def _look(place: str) -> Entry | None:
-    with _as_host_error("read", place), suppress(FileNotFoundError, NotADirectoryError):
-        return _entry(place, os.lstat(place))
-    return None
+    with _HostErrors("read", place):
+        try:
+            return _entry(place, os.lstat(place))
+        except _ABSENT:
+            return None
 
 
 def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     is_trusted = status.st_uid in {0, os.geteuid()}
     if kind == "link":
-        return Entry(kind, 0, os.readlink(place), is_trusted)
-    return Entry(kind, stat.S_IMODE(status.st_mode), "", is_trusted)
+        return Entry(kind, target=os.readlink(place), is_trusted=is_trusted)
+    return Entry(kind, stat.S_IMODE(status.st_mode), is_trusted=is_trusted)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
     """Raise HostError if the path exists and is not of one of these kinds."""
     if entry is not None and entry.kind not in kinds:
-        raise HostError(
-            f"cannot {verb} {place}: it is a {entry}; remove it", what="file", target=place
-        )
+        raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
 
 
 def require_removable(place: str, entry: Entry | None) -> None:
@@ -379,23 +322,38 @@ def open_lock(place: str) -> int:
     return descriptor
 
 
-@contextmanager
-def _replaced(place: str) -> Iterator[None]:
-    """Replace the file with the one that the block makes under its temporary name. If the block
-    fails, the file is as it was; if the disk fails after that, the new file may be there.
+def _replace(place: str, make: Callable[[str], object]) -> None:
+    """Replace the file with the one that `make` makes at a temporary path. If it fails, the file is
+    as it was; if the disk fails after that, the new file may be there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
     _unlink(temporary)
     try:
-        yield
+        make(temporary)
         os.replace(temporary, place)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
+        _discard(temporary)
         raise
     _flush_folder(folder)
+
+
+def _write(place: str, content: bytes, mode: int) -> None:
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fchmod(descriptor, mode)
+        # Before the rename: a power loss leaves the old text or the new one.
+        os.fsync(descriptor)
+
+
+def _discard(place: str) -> None:
+    try:
+        os.unlink(place)
+    except OSError:
+        return
 
 
 def _make_folder(place: str) -> None:
@@ -406,10 +364,12 @@ def _make_folder(place: str) -> None:
         return
     parent = os.path.dirname(place)
     _make_folder(parent)
-    with suppress(FileExistsError):
+    try:
         os.mkdir(place)
-        os.chmod(place, 0o755)  # noqa: S103  like other system folders
-        _flush_folder(parent)
+    except FileExistsError:
+        return
+    os.chmod(place, 0o755)  # noqa: S103  like other system folders
+    _flush_folder(parent)
 
 
 def _unlink(place: str) -> bool:
@@ -443,17 +403,30 @@ _REMEDIES = {
 }
 
 
-@contextmanager
-def _as_host_error(verb: str, place: str) -> Iterator[None]:
-    """Raise errors of the system as a HostError, with the path and the remedy. A HostError is not
-    one of them, and passes.
+class _HostErrors:
+    """In its block, errors of the system are raised as a HostError, with the path and the remedy. A
+    HostError is not one of them, and passes.
     """
-    try:
-        yield
-    except OSError as error:
+
+    def __init__(self, verb: str, place: str) -> None:
+        self._verb = verb
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if not isinstance(error, OSError):
+            return
         reason = error.strerror
-        if error.filename not in {None, place}:  # the temporary file, or a folder
+        if error.filename not in {None, self._place}:  # the temporary file, or a folder
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
-        sentence = f"cannot {verb} {place}: {reason}; {remedy}"
-        raise HostError(sentence, what="file", target=place, errno=error.errno) from error
+        sentence = f"cannot {self._verb} {self._place}: {reason}; {remedy}"
+        raise _error(self._place, sentence, error.errno) from error
+
+
+def _error(place: str, sentence: str, number: int | None = None) -> HostError:
+    from hostrouting.errors import HostError  # noqa: PLC0415  see above
+
+    return HostError(sentence, what="file", target=place, errno=number)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
-from hostrouting.host.files import Entry, Files, require_kind
+from hostrouting.host.files import Entry, require_kind
+
+if TYPE_CHECKING:
+    from hostrouting.host.base import Files
 
 MARK = "Written by hostrouting"
 """The words in each of our files in systemd's folders, where other programs also have files."""

@@ -14,17 +14,17 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import follow_links
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program
+from hostrouting.release import OLDEST_PYTHON, PASSED
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
 
-OLDEST = (3, 10)
 _FOLDER = "/usr/bin"
 USUAL = f"{_FOLDER}/python3"
 _NAME = re.compile(r"python3\.([0-9]+)")
 _TIMEOUT = 60.0
 """Seconds in which a slow disk has read everything."""
-_NEEDED = "Python {}.{} or newer".format(*OLDEST)
+_NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
 TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
 _CODE = """\
 import sys
@@ -35,8 +35,6 @@ from hostrouting.boot.compiling import compile_program
 compile_program(sys.argv[1], sys.argv[2])
 """
 _TRIAL = HostLayout.call_code.format("trial")
-TRIAL_PASSED = 97
-"""The same as `node.PASSED`, which is above this module."""
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}
 """Of the agent's own environment nothing is for the interpreter of the node. Sets of constants are
 compiled in the order of their hashes: with the seed, the bytes are the same each time.
@@ -73,10 +71,10 @@ class NodeInterpreter:
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:
             usual = minor_version(self._files, USUAL)
-            if usual is None or usual >= OLDEST[1]:
+            if usual is None or usual >= OLDEST_PYTHON[1]:
                 return USUAL
         newest = max((_minor_in(name) or 0 for name in self._files.names(_FOLDER)), default=0)
-        if newest < OLDEST[1]:
+        if newest < OLDEST_PYTHON[1]:
             return ""
         return f"{_FOLDER}/python3.{newest}"
 
@@ -93,7 +91,7 @@ class NodeInterpreter:
             ended = run_program(*words, timeout=_TIMEOUT, environment=_ENVIRONMENT)
         except OSError as error:
             return error.strerror or str(error)
-        if ended.code == TRIAL_PASSED:
+        if ended.code == PASSED:
             return ""
         return _reason_of(ended)
 
@@ -108,7 +106,7 @@ def _compile(path: str, sources: bytes, _identity: object) -> bytes:
         compiled = os.path.join(folder, "compiled.pyz")
         with open(program, "wb") as file:
             file.write(sources)
-        words = (path, "-s", "-S", "-c", _CODE.format(oldest=OLDEST), program, compiled)
+        words = (path, "-s", "-S", "-c", _CODE.format(oldest=OLDEST_PYTHON), program, compiled)
         ended = run_program(*words, timeout=_TIMEOUT, environment=_ENVIRONMENT)
         if ended.code or not os.path.exists(compiled):
             raise cannot_run(path, _reason_of(ended))

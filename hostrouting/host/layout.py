@@ -41,7 +41,7 @@ class HostLayout:
     """Break glass: while this file exists, belongs to root and contains a reason, gated units start
     unchecked.
     """
-    result_path = "/run/hostrouting/pass.json"
+    result_path = "/run/hostrouting/pass"
     """The result of the last pass, for starts that were waiting for one."""
     notes_directory = "/run/hostrouting/starts"
     """What the gate has decided about the last start of each unit."""
@@ -83,7 +83,7 @@ class HostLayout:
     @classmethod
     def note_path(cls, unit: str) -> str:
         """The path of the note about the last start of this unit."""
-        return f"{cls.notes_directory}/{unit}.json"
+        return f"{cls.notes_directory}/{unit}"
 
     @classmethod
     def unit_path(cls, unit: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from hostrouting.check.results import CheckReport
+    from hostrouting.command import Command
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
 
@@ -38,7 +39,7 @@ class HostCheck(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
-    repair_command: str
+    repair_command: Command
     """What to type as root to repair the host for good."""
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and the repair takes away: it is for another configuration."""
@@ -153,7 +154,7 @@ def _is_guard_masked(host: Host) -> bool:
 
 
 def _findings_of(
-    report: CheckReport, config: HostRoutingConfig, pipeline: str
+    report: CheckReport, config: HostRoutingConfig, pipeline: Command
 ) -> Iterator[Finding]:
     """The findings of the check, and what hinders the probe rewrite; the pipeline is the line to
     type that repairs the host.

@@ -10,16 +10,17 @@ import attrs
 
 from hostrouting.boot.files import asks_for_nothing
 from hostrouting.boot.on_disk import proof_of_installation
+from hostrouting.command import call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import APPLY_PIPED
+from hostrouting.install.typed_commands import repair_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
 
@@ -126,15 +127,15 @@ def remedy_without_config(files: Files) -> Remedy:
     """
     removal = Remedy(
         "to remove hostrouting (the routes go, nothing holds units back, and addresses may escape)",
-        "hostrouting remove",
+        call("remove"),
     )
     backup = Remedy(
         "with a backup, or another file (--allow-removal, because nothing says what the new file "
         "would take away)",
-        f"hostrouting repair --config BACKUP | {APPLY_PIPED} --allow-removal",
+        repair_pipeline(" --config BACKUP", needs_consent=True),
         otherwise=removal,
     )
     if files.look(HostLayout.config_path) is None:
         return backup
     words = f"correct {HostLayout.config_path}, then"
-    return Remedy(words, "hostrouting status", needs_root=False, otherwise=backup)
+    return Remedy(words, call("status"), needs_root=False, otherwise=backup)

@@ -56,7 +56,7 @@ def find_lost_addresses(
     if escapes:
         ranges = spoken([extent(*each) for each in escapes])
         rule = f"{ranges} would escape, and does not escape now"
-        remedy = "configure the routes that `hostrouting repair` prints"
+        remedy = "configure the routes that the command repair prints"
         yield Fault("staticRoutes.routes", "", rule, remedy)
 
 

@@ -12,7 +12,7 @@ from hostrouting.finding import Finding, Remedy
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
 
 _LINKS = "/run/systemd/netif/links"
 """While systemd-networkd runs, this folder has a file about each device; the folder itself is made

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from hostrouting.command import Command, call, joined
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-APPLY_PIPED = "hostrouting apply --config -"
+APPLY_PIPED = call("apply --config -")
 """What is typed behind a pipe; `unit_gates.APPLY` applies the installed file."""
 _GUARD = HostLayout.guard_unit
 UNMASK_GUARD = f"systemctl unmask {_GUARD}"
@@ -25,14 +26,16 @@ GUARD_IS_MASKED = Finding(
 """Before this command is typed, `apply` fails if the guard is configured."""
 
 
-def repair_pipeline(options: str = "", *, needs_consent: bool = False) -> str:
-    """The line to type that repairs a host for good; `repair` gets these options. With
+def repair_pipeline(
+    options: str = "", *, needs_consent: bool = False, apply_options: str = ""
+) -> Command:
+    """The line to type that repairs a host for good; `repair` and `apply` get these options. With
     `needs_consent`, the repair takes something away that protects the host now.
     """
-    apply = APPLY_PIPED
     if needs_consent:
-        apply += " --allow-removal"
-    return f"hostrouting repair{options} | {apply}"
+        apply_options += " --allow-removal"
+    apply = joined("", APPLY_PIPED, apply_options)
+    return joined(" | ", call(f"repair{options}"), apply)
 
 
 def with_typed_options(
@@ -79,7 +82,7 @@ def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding,
     units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
     remedy = None
     if apply:
-        remedy = Remedy(command=f"{apply}{gate_options(units)}")
+        remedy = Remedy(command=joined("", apply, gate_options(units)))
     changed: list[Finding] = []
     for finding in findings:
         if finding.name == "unit-not-gated":

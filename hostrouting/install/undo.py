@@ -51,7 +51,7 @@ def require_readable(runs: Sequence[Before]) -> HostRoutingConfig:
     former = runs[0].config
     if former is None:
         sentence = "what was installed before could not be read, so it cannot be installed again"
-        raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
+        raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
     return former
 
 

@@ -37,7 +37,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import unit_failed
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.host.base import Files
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
     from hostrouting.install.plan import Plan

@@ -17,7 +17,7 @@ from hostrouting.reading import json_value, load, parse, read
 ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772
 
 SCHEMA = "hostrouting/snapshot/2"
-SAVE = "save one with: hostrouting snapshot > FILE"
+SAVE = "save one with the command snapshot"
 
 
 class Link(NamedTuple):

@@ -9,15 +9,7 @@ release, whatever replaces the file meanwhile. Old versions of Python can read t
 import os
 import sys
 
-OLDEST = (3, 10)
-PASSED = 97
-"""The exit status of a gate that lets its unit start. Not 0: an interpreter that is an empty file
-exits with that.
-"""
-REFUSED = 98
-"""The exit status of a gate, or a service at boot, that has said what is wrong. Any other status
-says that it did not run to its end.
-"""
+from hostrouting.release import OLDEST_PYTHON, PASSED, REFUSED
 
 
 def run_gate() -> None:
@@ -46,9 +38,10 @@ def run_guard() -> None:
 
 def run_trial() -> None:
     """Load what the gate loads, and decide nothing: `status` tries the program."""
-    if sys.version_info < OLDEST:
+    if sys.version_info < OLDEST_PYTHON:
         sys.exit("it is Python {}.{}".format(*sys.version_info[:2]))
     import hostrouting.check.check  # noqa: PLC0415  an older Python cannot read it
+    import hostrouting.host.host  # noqa: PLC0415
     import hostrouting.kernel.netlink.backend  # noqa: PLC0415
     import hostrouting.node.start  # noqa: PLC0415
     import hostrouting.upkeep.passes  # noqa: F401, PLC0415
@@ -57,9 +50,9 @@ def run_trial() -> None:
 
 
 def _require_python() -> None:
-    if sys.version_info >= OLDEST:
+    if sys.version_info >= OLDEST_PYTHON:
         return
-    needed = "{}.{}".format(*OLDEST)
+    needed = "{}.{}".format(*OLDEST_PYTHON)
     present = "{}.{}".format(*sys.version_info[:2])
     line = (
         "<3>hostrouting: Python {} or newer is needed, and {} is Python {}; as root: {}\n".format(

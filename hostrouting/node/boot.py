@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hostrouting.node.clock import MachineClock, NodeClock
-from hostrouting.node.ending import limited_to, stop_on_signals
+from hostrouting.node.clock import MachineClock
+from hostrouting.node.ending import TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, WARNING, describe_failure, lines_of, say
-from hostrouting.node.lock import host_locked
-from hostrouting.node.running import RunningProgram
+from hostrouting.node.lock import HostLock
+from hostrouting.node.running import start_again_if_replaced, when_it_began
 from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hostrouting.host.host import Host
+    from hostrouting.node.clock import NodeClock
     from hostrouting.upkeep.passes import Part, PassOutcome
 
 _FAILED = 1
@@ -43,30 +44,28 @@ def make_part(
     host: Host,
     *,
     clock: NodeClock,
-    locked: Callable[[], AbstractContextManager[str]] = host_locked,
-    program: RunningProgram | None = None,
+    locked: Callable[[], AbstractContextManager[str]] = HostLock,
 ) -> int:
     """Make the part, and log what is wrong; 0 if it is done, and holds no unit back."""
-    running = program or RunningProgram()
+    began = when_it_began(clock.now())
 
     def attempt() -> PassOutcome:
         from hostrouting.upkeep.passes import run_pass  # noqa: PLC0415  as above
 
         with locked() as why_not_locked:
-            if running.was_replaced():
-                running.start_again()
+            start_again_if_replaced(began)
             if why_not_locked:
                 say(WARNING, why_not_locked)
-            config = parse_config(host, read_config(host))
+            config = parse_config(host.files, read_config(host.files))
             with host.open_kernel() as backend:
                 return run_pass(host, backend, config, parts=[part])
 
     try:
-        with limited_to(_TIME_LIMIT):
+        with TimeLimit(began + _TIME_LIMIT - clock.now()):
             outcome = attempt_until_all_is_there(
-                host,
+                host.open_kernel,
                 attempt,
-                until=clock.now() + WAIT,
+                until=began + WAIT,
                 clock=clock,
                 say_waiting=lambda waits: say(INFO, f"waiting for up to {WAIT:g} s: {waits}"),
             )

@@ -4,10 +4,12 @@ is an exception in the main thread, wherever that is, also while it waits for a 
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NoReturn
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+else:
+    import _signal as signal  # the same without enums, which are a tenth of a start
 
 _SIGNALS = (
     signal.SIGHUP,
@@ -27,7 +29,7 @@ class Stopped(BaseException):
 
 
 class TimeIsUp(BaseException):
-    """The block of `limited_to` took too long; the text is how many seconds it had."""
+    """The block of a TimeLimit took too long; the text is how many seconds it had."""
 
 
 def stop_on_signals() -> None:
@@ -39,45 +41,23 @@ def stop_on_signals() -> None:
 def _stop(number: int, _frame: object) -> NoReturn:
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    raise Stopped(signal.Signals(number).name)
+    from signal import Signals  # noqa: PLC0415  see above
+
+    raise Stopped(Signals(number).name)
 
 
-@contextmanager
-def limited_to(seconds: float) -> Iterator[None]:
-    """Raise TimeIsUp in the block after that time. Neither this nor `killed_after` can be nested:
-    a process has one alarm.
-    """
+class TimeLimit:
+    """Raises TimeIsUp in its block after that time. Not to be nested: a process has one alarm."""
 
-    def end(_number: int, _frame: object) -> NoReturn:
-        raise TimeIsUp(f"{seconds:.0f}")
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
 
-    signal.signal(signal.SIGALRM, end)
-    with _alarm(seconds):
-        yield
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self._end)
+        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 0.001))
 
-
-@contextmanager
-def killed_after(seconds: float) -> Iterator[None]:
-    """Have Linux kill this process if the block takes longer, whatever hangs in it."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with _alarm(seconds):
-        yield
-
-
-@contextmanager
-def signals_held() -> Iterator[set[int]]:
-    """Have signals take effect only after the block; yields those that were held before."""
-    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())}
-    try:
-        yield before
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-    try:
-        yield
-    finally:
+    def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _end(self, _number: int, _frame: object) -> NoReturn:
+        raise TimeIsUp(f"{self._seconds:.0f}")

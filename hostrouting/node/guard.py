@@ -15,12 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.errors import HostRoutingError
-from hostrouting.node.clock import MachineClock, NodeClock
-from hostrouting.node.ending import Stopped, killed_after, stop_on_signals
+from hostrouting.node.clock import MachineClock
+from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
-from hostrouting.node.journal import ERROR, NOTICE, WARNING, Line, describe_failure, lines_of, say
-from hostrouting.node.lock import host_locked
-from hostrouting.node.running import RunningProgram
+from hostrouting.node.journal import ERROR, NOTICE, WARNING, describe_failure, lines_of, say
+from hostrouting.node.lock import HostLock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend, Watch
+    from hostrouting.node.clock import NodeClock
+    from hostrouting.node.journal import Line
     from hostrouting.upkeep.passes import PassOutcome
 
 _Kind: TypeAlias = Literal["routes", "all"]
@@ -41,7 +42,7 @@ _WHOLE_AGAIN_AFTER = 10.0
 _WHOLE_AGAIN_UNTIL = 60.0
 _SAY_AGAIN = 3600.0
 _LONGEST_PASS = 75.0
-"""Then Linux kills the guard, and systemd starts it again. The wait for the lock counts."""
+"""Then the guard ends, and systemd starts it again. The wait for the lock counts."""
 
 _REST_FACTOR = 40
 """A rest is this many times as long as the work of the pass before it."""
@@ -59,7 +60,7 @@ def run_guard() -> int:
     except Stopped:
         return 0
     except BaseException as error:  # noqa: BLE001  whatever it is, the journal has to have it
-        for line in describe_failure(error, "it guarded this host"):
+        for line in describe_failure(error, "it made a pass"):
             say(ERROR, line)
     return 1
 
@@ -73,14 +74,12 @@ class Guard:
         backend: RouteBackend,
         *,
         clock: NodeClock,
-        locked: Callable[[], AbstractContextManager[str]] = host_locked,
-        program: RunningProgram | None = None,
+        locked: Callable[[], AbstractContextManager[str]] = HostLock,
     ) -> None:
         self._host = host
         self._backend = backend
         self._clock = clock
         self._locked = locked
-        self._program = program or RunningProgram()
         self._config_text = ""
         self._config: HostRoutingConfig | None = None
         """The configuration of this text; None if that has none."""
@@ -113,9 +112,7 @@ class Guard:
 
     def _make_pass(self, kind: _Kind) -> float:
         """Make a pass of this kind, and say what is new; return how long to rest after it."""
-        with killed_after(_LONGEST_PASS), self._locked() as why_not_locked:
-            if self._program.was_replaced():
-                self._program.start_again()
+        with TimeLimit(_LONGEST_PASS), self._locked() as why_not_locked:
             began = self._clock.processor_time()
             lines, refuses = self._find_lines(kind)
             seconds = self._clock.processor_time() - began
@@ -140,10 +137,10 @@ class Guard:
     def _run_pass(self, kind: _Kind) -> PassOutcome:
         from hostrouting.upkeep.passes import PARTS, run_pass  # noqa: PLC0415  after it listens
 
-        text = read_config(self._host)
+        text = read_config(self._host.files)
         if self._config is None or text != self._config_text:
             self._config = None  # in case this fails
-            self._config = parse_config(self._host, text)
+            self._config = parse_config(self._host.files, text)
             self._config_text = text
         parts = PARTS if kind == "all" else ("routes",)
         return run_pass(self._host, self._backend, self._config, parts=parts)

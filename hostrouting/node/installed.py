@@ -4,28 +4,28 @@ markers go, because no verdict is better than an old one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.host import Host
+    from hostrouting.host.base import Files
 
 _PATH = HostLayout.config_path
 
 
-def read_config(host: Host) -> str:
-    """The text of the file. HostError if it is not there."""
+def read_config(files: Files) -> str:
+    """The text of the file. HostError if it is not there, or cannot be read."""
     try:
-        text = host.files.read(_PATH)
-    except HostError:
-        _forget_verdict(host)
+        text = files.read(_PATH)
+    except Exception:
+        _forget_verdict(files)
         raise
     if text is not None:
         return text
-    _forget_verdict(host)
+    _forget_verdict(files)
+    from hostrouting.errors import HostError  # noqa: PLC0415  only after a failure
+
     sentence = (
         f"{_PATH} is missing: hostrouting has just been removed, or somebody has deleted the file; "
         f"to see which, as root: {HostLayout.node_command} status"
@@ -33,18 +33,19 @@ def read_config(host: Host) -> str:
     raise HostError(sentence, what="file", target=_PATH)
 
 
-def parse_config(host: Host, text: str) -> HostRoutingConfig:
+def parse_config(files: Files, text: str) -> HostRoutingConfig:
     """The configuration of this text. ConfigError if it is none of ours."""
     from hostrouting.config.settings import HostRoutingConfig  # noqa: PLC0415  a shared pass needs none
+    from hostrouting.errors import ConfigError  # noqa: PLC0415  as above
 
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        _forget_verdict(host)
+        _forget_verdict(files)
         raise ConfigError(error.faults, _PATH) from error
 
 
-def _forget_verdict(host: Host) -> None:
+def _forget_verdict(files: Files) -> None:
     from hostrouting.check.marker import remove_markers  # noqa: PLC0415  only after a failure
 
-    remove_markers(host.files)
+    remove_markers(files)

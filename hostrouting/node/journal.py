@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
 
-from hostrouting.errors import HostRoutingError
+from hostrouting.host.layout import HostLayout
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
+    from hostrouting.command import Operator
     from hostrouting.upkeep.passes import PassOutcome
 
+    Line: TypeAlias = tuple[int, str]
+    """A level, and the words."""
+
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
-Line: TypeAlias = tuple[int, str]
-"""A level, and the words."""
 
 _ABOUT_SIGNALS = (
     "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
@@ -31,8 +34,10 @@ def say(level: int, words: str) -> None:
     line = f"hostrouting: {printable(words)}\n"
     if not os.isatty(2):  # nobody reads the level on a terminal
         line = f"<{level}>{line}"
-    with suppress(OSError):
+    try:
         os.write(2, line.encode(errors="backslashreplace"))
+    except OSError:
+        return
 
 
 def lines_of(outcome: PassOutcome) -> Iterator[Line]:
@@ -49,23 +54,32 @@ def lines_of(outcome: PassOutcome) -> Iterator[Line]:
     ]
     for finding in findings[:_SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
-        yield level, finding.line
+        yield level, finding.line_for(_reader())
     if len(findings) > _SHOWN:
         yield WARNING, f"and {len(findings) - _SHOWN:,} more findings"
     for verdict in outcome.verdicts:
         yield INFO, verdict
 
 
+def _reader() -> Operator:
+    """Who reads the journal, and has the program of the node."""
+    from hostrouting.command import Operator  # noqa: PLC0415  a shared pass needs none
+
+    return Operator(program=HostLayout.node_command)
+
+
 def describe_failure(error: BaseException, activity: str) -> list[str]:
     """Why a process of the node ended before its work was done, while it did this; and what is true
     now, if that was added to the error.
     """
+    from hostrouting.errors import HostRoutingError  # noqa: PLC0415  only after a failure
+
     if isinstance(error, Stopped):
         lines = [f"{error} ended this while {activity}; {_ABOUT_SIGNALS}"]
     elif isinstance(error, TimeIsUp):
         lines = [f"this took longer than {error} s, and was ended while {activity}"]
     elif isinstance(error, HostRoutingError):
-        lines = [line.strip() for line in str(error).splitlines()]
+        lines = [line.strip() for line in error.text_for(_reader()).splitlines()]
     else:
         import traceback  # noqa: PLC0415  as rare as a bug
 

@@ -6,47 +6,50 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from typing import NoReturn
 
 from hostrouting.host.layout import HostLayout
 
 DESCRIPTOR = 3
 """Where the shell has opened the program."""
-_IMPORTED_FROM = f"/proc/self/fd/{DESCRIPTOR}"
+_BEGAN = "HOSTROUTING_BEGAN"
+"""The variable that says when this process began, if it has started itself again since."""
 
 
-class RunningProgram:
-    """The open program of this process."""
-
-    @property
-    def identity(self) -> list[int]:
-        """What tells this file from any other; empty if this process runs from somewhere else."""
-        if _IMPORTED_FROM not in sys.path:
-            return []
-        try:
-            return _identity(os.fstat(DESCRIPTOR))
-        except OSError:
-            return []
-
-    def was_replaced(self) -> bool:
-        """Whether another program is at the path now. If none is, it was removed, and this one is
-        the last to know.
-        """
-        if not self.identity:
-            return False
-        try:
-            return _identity(os.stat(HostLayout.program_path)) != self.identity
-        except OSError:
-            return False
-
-    def start_again(self) -> NoReturn:
-        """Become a process of the program that is at the path now, with the same arguments."""
-        with suppress(OSError):
-            descriptor = os.open(HostLayout.program_path, os.O_RDONLY | os.O_CLOEXEC)
-            os.dup2(descriptor, DESCRIPTOR)
-        os.execv(sys.orig_argv[0], sys.orig_argv)  # noqa: S606  the command of our own unit
+def running_program() -> list[int]:
+    """What tells the file of this program from any other; empty if it runs from somewhere else."""
+    if f"/proc/self/fd/{DESCRIPTOR}" not in sys.path:
+        return []
+    return _identity(DESCRIPTOR)
 
 
-def _identity(status: os.stat_result) -> list[int]:
+def _identity(descriptor: int) -> list[int]:
+    status = os.fstat(descriptor)
     return [status.st_dev, status.st_ino, status.st_mtime_ns]
+
+
+def when_it_began(now: float) -> float:
+    """When this process began, also if it has started itself again since."""
+    return float(os.environ.get(_BEGAN, now))
+
+
+def start_again_if_replaced(began: float) -> None:
+    """Become a process of the program that is at the path now, if that is another one: this one
+    could take back what the run has done that has replaced it. Only once, because beside a program
+    that is replaced again and again, this would never end.
+    """
+    running = running_program()
+    if not running or _BEGAN in os.environ:
+        return
+    try:
+        descriptor = os.open(HostLayout.program_path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # it was removed, and this process is the last to know
+        return
+    if _identity(descriptor) == running:
+        os.close(descriptor)
+        return
+    import signal  # noqa: PLC0415  every start would wait for it
+
+    signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm would kill the new process
+    os.environ[_BEGAN] = str(began)
+    os.dup2(descriptor, DESCRIPTOR)
+    os.execv(sys.orig_argv[0], sys.orig_argv)  # noqa: S606  the command of our own unit

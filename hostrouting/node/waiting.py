@@ -4,12 +4,23 @@ others can work meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hostrouting.host.host import Host
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Protocol, TypeVar
+
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.node.clock import NodeClock
+
+    class Waits(Protocol):
+        """The result of an attempt."""
+
+        @property
+        def waits(self) -> str:
+            """What may still come; empty if nothing."""
+
+    R = TypeVar("R", bound=Waits)
 
 WAIT = 60.0
 """Seconds from the beginning of the process: of the 75 that it has, the rest is for its work."""
@@ -19,19 +30,8 @@ _GATHER = 0.02
 """Seconds in which changes come together."""
 
 
-class Waits(Protocol):
-    """The result of an attempt."""
-
-    @property
-    def waits(self) -> str:
-        """What may still come; empty if nothing."""
-
-
-R = TypeVar("R", bound=Waits)
-
-
 def attempt_until_all_is_there(
-    host: Host,
+    open_kernel: Callable[[], AbstractContextManager[RouteBackend]],
     attempt: Callable[[], R],
     *,
     until: float,
@@ -45,7 +45,7 @@ def attempt_until_all_is_there(
     if not result.waits:
         return result
     said = ""
-    with host.open_kernel() as backend, backend.watch() as watch:
+    with open_kernel() as backend, backend.watch() as watch:
         while True:
             result = attempt()  # the first one again: the change may have come before the watch
             seconds_left = until - clock.now()

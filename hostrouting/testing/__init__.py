@@ -7,9 +7,8 @@
     topologies         ready-made hosts: plain_vm(), h200(), vpn_node(), ecmp_node(), cni_node()
     strategies         hypothesis strategies for configurations, routes and hosts
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
-    plugin             pytest fixtures: `pytest_plugins = ["hostrouting.testing.plugin"]`
 
-pytest and hypothesis are not dependencies. Only `plugin` and `strategies` import them.
+pytest and hypothesis are not dependencies. Only `strategies` imports hypothesis.
 """
 
 from hostrouting.testing.azure_vnet import FakeEbtables, FakeLinkLayer

@@ -75,7 +75,7 @@ class FakeHost(Host):
             FakeKernel,
             self.kernel,
             "kernel",
-            "a FakeKernel: call h200(), or make the fixture h200 a parameter of the test",
+            "a FakeKernel, such as h200()",
         )
         if not set(self.missing).issubset(NODE_PROGRAMS):
             raise ValueError(

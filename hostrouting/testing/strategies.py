@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+__all__ = ["configs", "device_names", "networks", "static_routes"]  # configurations
+__all__ += ["destinations", "gateways"]  # the parts of a static route
+__all__ += ["next_hop", "prefixes", "routes", "rules", "small_block", "snapshots"]  # hosts
+
 _UNITS = (
     "k3s.service",
     "kubelet.service",
@@ -146,16 +150,6 @@ _STATIC_ROUTES = st.just(config.StaticRoutesConfig()) | st.builds(
 )
 _PATTERNS = st.builds(_pattern, device_names(), st.sampled_from(["", "*", "?"]))
 _SELECTIONS = st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"])
-_ROUTE_OVERLAPS = st.builds(
-    config.RouteOverlapConfig,
-    expected_cidrs=st.lists(networks(), max_size=4),
-    mode=st.sampled_from(["WARN", "STRICT"]),
-    expected_devs=st.lists(device_names(), max_size=3),
-    allowed_devs=st.lists(_PATTERNS, max_size=3),
-    pod_cidrs=st.lists(networks(), max_size=3),
-    service_cidrs=st.lists(networks(), max_size=2),
-    intended_rules=st.lists(_SELECTIONS, max_size=2),
-)
 _SHORTEST_POD_NETWORK = {4: 8, 6: 32}
 _POD_NETWORKS = networks().filter(
     lambda network: network.prefixlen >= _SHORTEST_POD_NETWORK[network.version]
@@ -167,10 +161,36 @@ _CLEANUPS = st.none() | st.builds(
     uplinks=st.lists(device_names(), max_size=2),
     dry_run=st.booleans(),
 )
+_STEPS = st.builds(
+    config.GateStep,
+    name=st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True),
+    script=st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1).filter(
+        str.strip
+    ),
+    when=st.sampled_from(["before", "after"]),
+)
 _GATES = st.none() | st.builds(
-    config.GateConfig, units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
+    config.GateConfig,
+    units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True),
+    steps=st.lists(_STEPS, max_size=2, unique_by=lambda step: step.name),
 )
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
+
+
+@st.composite
+def _route_overlaps(draw: st.DrawFn) -> config.RouteOverlapConfig:
+    expected = tuple(draw(st.lists(networks(), max_size=4)))
+    services = tuple(draw(st.lists(networks(), max_size=2)))
+    is_strict = draw(st.booleans()) and bool(expected or services)
+    return config.RouteOverlapConfig(
+        expected_cidrs=expected,
+        mode="STRICT" if is_strict else "WARN",
+        expected_devs=tuple(draw(st.lists(device_names(), max_size=3))),
+        allowed_devs=tuple(draw(st.lists(_PATTERNS, max_size=3))),
+        service_cidrs=services,
+        pod_cidrs=tuple(draw(st.lists(networks(), max_size=3))),
+        intended_rules=tuple(draw(st.lists(_SELECTIONS, max_size=2))),
+    )
 
 
 @st.composite
@@ -189,18 +209,16 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
     """Any configuration."""
-    route_overlap = draw(_ROUTE_OVERLAPS)
-    has_something_to_guard = bool(route_overlap.expected_cidrs)
-    is_guarded = draw(st.booleans()) and has_something_to_guard
-    return config.HostRoutingConfig(
+    without_guard = config.HostRoutingConfig(
         static_routes=draw(_STATIC_ROUTES),
-        route_overlap=route_overlap,
+        route_overlap=draw(_route_overlaps()),
         probe_rewrite=draw(_probe_rewrites()),
         azure_vnet_cleanup=draw(_CLEANUPS),
-        guard=config.GuardConfig(enabled=is_guarded),
         gate=draw(_GATES),
         manage_foreign=draw(st.sampled_from(["leave", "keep"])),
     )
+    is_guarded = draw(st.booleans()) and without_guard.has_work
+    return without_guard._replace(guard=config.GuardConfig(enabled=is_guarded))
 
 
 # Hosts

@@ -30,7 +30,6 @@ from typing import NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.boot.program import Program
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.config.settings import (
     GateConfig,
@@ -38,14 +37,13 @@ from hostrouting.config.settings import (
     HostRoutingConfig,
     RouteOverlapConfig,
 )
-from hostrouting.host.files import LocalFiles
-from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
+from tests.support.compiled import compiled_program
 from tests.support.gate import HALVES, apply, config, host
 from tests.support.needs import absent
 from tests.support.systemd import NEEDS, System
@@ -171,19 +169,11 @@ def check_row(bench: Bench) -> Iterator[Row]:
     yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 5)
 
 
-class ThisPython(NodeInterpreter):
-    """The interpreter that runs this."""
-
-    def find(self) -> str:
-        """Its path."""
-        return sys.executable
-
-
 def pyz_row(bench: Bench) -> Iterator[Row]:
     """The command from the program of a node, beside the installed one."""
     ours, other = "hostrouting.pyz", "the installed command"
     single = str(bench.folder / "hostrouting.pyz")
-    Path(single).write_bytes(Program(ThisPython(LocalFiles())).content())
+    Path(single).write_bytes(compiled_program(sys.executable))
     methods: dict[str, Method] = {
         ours: lambda: run(sys.executable, single, "check", FABRIC, code=1),
         other: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),

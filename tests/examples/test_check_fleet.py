@@ -24,7 +24,7 @@ def test_by_itself() -> None:
         '  {"destination": "172.16.128.0/17"}',
         (
             "1 no verdict: the snapshot is not JSON, or was not copied whole; "
-            "save one with: hostrouting snapshot > FILE"
+            "save one with the command snapshot"
         ),
         "2 ok: nothing is wrong",
     ]

@@ -11,7 +11,7 @@ import hostrouting
 import phases
 from hostrouting.codes import worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, HostError, HostRoutingError
+from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
@@ -49,6 +49,14 @@ def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) ->
     assert code_of_run(Configure(settings, host=FakeHost(kernel=kernel), wait=0)) == code
 
 
+def test_an_error_of_a_run() -> None:
+    """The TaskFailed of `execute` has the code of its failures, as their report."""
+    for error, code in ((ConfigError([Fault("", "", "is empty")]), 2), (OSError("busy"), 1)):
+        with pytest.raises(phases.TaskFailed) as caught:
+            phases.execute(fails(error), context())
+        assert hostrouting.exit_code(caught.value) == code
+
+
 def test_refused_input() -> None:
     """What would take something away is bad input."""
     host = FakeHost(kernel=h200())
@@ -73,7 +81,7 @@ def test_an_error_before_the_run(tmp_path: Path, text: str | None, code: int) ->
 def test_neither_a_report_nor_an_error_of_hostrouting(outcome: Any) -> None:
     """The argument is named."""
     with pytest.raises(
-        TypeError, match=r"exit_code: .* is not the report of a run, or an error of"
+        TypeError, match=r"exit_code: .* is not the report of a run, a TaskFailed, or an error"
     ):
         hostrouting.exit_code(outcome)
 

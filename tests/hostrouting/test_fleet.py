@@ -359,10 +359,9 @@ def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
     assert {result.name: result.problem for result in results_of(tmp_path)} == {
         "vm": "",
         "cut": (
-            "the snapshot is not JSON, or was not copied whole; "
-            "save one with: hostrouting snapshot > FILE"
+            "the snapshot is not JSON, or was not copied whole; save one with the command snapshot"
         ),
-        "empty": "the snapshot is empty; save one with: hostrouting snapshot > FILE",
+        "empty": "the snapshot is empty; save one with the command snapshot",
         "dangling": "the snapshot cannot be read: No such file or directory",
         "loop": "the snapshot cannot be read: Too many levels of symbolic links",
         "endless": "the snapshot is not a regular file",

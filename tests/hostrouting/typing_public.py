@@ -15,6 +15,7 @@ import phases
 from hostrouting import fleet
 from hostrouting.check import Escape, Repair, Verdict
 from hostrouting.fib import Decision, Fib, PacketKind, Tried, trace_rules
+from hostrouting.host.effects import Effects
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import Applied, apply_plan
@@ -49,9 +50,9 @@ assert_type(hr.HostRoutingError().to_mapping(), dict[str, object])
 host = hr.Host.local()
 assert_type(host, hr.Host)
 assert_type(hr.Host.offline("/mnt/image"), hr.Host)
-assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), hr.Effects | phases.Skip)
-assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), hr.Effects | phases.Skip)
-assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.Effects | phases.Skip)
+assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), Effects | phases.Skip)
+assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), Effects | phases.Skip)
+assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), Effects | phases.Skip)
 assert_type(phases.execute(hr.Configure(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.run(hr.Configure(config, host=host)), phases.Step)
 assert_type(phases.run(hr.Remove(host=host)), phases.Step)

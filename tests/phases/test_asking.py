@@ -31,7 +31,7 @@ def tree() -> phases.Task[object]:
     maybe = planned("maybe", lambda _: phases.Skip("there"))
     both = phases.parallel(
         phases.task("mute")(never),
-        phases.when(False, planned("no", never)),
+        phases.when(False, planned("no", never), reason="there is no GPU"),
         phases.when(False, group),
         phases.when(lambda _: False, maybe),
         name="both",
@@ -78,9 +78,9 @@ class TestPlan:
             "│    + bootstrap/routes\n"
             "├─ both\n"
             "│  ├─ mute   offers no plan\n"
-            "│  ├─ no     its condition is false\n"
+            "│  ├─ no     there is no GPU\n"
             "│  ├─ none   its condition is false\n"
-            "│  └─ maybe  only if its condition is true\n"
+            "│  └─ maybe  skipped if its condition is false\n"
             "└─ broken    PermissionError: not root"
         )
         assert report.action == "plan"
@@ -94,18 +94,18 @@ class TestPlan:
         routes = planned("routes", lambda _: "+ 10.9.0.0/16\n+ 10.8.0.0/16")
         report = phases.plan(phases.when(lambda _: True, routes))
         assert str(report) == (
-            "routes  only if its condition is true\n  + 10.9.0.0/16\n  + 10.8.0.0/16"
+            "routes  skipped if its condition is false\n  + 10.9.0.0/16\n  + 10.8.0.0/16"
         )
 
     def test_a_plan_without_words(self) -> None:
         """Nothing stands for it."""
         report = phases.plan(phases.when(lambda _: True, planned("a", lambda _: "")))
-        assert str(report) == "a  only if its condition is true"
+        assert str(report) == "a  skipped if its condition is false"
 
     def test_a_condition_is_for_plans(self) -> None:
         """In a run it has been called, and in an undo it is not: both say nothing of it."""
         task = phases.when(lambda _: True, phases.task("a", plan=whole, undo=whole)(whole))
-        assert phases.plan(task).reason == "only if its condition is true"
+        assert phases.plan(task).reason == "skipped if its condition is false"
         assert phases.run(task, observers=[]).reason == ""
         assert phases.undo(task, Context(observers=[])).reason == ""
 
@@ -302,15 +302,6 @@ class TestSelection:
         report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
         done = [step.name for step in report.walk() if step.status is Status.OK]
         assert done == ["bootstrap", "network", "routes"]
-
-    def test_all_names(self) -> None:
-        """The names that only and skip take, each once, such as for the choices of an option."""
-        names = phases.names(self.tree())
-        assert names == ("bootstrap", "download", "network", "routes", "check", "start")
-        for name in names:
-            assert phases.plan(self.tree(), only=name).ok
-        with pytest.raises(phases.InvalidTask):
-            phases.names(StubTask)  # type: ignore[arg-type]  # the mistake that is tested
 
     @pytest.mark.parametrize(
         ("option", "name"), [("only", "donwload"), ("skip", "network/download")]

@@ -90,6 +90,12 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("SystemExit: gone already") == 2
 
 
+def test_a_callback_without_a_block() -> None:
+    """It would never be called, so it is said."""
+    with pytest.warns(RuntimeWarning, match=r"write `with ctx\.on_cancel\(…\):`"):
+        Context().on_cancel(print)
+
+
 def test_a_callback_at_a_deadline() -> None:
     """The callback is called when the time is up; the error of the block, if it has one, stays."""
     clock, ended = FakeClock(), threading.Event()
@@ -139,7 +145,7 @@ class TestFind:
             "/dev/a",
             5,
             f"no step 'mount' among {known}",
-            f"no step 'left' among {known}",
+            "the step 'left' has not run: left out by skip",
             f"no step 'nothing' among {known}",
         ]
 
@@ -163,6 +169,11 @@ class TestFind:
         assert results == ["/dev/a"] * 4
         look = phases.task("look", plan=lambda ctx: ctx.find("disk").result)(lambda _: None)
         assert phases.plan(phases.serial(disk, look)).find("look").result == "a plan"
+        without_plan = phases.plan(phases.serial(StubTask("disk"), look))
+        assert without_plan.why == ""
+        assert without_plan.find("look").why == (
+            "UnknownTask: the step 'disk' has not run: offers no plan"
+        )
 
     def test_an_undo_finds_nothing_that_an_undo_has_run(self) -> None:
         """What the run did is found, also if another undo has done the same task once more."""

@@ -339,7 +339,7 @@ def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     """
     task = StubTask("a", errors=repeat(OSError("busy")), seconds=1)
     again = phases.deadline(phases.retry(task, attempts=None, delay=1, factor=1, jitter=0), 100)
-    report = phases.run(again, clock=FakeClock(), observers=[])
+    report = phases.run(again, clock=FakeClock())
     assert report.attempts == 50
     assert report.seconds == 99
     assert isinstance(report.error, OSError)

@@ -208,8 +208,10 @@ MOMENTS = st.just(math.inf) | st.builds(
 
 NEVER = -1.0
 
-Line = tuple[str, str, float, int]
-"""The path of a step, its status, its end (NEVER if it does not start), and its attempts."""
+Line = tuple[str, str, float, int, int]
+"""The path of a step, its status, its end (NEVER if it does not start), its attempts, and those of
+which the observers were told that they failed and that another one follows.
+"""
 
 
 class Around(NamedTuple):
@@ -237,6 +239,8 @@ class Result(NamedTuple):
     """The spec that cancelled it, if one did."""
     again: int = 0
     """The attempts after its first one."""
+    told: int = 0
+    """The failed attempts after which it waits for another one; a cancellation may prevent that."""
     lines: tuple[Line, ...] = ()
     """Of each step inside it."""
     failures: tuple[str, ...] = ()
@@ -251,15 +255,15 @@ def step(spec: Spec, now: float, around: Around) -> Result:
     """A task that has a name: one line."""
     path = f"{around.path}/{spec.name}"
     if around.stop <= now:
-        return Result(now, "cancelled", around.by, lines=((path, "cancelled", NEVER, 1),))
+        return Result(now, "cancelled", around.by, lines=((path, "cancelled", NEVER, 1, 0),))
     inside = around._replace(path=path, attempts=1, attempt=around.attempts)
     result = OUTCOMES[spec.kind](spec, now, inside)
     status, failures = result.how, result.failures
     if status in FAILURES:
         status = "failed"
         failures = failures or (path,)
-    line = (path, status, result.end, 1 + result.again)
-    return result._replace(lines=(*result.lines, line), failures=failures, again=0)
+    line = (path, status, result.end, 1 + result.again, result.told)
+    return result._replace(lines=(*result.lines, line), failures=failures, again=0, told=0)
 
 
 def leaf(spec: Spec, now: float, around: Around) -> Result:
@@ -284,7 +288,7 @@ def serial(spec: Spec, now: float, around: Around) -> Result:
         lines += result.lines
         if result.how in WORST:
             for later in spec.members[number:]:
-                lines += ((f"{around.path}/{later.name}", "skipped", NEVER, 1),)
+                lines += ((f"{around.path}/{later.name}", "skipped", NEVER, 1, 0),)
             return result._replace(lines=lines)
     return Result(now, "ok", lines=lines)
 
@@ -334,12 +338,16 @@ def retry(spec: Spec, now: float, around: Around) -> Result:
         later = around.limit - took - 1
         if later - result.end < 0.001:
             return result
+    told = result.told + 1
     if around.stop <= later:
-        return result._replace(end=around.stop, how="cancelled", by=around.by, failures=())
+        return result._replace(
+            end=around.stop, how="cancelled", by=around.by, failures=(), told=told
+        )
     again = around._replace(attempts=around.attempts + result.again + 1)
     further = retry(attrs.evolve(spec, number=spec.number - 1), later, again)
     attempts = result.again + further.again + 1
-    return further._replace(lines=result.lines + further.lines, again=attempts)
+    told += further.told
+    return further._replace(lines=result.lines + further.lines, again=attempts, told=told)
 
 
 def deadline(spec: Spec, now: float, around: Around) -> Result:
@@ -416,7 +424,7 @@ def undo_of(spec: Spec, above: str = "") -> list[tuple[str, Spec]]:
 def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> list[tuple[str, Spec]]:
     """The leaves whose path is that of a step that did something, or of a group around one."""
     did_something: list[str] = []
-    for path, status, end, attempts in lines:
+    for path, status, end, attempts, _ in lines:
         was_skipped = status == "skipped" and attempts == 1
         if end != NEVER and not was_skipped:
             did_something.append(f"{path}/")
@@ -439,6 +447,7 @@ class Watch:
         self.clock, self.raises = clock, raises
         self.starts: list[Step] = []
         self.ends: list[tuple[Step, float]] = []
+        self.failed_attempts: list[Step] = []
 
     def __call__(self, step: Step) -> None:
         """Record the start or the end, and raise."""
@@ -446,6 +455,12 @@ class Watch:
             self.starts.append(step)
         else:
             self.ends.append((step, NEVER if step.start is None else self.clock.now()))
+        if self.raises is not None:
+            raise self.raises
+
+    def attempt_failed(self, failed: phases.FailedAttempt) -> None:
+        """Record the step, and raise."""
+        self.failed_attempts.append(failed.step)
         if self.raises is not None:
             raise self.raises
 
@@ -481,16 +496,18 @@ def lines_of(seen: Watch) -> list[Line]:
     for ended, when in seen.ends:
         if ended.action == "do":
             [path] = paths_of((ended,))
-            lines.append((path, str(ended.status), when, ended.attempts))
+            told = sum(step is ended for step in seen.failed_attempts)
+            lines.append((path, str(ended.status), when, ended.attempts, told))
     return lines
 
 
 def expected_lines(expected: Result, *, has_failed: bool) -> list[Line]:
     """Those of the oracle, whose root has also failed if only its undo has."""
-    *inside, (path, status, end, attempts) = expected.lines
+    *inside, root = expected.lines
+    path, status, end, attempts, told = root
     if has_failed:
         status = "failed"
-    return [*inside, (path, status, end, attempts)]
+    return [*inside, (path, status, end, attempts, told)]
 
 
 def assert_one_start_and_end(report: Step, seen: Watch) -> None:
@@ -573,6 +590,17 @@ def assert_an_undo_of_the_report_undoes_what_ran(ran: Ran) -> None:
     assert not set(ids(ran.world.made)) & set(ids_of_leaves(undo_of(ran.tree)))
 
 
+def assert_its_json_is_the_whole_report(ran: Ran) -> None:
+    """Read again, it is printed and written as before, and knows what failed."""
+    read = Step.from_json(ran.report.to_json())
+    assert read.to_json() == ran.report.to_json()
+    assert str(read) == str(ran.report)
+    assert set(paths_of(read.failures)) >= set(paths_of(ran.report.failures))
+    assert bool(read.failures) is bool(ran.report.failures)
+    assert read.exit_code == ran.report.exit_code
+    assert read.differences(ran.report) == ()
+
+
 def assert_an_undo_without_a_report_undoes_everything(ran: Ran) -> None:
     """Every undo is called, the last first, whether its task ran or not."""
     leaves = undo_of(ran.tree)
@@ -616,5 +644,6 @@ def test_a_run_does_what_the_oracle_says(
     assert threading.active_count() == threads
     assert_each_step_is_as_foretold(ran)
     assert_one_start_and_end(ran.report, ran.seen)
+    assert_its_json_is_the_whole_report(ran)
     assert_an_undo_of_the_report_undoes_what_ran(ran)
     assert_an_undo_without_a_report_undoes_everything(ran)

@@ -22,7 +22,6 @@ from rich.console import Console
 
 import phases
 from phases import Context, Observer
-from phases.observers import LiveTree, live_tree
 from phases.testing import FakeClock, Recorder, StubTask
 from tests.support.programs import completed
 
@@ -93,12 +92,19 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_the_fields_of_an_attempt_that_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """Its line has its number and its error: no observer is called, and no step has them."""
+    """Its line has its number and its error, which no step has."""
     task = StubTask("download", errors=[OSError("no\nroute"), OSError("busy")])
     fields = [vars(record)["phases"] for record in logged(phases.retry(task), caplog)]
     failed = [(one["attempts"], one["error"]) for one in fields if "error" in one]
     assert failed == [(1, "OSError: no route"), (2, "OSError: busy")]
     assert (fields[-1]["status"], fields[-1]["attempts"]) == ("ok", 3)
+
+
+def test_an_error_with_a_list() -> None:
+    """In one line, what is indented is separated, so that each fault can be read."""
+    error = ValueError("2 faults:\n  mode: unknown\n  dev: no\n  \nor\nmore")
+    report = phases.run(StubTask("a", errors=[error]), observers=[])
+    assert report.why == "ValueError: 2 faults: mode: unknown; dev: no or more"
 
 
 def test_the_traceback_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,10 +162,15 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
     """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal, or without TERM
     or rich.
     """
-    logger = logging.getLogger("phases")
+
+    def is_shown() -> bool:
+        tree = phases.LiveTree()
+        look = phases.task("look")(lambda _ctx: tree._shown is not None)
+        return bool(phases.run(look, observers=[tree]).result)
+
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert isinstance(live_tree(logger), LiveTree)
+    assert is_shown()
     changes: list[Callable[[pytest.MonkeyPatch], None]] = [
         lambda patch: patch.setattr(sys, "stderr", io.StringIO()),
         lambda patch: patch.setattr(sys, "stderr", None),
@@ -170,28 +181,59 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
     for change in changes:
         with monkeypatch.context() as patch:
             change(patch)
-            assert live_tree(logger) is None
+            assert not is_shown()
 
 
 def test_which_runs_have_a_live_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those without observers and without a context of the program's own."""
-    seen, task = Recorder(), phases.serial()
-    monkeypatch.setattr("phases.running.live_tree", lambda _logger: seen)
+    """Those without observers and without a context of the program's own; and those whose observers
+    have it. A context serves several runs.
+    """
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    task = phases.serial()
     phases.run(task, observers=[])
-    phases.run(task, ctx=phases.Context())
-    assert seen.starts == []
+    phases.run(task, ctx=Context())
+    assert terminal.getvalue() == ""
     phases.run(task)
-    assert seen.starts == ["serial"]
+    assert terminal.getvalue().count("serial  running") == 1
+    ctx = Context(observers=[phases.LiveTree()])
+    phases.run(task, ctx=ctx)
+    phases.run(task, ctx=ctx)
+    assert terminal.getvalue().count("serial  running") == 3
+
+
+def test_runs_at_the_same_time_on_one_terminal() -> None:
+    """The tree of the first one is shown, and no step of the others changes it."""
+    tree = phases.LiveTree(console=Console(file=io.StringIO(), width=100, height=40))
+    ctx, roots = Context(observers=[tree]), list[str]()
+
+    @phases.task("inner")
+    def inner(_ctx: Context) -> None:
+        assert tree._shown is not None
+        roots.append(tree._shown.root.name)
+
+    @phases.task("outer")
+    def outer(_ctx: Context) -> None:
+        phases.run(inner, ctx=ctx)
+        assert tree._shown is not None
+        roots.append(tree._shown.root.name)
+
+    assert phases.run(outer, ctx=ctx).ok
+    assert roots == ["outer", "outer"]
+    assert tree._shown is None
 
 
 def test_what_the_live_tree_shows() -> None:
     """The report as it is so far. It is drawn by the threads of the run: rich has none."""
-    tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()
+    tree = phases.LiveTree(console=Console(file=io.StringIO(), width=100, height=40))
+    texts: list[str] = []
     threads: list[int] = []
 
     @phases.task("look")
     def look(_ctx: Context) -> None:
-        texts.append(str(tree._render()))
+        assert tree._shown is not None
+        texts.append(str(tree._shown.render()))
         threads.append(threading.active_count())
 
     pipeline = phases.serial(StubTask("a", phases.Skip("there")), look, StubTask("b"))
@@ -227,7 +269,7 @@ def test_log_handlers_make_room_for_the_live_tree(
     ]
     monkeypatch.setattr(logging.getLogger(holder), "handlers", [*handlers])
     before = [handler.stream for handler in handlers]
-    tree = LiveTree(Console(file=terminal, force_terminal=True, width=80), logger=logger)
+    tree = phases.LiveTree(logger, console=Console(file=terminal, force_terminal=True, width=80))
     look = phases.task("look")(lambda _ctx: [handler.stream for handler in handlers])
     during = phases.run(look, observers=[tree], logger=logger).result
     assert isinstance(during, list)
@@ -244,7 +286,7 @@ def test_log_handlers_beside_a_live_tree_that_is_not_on_a_terminal() -> None:
     logger, file = logging.getLogger("phases.test.file"), io.StringIO()
     handler = logging.StreamHandler(file)
     logger.addHandler(handler)
-    tree = LiveTree(Console(file=file), logger=logger)
+    tree = phases.LiveTree(logger, console=Console(file=file))
     look = phases.task("look")(lambda _ctx: handler.stream is file)
     assert phases.run(look, observers=[tree], logger=logger).result
 

@@ -167,7 +167,7 @@ def _own(**attributes: object) -> _Group:
     return group
 
 
-@pytest.mark.parametrize("use", [phases.run, phases.plan, phases.undo, phases.names])
+@pytest.mark.parametrize("use", [phases.run, phases.plan, phases.undo])
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
@@ -253,6 +253,32 @@ def test_a_part_of_a_task_as_a_step() -> None:
 
 TASK = StubTask("a")
 OTHER_TASK = phases.task("b")(print)
+
+
+def test_a_run_in_a_running_event_loop() -> None:
+    """Nothing else would run in the loop meanwhile, so it is refused, with the way out."""
+    task = StubTask("a")
+
+    async def run_in_loop() -> list[str]:
+        refused: list[str] = []
+        for use in (phases.run, phases.execute, phases.undo):
+            with pytest.raises(RuntimeError) as caught:
+                use(task)
+            name, _, remedy = str(caught.value).partition(": the event loop would stand still; ")
+            refused += [name, remedy]
+        assert (await asyncio.to_thread(phases.run, task, observers=[])).ok
+        return refused
+
+    assert asyncio.run(run_in_loop()) == [
+        "run",
+        "write `await phases.run_async(task)`",
+        "execute",
+        "write `await asyncio.to_thread(phases.execute, task)`",
+        "undo",
+        "write `await asyncio.to_thread(phases.undo, task)`",
+    ]
+
+
 UNTYPED: Any = phases
 """phases, for calls that a type checker would refuse."""
 UNTYPED_CONTEXT: Any = Context
@@ -326,11 +352,11 @@ REFUSED_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "execute: a report in place of a context": (
         lambda: UNTYPED.execute(TASK, REPORT),
-        r"execute: ctx is Step\(.*; it must be a phases.Context",
+        r"execute: ctx is <Step a ok>; it must be a phases.Context",
     ),
     "undo: a report in place of a context": (
         lambda: UNTYPED.undo(TASK, REPORT),
-        r"undo: ctx is Step\(.*; it must be a phases.Context; a report is passed as of=…$",
+        r"undo: ctx is <Step a ok>; it must be a phases.Context; a report is passed as of=…$",
     ),
     "undo: the text of a report": (
         lambda: UNTYPED.undo(TASK, of=REPORT.to_json()),
@@ -386,11 +412,16 @@ def test_the_class_skip() -> None:
 
 
 def test_mistakes_are_not_tried_again() -> None:
-    """A name that no step has, and what is not a task,
-    are not there at the next attempt either.
+    """A name that no step has, what is not a task, and a task without its context are the same at
+    the next attempt.
     """
     no_task: Any = 5
-    for mistake in (lambda ctx: ctx.find("typo"), lambda ctx: phases.execute(no_task, ctx)):
+    mistakes: list[Callable[[Context], object]] = [
+        lambda ctx: ctx.find("typo"),
+        lambda ctx: phases.execute(no_task, ctx),
+        lambda _: phases.execute(StubTask("b")),
+    ]
+    for mistake in mistakes:
         task = phases.retry(phases.task("a")(mistake))
         assert phases.run(task, clock=FakeClock(), observers=[]).attempts == 1
 
@@ -655,6 +686,36 @@ def test_a_run_inside_a_task() -> None:
         "left out by skip",
         "left out by only",
     ]
+
+
+@pytest.mark.parametrize("use", [phases.execute, phases.run, phases.plan, phases.undo])
+def test_a_run_inside_a_task_without_its_context(use: Callable[..., object]) -> None:
+    """Nothing that cancels the run around would cancel it, so it is refused, unless it has a
+    context of its own.
+    """
+    inner = StubTask("inner", 1)
+    careless = phases.task("careless")(lambda _: use(inner))
+    group = phases.parallel(careless, name="group")
+    report = phases.run(group, observers=[])
+    assert str(report.failures[0].error) == (
+        f"{use.__name__}: it is called in the task group/careless without its context; pass ctx, "
+        "or a phases.Context() for a run of its own, which nothing cancels"
+    )
+    assert inner.calls == 0
+    separate = phases.task("separate")(lambda _: use(inner, ctx=Context(observers=[])))
+    assert phases.run(separate, observers=[]).ok
+    assert use(inner, ctx=Context(observers=[])) is not None  # the task around has ended
+
+
+def test_a_plan_that_does_its_task() -> None:
+    """A plan asks the task inside for its plan; in place of that, it must not do it."""
+    inner = StubTask("inner")
+    careless = phases.task("a", plan=lambda ctx: phases.execute(inner, ctx))(print)
+    report = phases.plan(careless)
+    assert str(report.error) == (
+        "inner: a dry run would do it; in a plan, call phases.plan(task, ctx=ctx)"
+    )
+    assert inner.calls == 0
 
 
 def test_a_run_inside_a_task_whose_name_it_skips() -> None:

@@ -1,5 +1,6 @@
 """Signals stop runs: real signals, most of them to a real process."""
 
+import asyncio
 import itertools
 import os
 import random
@@ -9,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -340,7 +341,19 @@ class SignalledRun(NamedTuple):
     outcome: Step | BaseException
 
 
-def runs_with_a_signal(signum: int) -> Iterator[SignalledRun]:
+def run_with(seen: Recorder) -> Step:
+    """A run of the main thread."""
+    return phases.run(TWO_STEPS, observers=[seen])
+
+
+def run_beside_a_loop(seen: Recorder) -> Step:
+    """A run that the main thread awaits."""
+    return asyncio.run(phases.run_async(TWO_STEPS, ctx=phases.Context(observers=[seen])))
+
+
+def runs_with_a_signal(
+    signum: int, run: Callable[[Recorder], Step] = run_with
+) -> Iterator[SignalledRun]:
     """One run for each line of phases that the main thread runs: the signal comes before it."""
     threads = threading.active_count()
     for number in itertools.count(1):
@@ -350,7 +363,7 @@ def runs_with_a_signal(signum: int) -> Iterator[SignalledRun]:
         outcome: Step | BaseException
         try:
             with at:
-                outcome = phases.run(TWO_STEPS, observers=[seen])
+                outcome = run(seen)
         except (KeyboardInterrupt, OwnError) as error:
             outcome = error
         if not at.place:
@@ -373,6 +386,19 @@ def test_ctrl_c_at_every_line() -> None:
         else:
             # Before the run handles it, or just before it no longer does.
             assert not at.is_handled or seen.ends[-1][0] == "serial", at.place
+    assert cancelled
+
+
+@pytest.mark.usefixtures("handlers")
+def test_ctrl_c_at_every_line_beside_an_event_loop() -> None:
+    """While the run handles it, it cancels the run; before and after, it ends the program as
+    asyncio has it, and then the run has not begun, or has been stopped.
+    """
+    cancelled = 0
+    for at, _, outcome in runs_with_a_signal(signal.SIGINT, run_beside_a_loop):
+        if isinstance(outcome, Step):
+            assert outcome.signal == signal.SIGINT, at.place
+            cancelled += outcome.status is Status.CANCELLED
     assert cancelled
 
 

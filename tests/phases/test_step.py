@@ -292,6 +292,15 @@ def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch)
     )
 
 
+def test_a_report_in_a_message() -> None:
+    """It is one line, as pytest shows it where an `assert report.ok` fails."""
+    task = phases.retry(StubTask("b", errors=[OSError("busy")]), attempts=1)
+    report = phases.run(phases.serial(task, name="a"), observers=[])
+    assert repr(report) == "<Step a failed>"
+    assert repr(report.find("b")) == "<Step a/b failed: OSError: busy>"
+    assert repr(phases.plan(StubTask("a"))) == "<Step a (plan) skipped: offers no plan>"
+
+
 def test_a_step_is_found_by_name() -> None:
     """A step is found by name or by the end of its path; the last one if there are several."""
     fails_once = StubTask("c", errors=[OSError("busy")])
@@ -320,6 +329,71 @@ def test_a_step_is_found_while_the_run_goes_on() -> None:
 
     phases.run(StubTask("a"), observers=[observe])
     assert messages == ["no step 'later' among those of this report: a"]
+
+
+def test_a_step_of_the_run_that_was_undone() -> None:
+    """The last step with a name is that of the undo; the action asks for that of the run."""
+    lock = phases.task("lock", undo=lambda _: "undone")(lambda _: "locked")
+    fails = StubTask("fails", errors=[OSError()])
+    report = phases.run(phases.serial(lock, fails), undo_on_failure=True, observers=[])
+    assert report.find("lock").result == "undone"
+    assert report.find("lock", action="do").result == "locked"
+    with pytest.raises(
+        phases.UnknownTask, match=r"^no step 'lock' among those of this report: none$"
+    ):
+        report.find("lock", action="plan")
+
+
+def test_what_differs_in_a_later_report() -> None:
+    """Each step with what it has become, apart from the times; also if both were read from JSON."""
+    busy = StubTask("b", [1], seconds=1, errors=[OSError("busy"), OSError("busy")])
+    again = phases.retry(busy, attempts=2)
+    tree = phases.serial(StubTask("a"), again, phases.when(False, StubTask("c")), name="tree")
+    first = phases.run(tree, clock=FakeClock(), observers=[])
+    second = phases.run(tree, clock=FakeClock(), observers=[])
+    smaller = phases.run(phases.serial(again, name="tree"), clock=FakeClock(), observers=[])
+    assert first.differences(first) == ()
+    assert [str(difference) for difference in first.differences(second)] == [
+        "tree: status was failed, is ok",
+        "tree/b: status was failed, is ok",
+        "tree/b: attempts was 2, is 1",
+        "tree/b: error was OSError: busy, is None",
+        "tree/b: result was None, is [1]",
+        "tree/c: reason was not reached after b, is its condition is false",
+    ]
+    assert [str(difference) for difference in second.differences(smaller)] == [
+        "tree/a: status was ok, is None",
+        "tree/c: status was skipped, is None",
+    ]
+    read = [Step.from_json(report.to_json()) for report in (first, second)]
+    assert read[0].differences(read[1]) == first.differences(second)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "the schema of this report is None, not 'phases/report/1'"),
+        ('{"schema": "phases/report/2"}', "is 'phases/report/2', not"),
+        ('{"schema": "phases/report/1", "task": "a"}', "this is not a whole report: KeyError"),
+        ("a  ok  1 ms", "Expecting value"),
+    ],
+)
+def test_a_text_that_is_not_a_report(text: str, words: str) -> None:
+    """Reading it says what is wrong."""
+    with pytest.raises(ValueError, match=words):
+        Step.from_json(text)
+
+
+def test_a_dry_run_that_was_read() -> None:
+    """Its plans are data, and only those that are texts are printed."""
+    download = phases.task("download", plan=lambda _: "would download")(print)
+    routes = phases.task("routes", plan=lambda _: {"routes": 2})(print)
+    read = Step.from_json(phases.plan(phases.serial(download, routes)).to_json())
+    assert [step.result for step in read.children] == ["would download", {"routes": 2}]
+    assert [line.split(maxsplit=2)[2:] for line in str(read).splitlines()[1:]] == [
+        ["would download"],
+        [],
+    ]
 
 
 def test_exit_codes_of_a_report() -> None:

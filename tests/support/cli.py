@@ -41,9 +41,12 @@ def say(
     host: Host | None = None,
     kernel: FakeKernel | None = None,
     stdin: bytes = b"",
+    called: str = "",
     **environment: str,
 ) -> Said:
-    """Run one command line on a fake host."""
+    """Run one command line on a fake host; `called` is what is typed before it to call the program,
+    as one word.
+    """
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     given = io.TextIOWrapper(io.BytesIO(stdin))
@@ -53,10 +56,12 @@ def say(
         redirect_stderr(err),
         mock.patch.object(sys, "stdin", given),
         mock.patch.dict(os.environ, {**PLAIN, **environment}),
+        mock.patch.object(sys, "argv", [called, *words]),
+        mock.patch.object(sys, "orig_argv", [called, *words]),
         mock.patch.object(logging.root, "handlers", []),
     ):
         try:
-            code = main(list(words), host=where)
+            code = main(None if called else list(words), host=where)
         except SystemExit as stopped:  # argparse: --help, bad usage
             code = int(stopped.code or 0)
         finally:

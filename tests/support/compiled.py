@@ -1,6 +1,5 @@
-"""The program of a node as this host's Python compiles it. That takes two seconds of a processor,
-and most tests that install something have this Python and these sources: it is done once for all of
-them, and kept in .cache.
+"""The program of a node, as a Python of this host compiles it. That takes two seconds of a
+processor, so it is done once for each Python and these sources, and kept in .cache.
 """
 
 import fcntl
@@ -18,20 +17,20 @@ _compile = interpreter._compile
 
 
 @cache
-def compiled_program() -> bytes:
-    """The program, as this host's Python compiles it."""
-    path = interpreter.NodeInterpreter(LocalFiles()).find()
+def compiled_program(python: str = "") -> bytes:
+    """The program, as this interpreter compiles it, or else the one that a node would take here."""
+    path = python or interpreter.NodeInterpreter(LocalFiles()).find()
     sources = Program().content()
     status = os.stat(path)
     identity = (status.st_ino, status.st_mtime_ns)
     file = _file_of(path, sources, identity)
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    with (_FOLDER / "lock").open("w") as lock:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with (file.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
-            for former in _FOLDER.glob("*.pyz"):
+            for former in file.parent.glob("*.pyz"):
                 former.unlink()
-            unfinished = _FOLDER / "unfinished"
+            unfinished = file.with_suffix(".unfinished")
             unfinished.write_bytes(_compile(path, sources, identity))
             unfinished.rename(file)
     return file.read_bytes()
@@ -52,6 +51,7 @@ def _compile_unless_done(path: str, sources: bytes, identity: object) -> bytes:
 
 
 def _file_of(path: str, sources: bytes, identity: object) -> Path:
-    """Where the program is kept that this interpreter has made of these sources."""
-    digest = hashlib.sha256(f"{path} {identity} ".encode() + sources).hexdigest()
-    return _FOLDER / f"{digest}.pyz"
+    """Where the program is kept that the interpreter at this path has made of these sources."""
+    folder = _FOLDER / hashlib.sha256(path.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{identity} ".encode() + sources).hexdigest()
+    return folder / f"{digest}.pyz"

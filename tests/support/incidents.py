@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.gate import start_note
+from hostrouting.gate.start_note import StartNote
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure
@@ -131,5 +133,5 @@ def let_pass(host: FakeHost, unit: str = KUBELET) -> None:
 
 def leave_note(host: FakeHost, unit: str, *errors: str, refused: bool) -> None:
     """The note of the gate about the last start of this unit."""
-    note = {"invocation": _INVOCATION, "refused": refused, "time": 4711.5, "errors": errors}
-    host.files.texts[LAYOUT.note_path(unit)] = json.dumps(note)
+    note = StartNote(_INVOCATION, 4711.5, refused=refused, errors=errors)
+    start_note.leave_note(host.files, unit, note)

@@ -153,7 +153,7 @@ def _as_the_interpreter(words: tuple[str, ...]) -> int:
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape")
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
-    sys.argv = ["hostrouting", *words]
+    sys.argv = sys.orig_argv = ["hostrouting", *words]
     try:
         code = main()
     except SystemExit as stopped:  # argparse: --help, bad usage

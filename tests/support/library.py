@@ -1,12 +1,10 @@
-"""The library in another place, and as the program of a node."""
+"""The library in another place."""
 
 import shutil
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from hostrouting.boot.program import PACKAGES, Program
-from hostrouting.host.host import Host
+from hostrouting.boot.program import PACKAGES
 
 
 def copy_library(folder: Path) -> None:
@@ -17,8 +15,3 @@ def copy_library(folder: Path) -> None:
         assert spec.submodule_search_locations is not None
         [place] = spec.submodule_search_locations
         shutil.copytree(place, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-
-
-def program_of_this_python() -> bytes:
-    """The program of a node, as the Python that runs the tests compiles it, once for all."""
-    return Host.local().interpreter.compile(sys.executable, Program().content())

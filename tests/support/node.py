@@ -24,7 +24,6 @@ from hostrouting.errors import HostError
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import PROTOCOL_DHCP, Route
-from hostrouting.node.running import RunningProgram
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
 from tests.support.sections import expect, static
@@ -103,36 +102,6 @@ class FakeLock:
             self.is_held = False
 
 
-class StartedAgain(BaseException):
-    """The process has become one of the program that is at the path now."""
-
-
-class FakeProgram(RunningProgram):
-    """A program that is installed, or `is_replaced` by another one. It starts again under the lock,
-    if that is given.
-    """
-
-    def __init__(self, lock: FakeLock | None = None) -> None:
-        self.is_replaced = False
-        self.has_started_again = False
-        self._lock = lock
-
-    @property
-    def identity(self) -> list[int]:
-        """See RunningProgram."""
-        return [1, 2, 3]
-
-    def was_replaced(self) -> bool:
-        """See RunningProgram."""
-        return self.is_replaced
-
-    def start_again(self) -> NoReturn:
-        """Raise StartedAgain: this process would be another one."""
-        assert self._lock is None or self._lock.is_held
-        self.has_started_again = True
-        raise StartedAgain
-
-
 @attrs.define
 class OddFiles(FakeFiles):
     """Files, some of which look odd: of another owner, with any mode, or of any kind. On a full
@@ -162,7 +131,11 @@ def wanting(
     units: tuple[str, ...] = (UNIT,),
     **sections: Any,
 ) -> HostRoutingConfig:
-    """A configuration with these static routes and CIDRs, which gates these units."""
+    """A configuration with these static routes and CIDRs, which gates these units. Without CIDRs,
+    the mode is WARN.
+    """
+    if not cidrs:
+        mode = "WARN"
     routes = tuple(static(destination) for destination in destinations)
     return HostRoutingConfig(
         static_routes=StaticRoutesConfig(bool(routes), routes),

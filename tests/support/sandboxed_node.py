@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
-from tests.support.library import program_of_this_python
+from tests.support.compiled import compiled_program
 
 _NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _ON_EACH = """\
@@ -61,7 +61,7 @@ class SandboxedNode:
 
     def install(self, config: str) -> None:
         """Put the real program there, with the Python that runs the tests."""
-        self.files.write(HostLayout.program_path, program_of_this_python())
+        self.files.write(HostLayout.program_path, compiled_program(sys.executable))
         self.files.write(HostLayout.config_path, config)
         self.files.link(HostLayout.python_path, os.path.realpath(sys.executable))
 

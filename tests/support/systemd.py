@@ -184,9 +184,11 @@ class System:
         self.run("systemctl", "reboot")
         self._await_boot(before)
 
-    def settled(self) -> str:
-        """Wait until every job is done: `running` or `degraded`."""
-        return self.run("systemctl", "is-system-running", "--wait").stdout.strip()
+    def settled(self) -> None:
+        """Wait until the boot is over, and every job of systemd's is done."""
+        self.run("systemctl", "is-system-running", "--wait")
+        jobs = ("systemctl", "list-jobs", "--no-legend")
+        wait_for("the jobs of systemd", lambda: self.must(*jobs) == "")
 
     def outside(self, path: str) -> Path:
         """The path of the same file outside the system."""

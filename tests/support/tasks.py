@@ -30,8 +30,12 @@ def config(
 def document(
     *destinations: str, cidrs: tuple[str, ...] = (CIDR,), mode: str = "STRICT", **sections: object
 ) -> dict[str, Any]:
-    """The document of a configuration with these static routes, CIDRs and other sections."""
+    """The document of a configuration with these static routes, CIDRs and other sections. Without
+    CIDRs, the mode is WARN.
+    """
     routes = [{"destination": destination} for destination in destinations]
+    if not cidrs:
+        mode = "WARN"
     return {
         "staticRoutes": {"enabled": bool(routes), "routes": routes},
         "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode},

@@ -9,7 +9,8 @@ import pytest
 
 from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import GateConfig
-from hostrouting.node import PASSED, REFUSED, run_gate
+from hostrouting.node import run_gate
+from hostrouting.release import PASSED, REFUSED
 from tests.support.gate import LAYOUT, config, gate_tests, host
 from tests.support.systemd import System
 from tests.support.waiting import wait_for

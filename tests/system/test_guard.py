@@ -99,19 +99,6 @@ def an_attack_on_the_guard(system: System) -> None:
         wait_for("the guard", lambda: system.show(UNIT, "ActiveState") == "active")
 
 
-def a_new_program(system: System) -> None:
-    """The guard becomes a process of the program that is there now, before it changes anything."""
-    before = process(system)
-    path = LAYOUT.program_path
-    system.must("sh", "-c", f"cp {path} {path}.new && mv {path}.new {path}")
-    opened = before / "fd" / "3"
-    assert not opened.samefile(system.outside(path))
-    system.must("ip", "route", "flush", "proto", "213")
-    await_routes(system)
-    assert opened.samefile(system.outside(path))
-    assert process(system) == before, "systemd does not start it again"
-
-
 def a_stop(system: System) -> None:
     """A guard that systemd stops has not failed, and logs no error."""
     errors = ("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", UNIT)
@@ -130,7 +117,6 @@ def a_start_that_fails_early(system: System) -> None:
 
 STORIES = (
     a_route_comes_back,
-    a_new_program,
     an_attack_on_the_guard,
     a_stop,
     a_start_that_fails_early,

@@ -23,6 +23,7 @@ from hostrouting.cli.source import (
     typed_name,
     typed_options,
 )
+from hostrouting.command import Command, call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = check_or_load(arguments, host, config, to_repair=to_repair)
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
-    if arguments.snapshot is None:
+    if arguments.snapshot is None and not unusable:
         ungated = find_ungated(config, host)
         findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))
@@ -63,14 +64,16 @@ def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> An
     if arguments.snapshot or arguments.fail_on or arguments.ignore:
         rule = "cannot be used with --snapshot, --fail-on or --ignore"
         raise bad_input("--snapshots", rule, "leave these out")
-    return check_nodes(arguments.snapshots, config, typed_options(arguments))
+    return check_nodes(
+        arguments.snapshots, config, call(f"check{typed_options(arguments)}"), as_whom(arguments)
+    )
 
 
-def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> str:
+def _apply_command(arguments: argparse.Namespace, check: HostCheck) -> Command:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or check.named("route-not-configured"):
         return check.repair_command
     file = HostLayout.config_path
     if arguments.config is not None:
         file = typed_name(arguments.config)
-    return f"hostrouting apply --config {file}"
+    return call(f"apply --config {file}")

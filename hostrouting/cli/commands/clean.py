@@ -17,8 +17,9 @@ from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.cli.output import Answer, capped, finding_lines
 from hostrouting.cli.running import run_task, told_anyway
-from hostrouting.cli.source import bad_input, read_config, typed_name
+from hostrouting.cli.source import as_whom, bad_input, read_config, typed_name
 from hostrouting.codes import FINE, PROBLEM
+from hostrouting.command import Operator, call
 from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
 
@@ -36,19 +37,21 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         raise bad_input("azureVnetCleanup", "missing", f"add {example}")
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
+    who = as_whom(arguments)
     if arguments.apply:
-        return _delete(task, host)
-    again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
-    return _show(task.plan(phases.Context(observers=[])), again)
+        return _delete(task, host, who)
+    again = call(f"clean azure-vnet --config {typed_name(arguments.config)} --apply")
+    to_delete = Remedy("to delete these entries", again).text_for(who)
+    return _show(task.plan(phases.Context(observers=[])), to_delete)
 
 
-def _show(plan: CleanupPlan, command: str) -> Answer:
-    """What the command would delete."""
+def _show(plan: CleanupPlan, to_delete: str) -> Answer:
+    """What would be deleted."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
     elif plan.deletions:
-        first = f"STALE: {Remedy('to delete these entries', command)}"
+        first = f"STALE: {to_delete}"
     else:
         code = FINE
         first = f"NOTHING TO DO: {_NOTHING}"
@@ -56,10 +59,10 @@ def _show(plan: CleanupPlan, command: str) -> Answer:
     return Answer(code, {**_EMPTY, **plan.to_mapping()}, lines)
 
 
-def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
+def _delete(task: CleanStaleAzureVnet, host: Host, who: Operator) -> Answer:
     """What was deleted, and what was not."""
     outcome = run_task(task, host)
-    with told_anyway(outcome):
+    with told_anyway(outcome, who):
         plan = CleanupPlan()
         if isinstance(outcome.report.result, CleanupResult):
             plan = outcome.report.result.plan
@@ -69,7 +72,7 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
         restore = Remedy("to restore what was deleted", f"sh {undo_file}")
         # The run has said already what it has deleted.
         others = [fate for fate in get_args(Fate) if fate != "delete"]
-        lines = [*outcome.lines(str(restore), _NOTHING), *_entry_lines(plan, others)]
+        lines = [*outcome.lines(who, str(restore), _NOTHING), *_entry_lines(plan, others)]
         # A plan has entries and findings, and no operations: these are what the run has done.
         document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
         return Answer(outcome.code, document, lines)

@@ -19,6 +19,7 @@ from hostrouting.cli.source import (
     typed_file,
 )
 from hostrouting.codes import FINE
+from hostrouting.command import Operator
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Outcome
 from hostrouting.fib.trace import Tried
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
-        say("\n".join(finding_lines(unusable)))
+        say("\n".join(finding_lines(unusable, as_whom(arguments))))
     if arguments.snapshot is None:
         with host.open_kernel() as kernel:
             explained = explain_packet(kernel.snapshot(), address, config, kernel)
@@ -90,7 +91,7 @@ def _text_of(route: Route | None) -> str | None:
     return None if route is None else str(route)
 
 
-def _lines(explained: Explanation, doubts: Sequence[Finding], who: str) -> Iterator[str]:
+def _lines(explained: Explanation, doubts: Sequence[Finding], who: Operator) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
     yield _first_line(explained)
     if explained.is_expected:

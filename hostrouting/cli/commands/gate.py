@@ -13,8 +13,8 @@ from hostrouting.cli.output import Answer
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.gate.unit_names import with_type
 from hostrouting.host.host import Host
-from hostrouting.node import PASSED
 from hostrouting.node.start import decide_start
+from hostrouting.release import PASSED
 
 ARGUMENTS = ("starting_unit",)
 

@@ -20,7 +20,9 @@ from hostrouting.check.results import CheckReport
 from hostrouting.cli.output import Answer
 from hostrouting.cli.plan import plan_lines
 from hostrouting.cli.running import run_task, told_anyway
+from hostrouting.cli.source import as_whom
 from hostrouting.codes import FINE, PROBLEM
+from hostrouting.command import Command, Operator, call
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
@@ -37,33 +39,34 @@ _NOTHING = "hostrouting has nothing installed on this host"
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     former = installed_or_none(host) or HostRoutingConfig()  # a broken file hinders no removal
+    who = as_whom(arguments)
     if arguments.dry_run:
-        return _show(former, host)
+        return _show(former, host, who)
     outcome = run_task(Remove(host=host), host)
-    with told_anyway(outcome):
-        lines = [*outcome.lines("nothing that hostrouting installed is left", _NOTHING)]
+    with told_anyway(outcome, who):
+        lines = [*outcome.lines(who, "nothing that hostrouting installed is left", _NOTHING)]
         document = {"schema": "hostrouting/remove/4", **outcome.document()}
         if not outcome.report.ok:
-            lines.append("To see what is left: hostrouting status")
+            lines.append(f"To see what is left: {who.line(call('status'))}")
         else:
             report = _judge(former, host, RoutePlan())
             lines += _verdict_lines("The verdict now:", report)
             if report is not None and report.escapes:
                 command = _check_command(report, former.route_overlap.expected_devs)
-                lines.append(f"To see what repairs that: {command}")
+                lines.append(f"To see what repairs that: {who.line(command)}")
     return Answer(outcome.code, document, lines)
 
 
-def _show(former: HostRoutingConfig, host: Host) -> Answer:
+def _show(former: HostRoutingConfig, host: Host, who: Operator) -> Answer:
     """What would be removed, and the verdict on the host as it would be."""
     plan = _plan(former, host)
-    lines = [*plan_lines(plan, plan.findings)]
+    lines = [*plan_lines(plan, plan.findings, who)]
     if plan.would_fail:
         code, answer = PROBLEM, "WOULD FAIL: for the reasons below"
     elif plan.is_empty:
         code, answer = FINE, f"NOTHING TO DO: {_NOTHING}"
     else:
-        code, answer = PROBLEM, "TO DO: as root: hostrouting remove"
+        code, answer = PROBLEM, f"TO DO: {who}: {who.line(call('remove'))}"
         units = gated_on_disk(host.files)
         if units:
             lines.append(f"Then nothing holds back {spoken(units)}.")
@@ -88,14 +91,14 @@ def _judge(former: HostRoutingConfig, host: Host, removal: RoutePlan) -> CheckRe
     return None
 
 
-def _check_command(report: CheckReport, devs: Iterable[str]) -> str:
+def _check_command(report: CheckReport, devs: Iterable[str]) -> Command:
     """The command that checks what escapes. It names the devices that were expected: the installed
     configuration, which had them, is gone.
     """
     words = list(dict.fromkeys(str(escape.cidr) for escape in report.escapes))
     for dev in devs:
         words += ["--dev", dev]
-    return command_of("hostrouting check", *words)
+    return call(command_of("check", *words))
 
 
 def _verdict_lines(heading: str, report: CheckReport | None) -> Iterator[str]:

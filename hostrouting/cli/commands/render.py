@@ -10,7 +10,8 @@ import os
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import bad_input, read_config, typed_name
+from hostrouting.cli.source import as_whom, bad_input, read_config, typed_name
+from hostrouting.command import call
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 
@@ -26,7 +27,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)
     done = f"the files are in {root}, and take effect when the image boots"
-    lines = [*outcome.lines(done, f"the image in {root} matches the configuration")]
+    lines = [
+        *outcome.lines(as_whom(arguments), done, f"the image in {root} matches the configuration")
+    ]
     if outcome.report.ok:
         lines += finding_lines(findings)
     document = {"schema": "hostrouting/render/2", "root": root, **outcome.document()}
@@ -38,12 +41,13 @@ def _require_image(arguments: argparse.Namespace, host: Host) -> None:
     root = arguments.root
     typed = typed_name(root)
     file = typed_name(arguments.config)
+    who = as_whom(arguments)
     if not host.rights().is_root:
         rule = "can be written only by root: another user would own files that root runs at boot"
-        remedy = f"as root: hostrouting render --config {file} --root {typed}"
+        remedy = f"{who}: {who.line(call(f'render --config {file} --root {typed}'))}"
         raise bad_input("--root", rule, remedy, typed)
     if not os.path.isdir(root):
         raise bad_input("--root", "is not a directory", "mount the image there first", typed)
     if os.path.samefile(root, "/") and host.running_manager is not None:
-        remedy = f"for this host: hostrouting apply --config {file}"
+        remedy = f"for this host: {who.line(call(f'apply --config {file}'))}"
         raise bad_input("--root", "is this host, and systemd is running on it", remedy, typed)

@@ -27,6 +27,7 @@ from hostrouting.cli.source import (
     typed_options,
 )
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
+from hostrouting.command import Operator
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return Answer(printed.code, document, printed.lines)
 
 
-def _require_repair(check: HostCheck, who: str) -> None:
+def _require_repair(check: HostCheck, who: Operator) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
@@ -122,7 +123,7 @@ def _exit_code(check: HostCheck) -> int:
     return PROBLEM if stays_wrong else FINE
 
 
-def _as_commands(now: HostCheck, who: str) -> _Printed:
+def _as_commands(now: HostCheck, who: Operator) -> _Printed:
     """The repair until the next boot."""
     findings = [*now.named("unsafe"), *now.named("repair-cost")]
     remarks = [*_texts(findings, who), *_remedies(now, who)]
@@ -130,7 +131,7 @@ def _as_commands(now: HostCheck, who: str) -> _Printed:
         remarks.append(f"nothing to repair: {now.report}")
     commands = repair_commands(now.report)
     if now.report.resolved and not commands:
-        remarks.append(f"{_HELD_BY_OURS}, {who}: {now.repair_command}")
+        remarks.append(f"{_HELD_BY_OURS}, {who}: {who.line(now.repair_command)}")
         return _Printed(PROBLEM, findings, remarks)
     return _Printed(_exit_code(now), findings, remarks, commands)
 
@@ -167,11 +168,11 @@ def _remarks_on(arguments: argparse.Namespace, now: HostCheck, proposal: Proposa
         yield f"{finding.target} is left out: {held_by([finding.facts['held']])}"
 
 
-def _texts(findings: Iterable[Finding], who: str) -> list[str]:
+def _texts(findings: Iterable[Finding], who: Operator) -> list[str]:
     return [finding.text_for(who) for finding in findings]
 
 
-def _remedies(check: HostCheck, who: str) -> list[str]:
+def _remedies(check: HostCheck, who: Operator) -> list[str]:
     """What else can be done, if there is something that no route repairs."""
     if not check.named("unsafe"):
         return []

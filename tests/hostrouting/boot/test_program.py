@@ -18,7 +18,8 @@ from hostrouting.boot.program import PACKAGES, Program, Stamp, pack, stamp_of
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
 from hostrouting.testing import FakeFiles, h200
-from tests.support.library import copy_library, program_of_this_python
+from tests.support.compiled import compiled_program
+from tests.support.library import copy_library
 from tests.support.programs import completed
 
 PATH = HostLayout.program_path
@@ -122,11 +123,11 @@ class TestSources:
         """The same library in another folder, compiled by another process of this interpreter."""
         copy_library(tmp_path / "copy")
         program = program_written_by(tmp_path / "copy", tmp_path / "program", "compiled")
-        assert program == program_of_this_python()
+        assert program == compiled_program(sys.executable)
 
     def test_the_program_itself(self, tmp_path: Path) -> None:
         """An operator on the node applies with the program of the node: it stays as it is."""
-        (tmp_path / "hostrouting.pyz").write_bytes(program_of_this_python())
+        (tmp_path / "hostrouting.pyz").write_bytes(compiled_program(sys.executable))
         program = program_written_by(tmp_path / "hostrouting.pyz", tmp_path / "program")
         assert program == Program().content()
 
@@ -158,7 +159,7 @@ class TestContent:
     def program(self, tmp_path: Path) -> Path:
         """The program, as this interpreter compiles it, as a file."""
         path = tmp_path / "hostrouting.pyz"
-        path.write_bytes(program_of_this_python())
+        path.write_bytes(compiled_program(sys.executable))
         return path
 
     def test_only_what_commands_load(self, program: Path) -> None:
@@ -193,7 +194,7 @@ class TestContent:
 
         command: list[str | Path] = [sys.executable, "-I", "-S", program]
         usage = completed([*command, "--help"], cwd="/")
-        assert usage.stdout.startswith("usage: hostrouting ")
+        assert usage.stdout.startswith(f"usage: {sys.executable} -I -S {program}\n")
         status = completed([*command, "status", "--json"], cwd="/")
         assert isinstance(json.loads(status.stdout), dict)
         check = [*command, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]

@@ -376,6 +376,17 @@ def test_nothing_to_check() -> None:
         check_kernel(kernel, HostRoutingConfig())
 
 
+def test_arguments_that_are_swapped_or_have_no_effect() -> None:
+    """A check refuses them: with no context, it would not wait."""
+    kernel: Any = h200()
+    configuration: Any = config(cidrs=(CIDR,))
+    for check in (check_kernel, check_snapshot):
+        with pytest.raises(TypeError, match=r"^config is .* must be a HostRoutingConfig, which"):
+            check(configuration, kernel)
+    with pytest.raises(TypeError, match=r"^check_kernel: wait=3 needs ctx, such as phases.Conte"):
+        check_kernel(kernel, configuration, wait=3)
+
+
 class TestPods:
     """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their
     source and device.

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
-from hostrouting.host.files import Files, LocalFiles
+from hostrouting.host.base import Files
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles

@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from hostrouting import node
 from hostrouting.boot.program import Program, stamp_of
 from hostrouting.errors import RequirementError
 from hostrouting.host import interpreter as module
@@ -68,12 +67,6 @@ def test_what_a_name_says() -> None:
     assert minor_version(host_with("python3"), USUAL) is None
     assert minor_version(FakeFiles(), USUAL) is None
     assert minor_version(LOOP, USUAL) is None
-
-
-def test_a_trial_is_a_start_of_the_gate() -> None:
-    """It ends like a gate that lets its unit start."""
-    assert module.TRIAL_PASSED == node.PASSED
-    assert module.OLDEST == node.OLDEST
 
 
 def python(folder: Path, *code: str) -> str:

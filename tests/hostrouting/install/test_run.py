@@ -539,7 +539,7 @@ class TestUndo:
     "idle",
     [
         {"staticRoutes": {"enabled": True}},
-        {"routeOverlap": {"mode": "STRICT"}},
+        {"routeOverlap": {"expectedDevs": ["eth0"]}},
         {"probeRewrite": {"ensureRoute": False}},
         {"azureVnetCleanup": {"managed": ["10.1.0.0/16"]}},
     ],

@@ -48,7 +48,7 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
     """
     path = tmp_path / "node.json"
     path.write_text(Snapshot((), (), (), (), family=family).to_json())
-    words = f"node.json: family: only IPv{family} was read; save one with: hostrouting"
+    words = f"node.json: family: only IPv{family} was read; save one with the command snapshot"
     with pytest.raises(ConfigError, match=words):
         Snapshot.load(path)
 
@@ -174,7 +174,7 @@ def test_faults(members: dict[str, object], fault: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (b" \n", " is empty; save one with: hostrouting snapshot > FILE"),
+        (b" \n", " is empty; save one with the command snapshot"),
         ("[", f" is not JSON, or was not copied whole; {SAVE}"),
         pytest.param(
             b'{"links": [{"name": "\xc3',

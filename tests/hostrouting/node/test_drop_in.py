@@ -5,6 +5,7 @@ that nothing else than one status of the program lets the unit start.
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from tests.support.library import program_of_this_python
+from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
 from tests.support.sandboxed_node import SandboxedNode, command_of, run_on_each
 
@@ -187,8 +188,8 @@ def test_a_program_that_is_cut_short(tmp_path: Path) -> None:
     for number in range(CUTS):
         node = SandboxedNode(tmp_path / str(number))
         install(node)
-        kept = len(program_of_this_python()) * number // CUTS
-        node.place(HostLayout.program_path).write_bytes(program_of_this_python()[:kept])
+        kept = len(compiled_program(sys.executable)) * number // CUTS
+        node.place(HostLayout.program_path).write_bytes(compiled_program(sys.executable)[:kept])
         nodes.append(node)
     for status, log in starts(nodes):
         assert status == 255
@@ -204,7 +205,7 @@ def test_something_else_than_the_program(node: SandboxedNode, kind: str) -> None
     if kind == "folder":
         place.mkdir()
     elif kind == "zeros":
-        place.write_bytes(bytes(len(program_of_this_python())))
+        place.write_bytes(bytes(len(compiled_program(sys.executable))))
     elif kind == "text":
         place.write_text("import os; os._exit(97)\n")
     elif kind == "dangling":
@@ -287,6 +288,10 @@ echo $?
 cat /run/log
 """
 """Starts the gate, and ends it by a signal when that condition of a shell is true."""
+WAITS_FOR_THE_LOCK = (
+    f"ls -l /proc/*/fd 2>/dev/null | grep -v ' 9 -> ' | grep -q {HostLayout.lock_path}"
+)
+"""True if another process than the shell, whose descriptor 9 it is, has opened the lock."""
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -305,12 +310,53 @@ def test_the_lock(node: SandboxedNode) -> None:
     """A start waits while somebody changes the host."""
     install(node)
     lock = HostLayout.lock_path
-    opened = f"ls -l /proc/*/fd 2>/dev/null | grep -v ' 9 -> ' | grep -q {lock}"
-    script = f"exec 9>{lock}; flock 9\n" + TERMINATE.format(condition=opened)
+    script = f"exec 9>{lock}; flock 9\n" + TERMINATE.format(condition=WAITS_FOR_THE_LOCK)
     done = node.run("sh", "-c", script, "sh", *gate())
     status, *log = done.stdout.splitlines()
     assert status == "255"
     assert f"SIGTERM ended this while it waited for {lock}; " in log[0]
+
+
+REPLACED = f"""\
+exec 9>{HostLayout.lock_path}
+flock 9
+(exec 9>&-; exec "$@") &
+until {{waits}}; do sleep 0.02; done
+echo 'not a program' >/etc/new
+mv /etc/new {HostLayout.program_path}
+exec 9>&-
+wait $!
+"""
+"""Starts the gate, and replaces the program while the start waits for the lock."""
+
+
+def test_a_program_that_is_replaced(node: SandboxedNode) -> None:
+    """The new one decides: the former one could take back what a run has done meanwhile."""
+    install(node)
+    script = REPLACED.format(waits=WAITS_FOR_THE_LOCK)
+    done = node.run("sh", "-c", script, "sh", *gate())
+    assert done.status == 255
+    assert COULD_NOT_BE_RUN in done.stderr
+
+
+REPLACED_ALL_THE_TIME = f"""\
+cp {HostLayout.program_path} /etc/good
+(while cp /etc/good /etc/new 2>/dev/null; do mv /etc/new {HostLayout.program_path}; done) &
+"$@"
+status=$?
+rm /etc/good
+wait
+exit $status
+"""
+
+
+def test_a_program_that_is_replaced_all_the_time(node: SandboxedNode) -> None:
+    """A start becomes another process once, and ends."""
+    install(node)
+    began = time.monotonic()
+    done = node.run("sh", "-c", REPLACED_ALL_THE_TIME, "sh", *gate())
+    assert (done.status, done.stderr) == (0, "")
+    assert time.monotonic() - began < 30
 
 
 def test_no_lock(node: SandboxedNode) -> None:

@@ -1,7 +1,9 @@
 """hostrouting.node.guard: when it makes passes, how long it rests, and what it logs."""
 
 import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Literal
 
@@ -14,8 +16,10 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.node.ending import Stopped
+from hostrouting.node import guard
+from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.guard import Guard, run_guard
+from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeHost, FaultyBackend
 from tests.support.node import (
     HALVES,
@@ -23,8 +27,6 @@ from tests.support.node import (
     REPAIRED,
     FakeLock,
     FakeNodeClock,
-    FakeProgram,
-    StartedAgain,
     logged,
     marker_of,
     node,
@@ -63,17 +65,14 @@ class Guarded:
         self.passes: list[tuple[float, Literal["routes", "all"]]] = []
         """When each began, and of which kind it was."""
         self.lock = FakeLock(self._note_pass)
-        self.program = FakeProgram(self.lock)
         self._backend = Slow(self.host, self.clock, seconds)
 
     def run_until(self, moment: float) -> None:
         """Guard until then."""
         self.clock.raise_at(moment, Stopped("SIGTERM"))
-        guard = Guard(
-            self.host, self._backend, clock=self.clock, locked=self.lock, program=self.program
-        )
-        with pytest.raises(Stopped), self._backend.watch() as watch:
-            guard.run(watch)
+        ours = Guard(self.host, self._backend, clock=self.clock, locked=self.lock)
+        with suppress(Stopped), self._backend.watch() as watch:
+            ours.run(watch)
 
     def change(self, *moments: float) -> None:
         """Have another program change something then."""
@@ -284,7 +283,7 @@ def test_linux_does_not_answer(capfd: pytest.CaptureFixture[str]) -> None:
     assert lines == ["3 REQUIREMENT: no answer in time", ALL_IS_RIGHT]
 
 
-# The configuration and the program
+# The configuration
 
 
 def test_an_edited_configuration() -> None:
@@ -320,19 +319,6 @@ def test_a_broken_configuration(text: str | None, capfd: pytest.CaptureFixture[s
     assert again == ALL_IS_RIGHT
 
 
-def test_the_program_was_replaced() -> None:
-    """The guard becomes a process of the new one, under the lock."""
-    guarded = Guarded()
-
-    def replace() -> None:
-        guarded.program.is_replaced = True
-
-    guarded.at(30, replace)
-    with pytest.raises(StartedAgain):
-        guarded.run_until(91)
-    assert guarded.program.has_started_again
-
-
 # How it ends
 
 
@@ -354,3 +340,16 @@ def test_it_cannot_listen(
     host.faults.fail("watch", BackendError("too many open files"))
     assert run_guard() == 1
     assert logged(capfd) == ["3 too many open files"]
+
+
+def test_a_pass_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the guard, with what is true then, and systemd starts the guard again."""
+    monkeypatch.setattr(guard, "_LONGEST_PASS", 0.1)
+    guarded = Guarded()
+    guarded.host.faults.meanwhile("change", lambda: time.sleep(60))
+    with pytest.raises(TimeIsUp) as raised:
+        guarded.run_until(10)
+    assert describe_failure(raised.value, "it made a pass") == [
+        "this took longer than 0 s, and was ended while it made a pass",
+        "every change was rolled back: the route table is as it was before",
+    ]

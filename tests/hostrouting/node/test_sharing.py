@@ -1,28 +1,44 @@
 """hostrouting.node.sharing: which start may use a pass that another one has made."""
 
-import json
-from typing import Any
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from hostrouting.boot.files import render_config
-from hostrouting.host.files import Entry
+from hostrouting.gate.start_note import read_note
+from hostrouting.host.files import Entry, LocalFiles
 from hostrouting.host.layout import HostLayout
-from hostrouting.node import PASSED, REFUSED
-from hostrouting.node.sharing import PassKey, PassResult, read_shared, share
+from hostrouting.node import sharing
+from hostrouting.node.sharing import PassResult, read_shared, share
 from hostrouting.node.start import Start
+from hostrouting.release import PASSED, REFUSED
 from hostrouting.testing import FakeHost
-from tests.support.node import UNIT, FakeLock, FakeNodeClock, FakeProgram, OddFiles, node, wanting
+from hostrouting.text import printable
+from tests.support.node import UNIT, FakeLock, FakeNodeClock, OddFiles, node, wanting
 
+ROOT = Path(__file__).resolve().parents[3]
 PATH = HostLayout.result_path
-KEY = PassKey("the text", [1, 2, 3])
-RESULT = PassResult((UNIT, "a@.service"), ((3, "OVERLAP: für"), (6, "…")), True, "what may come")
+CONFIG = '{\n\n"a": "text"}\n'
+RESULT = PassResult(
+    [UNIT, "a@.service"],
+    lines=[(3, "OVERLAP: für"), (6, "…")],
+    refuses=True,
+    waits="what may come",
+)
 SINCE, BEGAN, NOW = 10.0, 12.0, 15.0
 
 
 def shared_by(files: OddFiles) -> PassResult | None:
     """What a start that asked at SINCE can use."""
-    return read_shared(files, KEY, since=SINCE, now=NOW)
+    return read_shared(files, CONFIG, since=SINCE, now=NOW)
+
+
+def is_the_same(shared: PassResult | None, result: PassResult = RESULT) -> bool:
+    """Whether all of it was read again."""
+    return shared is not None and vars(shared) == vars(result)
 
 
 @pytest.mark.parametrize("began", [SINCE, BEGAN, NOW])
@@ -32,24 +48,44 @@ def test_a_pass_that_may_be_used(began: float) -> None:
     """
     files = OddFiles()
     assert shared_by(files) is None
-    share(files, KEY, RESULT, began=began)
-    assert shared_by(files) == RESULT
+    share(files, CONFIG, RESULT, began=began)
+    assert is_the_same(shared_by(files))
+
+
+@given(
+    units=st.lists(st.sampled_from([UNIT, "a@.service"])),
+    lines=st.lists(st.tuples(st.integers(3, 6), st.text().map(printable))),
+    refuses=st.booleans(),
+    waits=st.text().map(printable),
+)
+def test_what_a_pass_has_found(
+    units: list[str], lines: list[tuple[int, str]], *, refuses: bool, waits: str
+) -> None:
+    """Whoever uses it has all of it."""
+    files = OddFiles()
+    result = PassResult(units, lines=lines, refuses=refuses, waits=waits)
+    share(files, CONFIG, result, began=BEGAN)
+    assert is_the_same(shared_by(files), result)
 
 
 @pytest.mark.parametrize(
-    ("key", "began"),
+    ("config", "program", "began"),
     [
-        (KEY, SINCE - 0.001),  # what changed since then could be missing
-        (KEY, NOW + 0.001),  # of another boot
-        (KEY._replace(config="the text "), BEGAN),
-        (KEY._replace(program=[1, 2, 4]), BEGAN),
-        (KEY._replace(program=[]), BEGAN),
+        (CONFIG, [1, 2, 3], SINCE - 0.001),  # what changed since then could be missing
+        (CONFIG, [1, 2, 3], NOW + 0.001),  # of another boot
+        (f"{CONFIG} ", [1, 2, 3], BEGAN),
+        (CONFIG, [1, 2, 4], BEGAN),
+        (CONFIG, [], BEGAN),
     ],
 )
-def test_a_pass_that_may_not_be_used(key: PassKey, began: float) -> None:
+def test_a_pass_that_may_not_be_used(
+    config: str, program: list[int], began: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is older, or was made with another configuration or program."""
     files = OddFiles()
-    share(files, key, RESULT, began=began)
+    monkeypatch.setattr(sharing, "running_program", lambda: program)
+    share(files, config, RESULT, began=began)
+    monkeypatch.setattr(sharing, "running_program", lambda: [1, 2, 3])
     assert shared_by(files) is None
 
 
@@ -66,7 +102,7 @@ def test_a_pass_that_may_not_be_used(key: PassKey, began: float) -> None:
 def test_a_file_that_others_can_write(entry: Entry) -> None:
     """Nobody but root can say that a pass was made."""
     files = OddFiles()
-    share(files, KEY, RESULT, began=BEGAN)
+    share(files, CONFIG, RESULT, began=BEGAN)
     files.odd[PATH] = entry
     assert shared_by(files) is None
 
@@ -74,40 +110,30 @@ def test_a_file_that_others_can_write(entry: Entry) -> None:
 def test_a_link() -> None:
     """It is not followed."""
     files = OddFiles()
-    share(files, KEY, RESULT, began=BEGAN)
+    share(files, CONFIG, RESULT, began=BEGAN)
     files.texts["/elsewhere"] = files.texts.pop(PATH)
     files.links[PATH] = "/elsewhere"
     assert shared_by(files) is None
 
 
-def without(key: str) -> str:
-    """The file without this key."""
-    document: dict[str, Any] = {"began": BEGAN, **KEY._asdict(), **RESULT._asdict()}
-    del document[key]
-    return json.dumps(document)
-
-
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "{}",
-        "[]",
-        "null",
-        '"began"',
-        *map(without, ["began", "config", "lines", "refuses"]),
-    ],
+    "change",
+    [("12.0", "soon"), ("12.0\n", ""), ("3 OVERLAP", "OVERLAP"), ("\n\n", "\n"), ("waits: ", "\n")],
 )
-def test_a_file_that_is_something_else(text: str) -> None:
+def test_a_file_that_is_something_else(change: tuple[str, str]) -> None:
     """It is as if it was not there."""
-    assert shared_by(OddFiles({PATH: text})) is None
+    files = OddFiles()
+    share(files, CONFIG, RESULT, began=BEGAN)
+    files.texts[PATH] = files.texts[PATH].replace(*change)
+    assert shared_by(files) is None
+    files.texts[PATH] = ""
+    assert shared_by(files) is None
 
 
 def test_a_full_run() -> None:
     """A result that cannot be left costs the others a pass each."""
     files = OddFiles(broken={PATH: "no space left"})
-    share(files, KEY, RESULT, began=BEGAN)
+    share(files, CONFIG, RESULT, began=BEGAN)
     assert shared_by(files) is None
 
 
@@ -116,8 +142,7 @@ def test_a_full_run() -> None:
 
 def start(unit: str, host: FakeHost, clock: FakeNodeClock, lock: FakeLock) -> int:
     """The exit status of the gate."""
-    program = FakeProgram()
-    return Start(unit, host, began=0.0, clock=clock, locked=lock, program=program).decide()
+    return Start(unit, host.files, find_host=lambda: host, clock=clock, locked=lock).decide()
 
 
 def passes(host: FakeHost) -> int:
@@ -148,6 +173,68 @@ def test_a_start_that_waits_for_the_lock(edit: str, number: int) -> None:
     assert passes(host) == number
 
 
+SHARES = f"""\
+import sys
+from hostrouting.host.files import LocalFiles
+from hostrouting.node.clock import MachineClock
+from hostrouting.node.sharing import PassResult, share
+from hostrouting.node.start import Start
+from hostrouting.release import PASSED, REFUSED
+
+files, clock = LocalFiles(sys.argv[1]), MachineClock()
+
+class Locked:
+    def __enter__(self):
+        result = PassResult(["{UNIT}"], lines=[(6, "OK")], refuses=False, waits="")
+        share(files, "the text", result, began=clock.now())
+        return ""
+
+    def __exit__(self, *_):
+        pass
+
+status = Start("{UNIT}", files, clock=clock, locked=Locked).decide()
+print(status, *sys.modules)
+"""
+
+
+@pytest.mark.linux
+def test_what_it_loads(tmp_path: Path) -> None:
+    """Of hostrouting, what it needs; and of Python's library, nothing that takes longer to load
+    than all of that.
+    """
+    LocalFiles(tmp_path).write(HostLayout.config_path, "the text")
+    words = (sys.executable, "-S", "-c", SHARES, str(tmp_path))
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, env={"INVOCATION_ID": "1f"}, cwd=ROOT
+    )
+    status, *modules = done.stdout.split()
+    assert (int(status), done.stderr) == (PASSED, "<6>hostrouting: OK\n")
+    assert {*modules}.isdisjoint({"typing", "re", "json", "enum", "contextlib", "collections"})
+    ours = {name for name in modules if name.startswith("hostrouting.")}
+    packages = {name.split(".")[1] for name in ours}
+    assert packages == {"gate", "host", "node", "release", "text"}
+    assert len(ours) < 25
+
+
+def test_a_pass_before_a_script_has_ended() -> None:
+    """The script may have changed the routing since."""
+    host = node(wanting(units=(UNIT, "a.service"), mode="WARN"))
+    clock = FakeNodeClock()
+
+    def run(*words: str) -> int:
+        del host.files.texts[words[0]]  # the other start has none
+        clock.sleep(0.5)
+        assert start("a.service", host, clock, FakeLock()) == PASSED
+        clock.sleep(0.5)
+        return 0
+
+    host.files.texts[f"{HostLayout.gate_directory}/05-a.sh"] = ""
+    lock = FakeLock()
+    begun = Start(UNIT, host.files, find_host=lambda: host, clock=clock, locked=lock, run=run)
+    assert begun.decide() == PASSED
+    assert passes(host) == 2
+
+
 def test_a_start_that_comes_later() -> None:
     """It makes a pass of its own: the routing may have changed since."""
     host = node(wanting(mode="WARN"))
@@ -169,8 +256,10 @@ def test_a_shared_refusal() -> None:
 
     assert start(UNIT, host, clock, FakeLock(the_first_one)) == REFUSED
     assert passes(host) == 1
-    first, second = (host.files.texts[HostLayout.note_path(unit)] for unit in (UNIT, "a.service"))
-    assert json.loads(first)["errors"] == json.loads(second)["errors"] != []
+    first, second = (read_note(host.files, unit) for unit in (UNIT, "a.service"))
+    assert first is not None
+    assert second is not None
+    assert first.errors == second.errors != ()
 
 
 @pytest.mark.parametrize(("unit", "status"), [("a.service", PASSED), (UNIT, REFUSED)])

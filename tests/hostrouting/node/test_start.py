@@ -1,6 +1,5 @@
 """hostrouting.node.start: what holds a unit back before it starts, and what the journal says."""
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -8,13 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.boot.files import render_config
+from hostrouting.config.settings import GateConfig, GateStep
 from hostrouting.errors import BackendError
+from hostrouting.gate.start_note import StartNote, read_note
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
-from hostrouting.node import PASSED, REFUSED
+from hostrouting.node import start
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.outside import RunScript
 from hostrouting.node.start import Start
+from hostrouting.release import PASSED, REFUSED
 from hostrouting.testing import FakeHost, FaultyBackend, h200
 from hostrouting.testing.kernel import FakeWatch
 from tests.support.node import (
@@ -24,7 +26,6 @@ from tests.support.node import (
     UNIT,
     FakeLock,
     FakeNodeClock,
-    FakeProgram,
     OddFiles,
     logged,
     marker_of,
@@ -51,9 +52,10 @@ class Scripts:
         self._ends = ends
         self.host = node()
 
-    def __call__(self, path: str, *arguments: str) -> int:
+    def __call__(self, *words: str) -> int:
         """See RunScript."""
-        name = os.path.basename(path)
+        name, *arguments = words[2:] if words[0] == "-c" else words
+        name = os.path.basename(name)
         self.ran.append((name, *arguments, marker_of(self.host)))
         end = self._ends.get(name.partition(".")[0].replace("-", "_"), 0)
         if isinstance(end, BaseException):
@@ -61,9 +63,9 @@ class Scripts:
         return end
 
 
-def no_script(path: str, *_arguments: str) -> int:
+def no_script(*words: str) -> int:
     """Fail: this test has no scripts."""
-    raise AssertionError(path)
+    raise AssertionError(words)
 
 
 def decide(
@@ -71,27 +73,24 @@ def decide(
     *,
     unit: str = UNIT,
     clock: FakeNodeClock | None = None,
-    began: float | None = None,
     lock: FakeLock | None = None,
     run: RunScript = no_script,
-    program: FakeProgram | None = None,
 ) -> int:
     """The exit status of the gate on this host."""
-    time = clock or FakeNodeClock()
     return Start(
         unit,
-        host,
-        began=time.now() if began is None else began,
-        clock=time,
+        host.files,
+        find_host=lambda: host,
+        clock=clock or FakeNodeClock(),
         locked=lock or FakeLock(),
         run=run,
-        program=program or FakeProgram(),
     ).decide()
 
 
-def note_of(host: FakeHost, unit: str = UNIT) -> dict[str, object]:
+def note_of(host: FakeHost) -> StartNote:
     """What `status` reads of the last start."""
-    note: dict[str, object] = json.loads(host.files.texts[HostLayout.note_path(unit)])
+    note = read_note(host.files, UNIT)
+    assert note is not None
     return note
 
 
@@ -105,7 +104,7 @@ def test_all_is_right(capfd: pytest.CaptureFixture[str]) -> None:
     assert changed.startswith("6 static routes changed: 2, first: add 172.16.0.0/17 ")
     assert verdict.startswith("6 OK: every address of 172.16.0.0/16 leaves through eth0")
     assert marker_of(host) == "ok"
-    assert (note_of(host)["refused"], note_of(host)["errors"]) == (False, [])
+    assert (note_of(host).refused, note_of(host).errors) == (False, ())
 
 
 def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +123,8 @@ def test_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
     assert advice.startswith("5 to start ALL gated units without any check until the next boot")
     assert advice.endswith(HostLayout.opening_command)
     note = note_of(host)
-    assert note["refused"]
-    assert note["errors"] == [findings[0].removeprefix("3 ")]
+    assert note.refused
+    assert note.errors == (findings[0].removeprefix("3 "),)
 
 
 def test_warn(capfd: pytest.CaptureFixture[str]) -> None:
@@ -247,6 +246,29 @@ def with_scripts(*names: str, **ends: int | BaseException) -> tuple[FakeHost, Sc
     return scripts.host, scripts
 
 
+def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:
+    """They run in their order, beside other programs' scripts, before the routes or after the
+    check. One that fails is named, and what comes after it is not run.
+    """
+    steps = [
+        GateStep("licence", "exit 1"),
+        GateStep("rails", "true", when="before"),
+        GateStep("late", "true"),
+    ]
+    wanted = wanting(*HALVES)
+    gate = GateConfig((UNIT,), tuple(steps))
+    for status in (0, 1):
+        host, scripts = with_scripts("05-a.sh", "50-b.sh", licence=status)
+        host.files.texts[CONFIG] = render_config(wanted._replace(gate=gate))
+        assert decide(host, run=scripts) == (REFUSED if status else PASSED)
+        names = ["05-a.sh", "rails", "licence"]
+        if not status:
+            names += ["late", "50-b.sh"]
+        assert [name for name, *_ in scripts.ran] == names
+        assert [marker for *_, marker in scripts.ran] == ["", "", *["ok"] * (len(names) - 2)]
+    assert "3 the step licence failed (exit 1)" in logged(capfd)
+
+
 def test_the_order_of_scripts() -> None:
     """Those that sort before 10- run before the pass, the others after it. What is no script is not
     run, nor what an earlier release of ours has left. Each gets the unit, and the seconds that are
@@ -330,7 +352,6 @@ def test_a_default_route_that_comes(capfd: pytest.CaptureFixture[str]) -> None:
     assert waits.startswith(f"6 {UNIT} waits for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
     assert len([line for line in lines if "waits" in line]) == 1
     assert lines[-1].startswith("6 OK: ")
-    assert note_of(host)["seconds"] == round(clock.now(), 3)
 
 
 class Deaf(FaultyBackend):
@@ -357,8 +378,13 @@ def test_a_default_route_that_does_not_come(
 ) -> None:
     """After 60 s the start is refused. The time of scripts that ran before counts, too."""
     host, clock, lock = before_dhcp()
-    clock.sleep(before)
-    assert decide(host, clock=clock, began=0.0, lock=lock) == REFUSED
+    host.files.texts[f"{GATE_D}/05-a.sh"] = ""
+
+    def run_slowly(*words: str) -> int:
+        clock.sleep(before)
+        return Scripts()(*words)
+
+    assert decide(host, clock=clock, lock=lock, run=run_slowly) == REFUSED
     assert 60 <= clock.now() < 62
     lines = logged(capfd)
     assert [line[:14] for line in lines] == [
@@ -461,12 +487,13 @@ def test_the_time_is_up(
     assert advice.endswith(HostLayout.opening_command)
 
 
-def test_little_time_is_left() -> None:
-    """The time counts from the beginning, also of a program that has started itself again."""
-    clock = FakeNodeClock()
-    clock.sleep(74.8)
-    lock = FakeLock(lambda: time.sleep(60))
-    assert decide(node(), clock=clock, began=0.0, lock=lock) == REFUSED
+def test_something_hangs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is ended when the time is up."""
+    monkeypatch.setattr(start, "TIME_LIMIT", 0.1)
+    assert decide(node(), lock=FakeLock(lambda: time.sleep(60))) == REFUSED
+    assert logged(capfd)[0].startswith("3 this took longer than 0 s, and was ended while it waited")
 
 
 @pytest.mark.parametrize(("interrupted", "activity"), MOMENTS)
@@ -489,22 +516,3 @@ def test_no_kernel(capfd: pytest.CaptureFixture[str]) -> None:
         host.faults.fail("snapshot", BackendError("no netlink", kind="unavailable"), nth=nth)
     assert decide(host) == REFUSED
     assert logged(capfd)[0] == "3 REQUIREMENT: no netlink"
-
-
-# Another program
-
-
-def test_the_program_was_replaced() -> None:
-    """The new one decides: what waited for a writer starts again, with the lock, and has done
-    nothing by then.
-    """
-    host = node()
-
-    def replace() -> None:
-        program.is_replaced = True
-
-    lock = FakeLock(replace)
-    program = FakeProgram(lock)
-    decide(host, lock=lock, program=program)
-    assert program.has_started_again
-    assert host.kernel.snapshot() == h200().snapshot()

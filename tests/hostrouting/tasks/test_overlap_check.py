@@ -76,9 +76,6 @@ class TestModes:
         assert str(error).startswith(start)
         moved = "this node's IP traffic to 172.16.0.0\N{EN DASH}172.16.255.254"
         assert f"REPAIR-COST: with the repair, {moved}" in str(error)
-            "REPAIR-COST: with the repair, this node's IP traffic to 172.16.0.0\N{EN DASH}172.16.255.254"
-            in str(error)
-        )
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert isinstance(error.report, CheckReport)
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]

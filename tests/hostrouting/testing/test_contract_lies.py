@@ -527,7 +527,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every device is up": (links(up=True), STATE),
     "no device": (
         snapshots(lambda it: it._replace(links=())),
-        "a snapshot has each device; seen: ",
+        "a snapshot has each device; missing: ",
     ),
     "one number for all devices": (links(index=2), "each device has a number of its own"),
     "devices from last to first": (
@@ -551,6 +551,11 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every address is of the host": (addresses(scope=254), ADDRESS),
     "every network is a /32": (addresses(length=32), ADDRESS),
     "every address is on lo": (addresses(dev="lo"), ADDRESS),
+    "every address has a peer": (addresses(peer=as_ip("10.8.0.1")), ADDRESS),
+    "IPv6 is forwarded": (
+        snapshots(lambda it: it._replace(ipv6_forwarding=True)),
+        "whether IPv6 is forwarded; seen: True",
+    ),
     "addresses from last to first": (
         snapshots(lambda it: it._replace(addresses=it.addresses[::-1])),
         "the addresses of a family are in the order",
@@ -579,6 +584,10 @@ LIES: dict[str, tuple[Lie, str]] = {
     "no preferred source": (routes(prefsrc=None), BACK),
     "no metric": (routes(metric=0), BACK),
     "one scope": (routes(scope=0), BACK),
+    "a nexthop object": (routes(nexthop_id=7), BACK),
+    "a preference": (routes(preference="high"), BACK),
+    "a lifetime": (routes(expired=False), ": expired is False, not None"),
+    "further words": (routes(unread=("encap seg6",)), BACK),
     "every route is unicast": (routes(type="unicast"), BACK),
     "a state in a request is a wish": (ObeysStates, "state of a next hop in a request is ignored"),
     "family is ignored": (parts(family=None), "`family` leaves out what is of the other family"),
@@ -643,6 +652,21 @@ def broken_promises(lie: Lie, *, patience: float = BackendContract.patience) -> 
         except (AssertionError, BackendError) as error:
             said.append(str(error))
     return said
+
+
+def test_what_a_failure_says() -> None:
+    """What is missing, what is not promised, and the fields of two rules that print alike."""
+    [said] = broken_promises(rules(suppress_ifgroup=None))
+    assert said.startswith(f"{RULES}; missing: [100: from 2001:db8:7::/48 ")
+    assert "; not promised: [100: from 2001:db8:7::/48 " in said
+    [said] = broken_promises(snapshots(without_the_kernels_routes))
+    assert said.startswith(
+        "a snapshot has the routes that the kernel adds for an address; missing: ["
+    )
+    [said] = broken_promises(snapshots(lambda it: it._replace(rules=it.rules[::-1])))
+    assert said.startswith(f"{RULES}; seen in this order: [")
+    said_of_routes = broken_promises(routes(expired=False))
+    assert any(": expired is False, not None" in words for words in said_of_routes)
 
 
 def test_an_honest_backend() -> None:

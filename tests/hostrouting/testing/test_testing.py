@@ -100,10 +100,8 @@ def test_the_ready_made_hosts(make: Callable[[], FakeKernel], address: str, rout
 
 @pytest.mark.parametrize("kernel", [h200, None])
 def test_a_kernel_that_is_none(kernel: Any) -> None:
-    """A function in the place of what it makes is refused when the host is made: in a test, this is
-    a fixture that is not among the parameters.
-    """
-    said = re.escape(f"kernel is {kernel!r:.80}; it must be a FakeKernel: call h200(), or ")
+    """A function in the place of what it makes is refused when the host is made."""
+    said = re.escape(f"kernel is {kernel!r:.80}; it must be a FakeKernel, such as h200()")
     with pytest.raises(TypeError, match=said):
         FakeHost(kernel=kernel)
 
@@ -321,9 +319,41 @@ def test_what_the_files_of_a_unit_say() -> None:
 def test_a_manager_starts_what_does_not_run() -> None:
     """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
     manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})
-    for unit in ("a.service", "a.service", "b.service"):
+    for unit in ("a", "a.service", "b"):
         manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service"]
+    assert manager.show(("Id", "ActiveState"), "a") == (
+        {"Id": "a.service", "ActiveState": "active"},
+    )
+
+
+def test_a_start_takes_its_time() -> None:
+    """By the clock of the run: a retry, a deadline and a cancellation can be tested without
+    waiting. A start that is given up is ended by a stop.
+    """
+    clock = FakeClock()
+    manager = FakeManager(seconds={"kubelet": 50, "slow.service": 100})
+
+    def start(unit: str) -> phases.Task[None]:
+        return phases.task(unit)(lambda ctx: manager.start(unit, timeout=60, ctx=ctx))
+
+    def run_for(task: phases.AnyTask) -> tuple[str, float]:
+        before = clock.now()
+        return phases.run(task, clock=clock, observers=[]).why, clock.now() - before
+
+    too_slow = "HostError: systemctl did not start slow.service within 60 s; check that it answers"
+    assert run_for(start("slow")) == (f"{too_slow}, then try again", 60)
+    in_vain = "DeadlineExceeded: not finished within 30 s"
+    assert run_for(phases.deadline(start("kubelet"), 30)) == (in_vain, 30)
+    assert manager.states == {"slow.service": "inactive", "kubelet.service": "inactive"}
+    assert run_for(start("kubelet")) == ("", 50)
+    with pytest.raises(HostError, match="did not start slow"):
+        manager.start("slow", timeout=60)  # without a context, no time passes
+    assert manager.calls == [
+        *["start slow.service", "stop slow.service"],
+        *["start kubelet.service", "stop kubelet.service", "start kubelet.service"],
+        *["start slow.service", "stop slow.service"],
+    ]
 
 
 def test_a_unit_that_does_not_start() -> None:
@@ -393,28 +423,3 @@ def test_little_is_loaded() -> None:
         print({"hypothesis", "pytest", "pyroute2"} & set(sys.modules))
     """
     assert completed([sys.executable, "-c", script], check=True).stdout == "set()\n"
-
-
-@pytest.mark.linux
-def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
-    """With one line in a conftest.py, each test has a new host."""
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
-    (tmp_path / "test_it.py").write_text(
-        "def test_hosts(fake_kernel, plain_vm, h200, vpn_node, ecmp_node, cni_node):\n"
-        "    assert len(h200.snapshot().links) == 10\n"
-        "    assert len(fake_kernel.snapshot().links) == 1\n"
-        "from hostrouting.testing.contract import BackendContract\n"
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "error",
-        "-p",
-        "no:cacheprovider",
-        "test_it.py",
-    ]
-    done = completed(command, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout

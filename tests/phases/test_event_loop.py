@@ -1,0 +1,214 @@
+"""run_async: a run beside an event loop of asyncio, which signals and cancellations stop."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import phases
+from phases import Context, Status, Step
+from phases.testing import FakeClock, Recorder, StubTask
+
+WAIT = phases.task("wait")(lambda ctx: ctx.sleep(150))
+
+
+async def soon(condition: Callable[[], object]) -> None:
+    """Let the loop do other things until this is true."""
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+
+
+def in_loop(story: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """What the coroutine returns. It leaves no thread behind, and the handlers as they were."""
+    threads = threading.active_count()
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    result = asyncio.run(story())
+    assert threading.active_count() == threads
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    return result
+
+
+def test_a_report() -> None:
+    """It is that of `run`, with the same choices; what a task raises is in it."""
+    tree = phases.serial(StubTask("a", 1), StubTask("b", errors=[OSError("busy")]), name="tree")
+    clock = FakeClock()
+
+    async def story() -> tuple[Step, Step]:
+        ctx = Context(clock=clock, observers=[])
+        failed = await phases.run_async(tree, ctx=ctx, undo_on_failure=True)
+        return failed, await phases.run_async(tree, ctx=ctx, only="tree", skip="b")
+
+    failed, skipped = in_loop(story)
+    assert str(failed.failures[0].error) == "busy"
+    assert failed.find("tree").action == "undo"
+    assert failed.find("a", action="do").result == 1
+    assert skipped.find("b").reason == "left out by skip"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_runs(number: signal.Signals) -> None:
+    """Those that are awaited when it comes; the loop goes on, and each has its report."""
+
+    async def story() -> list[Step]:
+        seen = Recorder()
+        runs = [
+            asyncio.ensure_future(phases.run_async(WAIT, ctx=Context(observers=[seen])))
+            for _ in range(2)
+        ]
+        await phases.run_async(StubTask("short"))
+        await soon(lambda: len(seen.starts) == 2)
+        signal.raise_signal(number)
+        return await asyncio.gather(*runs)
+
+    for report in in_loop(story):
+        assert report.status is Status.CANCELLED
+        assert (report.reason, report.exit_code) == (number.name, 128 + number)
+
+
+def test_a_signal_says_what_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
+    """A task that does not stop at once is named, and the report says that the signal came."""
+    released = threading.Event()
+    deaf = phases.task("deaf")(lambda _: released.wait(100))
+
+    async def story() -> Step:
+        run = asyncio.ensure_future(phases.run_async(phases.serial(deaf, name="boot")))
+        await soon(lambda: "boot/deaf started" in caplog.text)
+        signal.raise_signal(signal.SIGTERM)
+        await soon(lambda: "SIGTERM: stopping, waiting for boot/deaf" in caplog.text)
+        released.set()
+        return await run
+
+    with caplog.at_level("INFO", logger="phases"):
+        report = in_loop(story)
+    assert (report.ok, report.signal) == (True, signal.SIGTERM)
+
+
+def test_handlers_of_the_program() -> None:
+    """A handler that the program gave to its loop is called as well, and stays. A signal that is
+    ignored stays ignored.
+    """
+    called: list[str] = []
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, called.append, "during")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        seen = Recorder()
+        run = asyncio.ensure_future(phases.run_async(WAIT, ctx=Context(observers=[seen])))
+        await soon(lambda: seen.starts)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        report = await run
+        loop.add_signal_handler(signal.SIGTERM, called.append, "after")
+        signal.raise_signal(signal.SIGTERM)
+        await soon(lambda: "after" in called)
+        loop.remove_signal_handler(signal.SIGTERM)
+        return report
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        report = asyncio.run(story())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert report.reason == "SIGTERM"
+    assert called == ["during", "after"]
+
+
+def test_a_cancelled_coroutine_waits_for_the_end() -> None:
+    """The run is cancelled and undone before the coroutine ends, however often it is cancelled;
+    then the cancellation is raised, as anybody expects who has cancelled it.
+    """
+    undone: list[str] = []
+
+    def undo(ctx: Context) -> None:
+        ctx.sleep(0.05)
+        undone.append("machine")
+
+    machine = phases.task("machine", undo=undo)(WAIT.do)
+    seen = Recorder()
+
+    async def story() -> None:
+        ctx = Context(observers=[seen])
+        run = asyncio.ensure_future(phases.run_async(machine, ctx=ctx, undo_on_failure=True))
+        await soon(lambda: seen.starts)
+        for _ in range(3):
+            run.cancel("the agent stops")
+            await asyncio.sleep(0.005)
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert undone == ["machine"]
+
+    in_loop(story)
+    assert seen.ends[-1] == ("machine", Status.CANCELLED)
+
+
+def test_a_timeout_around_a_run() -> None:
+    """A time limit of asyncio stops the run, and says so."""
+    seen = Recorder()
+
+    async def story() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(phases.run_async(WAIT, ctx=Context(observers=[seen])), 0.05)
+
+    in_loop(story)
+    assert seen.ends == [("wait", Status.CANCELLED)]
+
+
+def test_a_coroutine_that_is_closed() -> None:
+    """A loop that ends without waiting for its coroutines leaves no task behind."""
+    seen = Recorder()
+
+    async def story() -> None:
+        run: Any = phases.run_async(WAIT, ctx=Context(observers=[seen]))
+        step: Awaitable[Any] = run.send(None)
+        assert step is not None
+        await soon(lambda: seen.starts)
+        run.close()
+
+    in_loop(story)
+    assert seen.ends == [("wait", Status.CANCELLED)]
+
+
+def test_an_event_loop_in_another_thread() -> None:
+    """It gets no signals, so the handlers stay as they are."""
+    reports: list[Step] = []
+    handlers: list[object] = []
+    look = phases.task("look")(lambda _: handlers.append(signal.getsignal(signal.SIGTERM)))
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=lambda: reports.append(asyncio.run(phases.run_async(look))))
+    thread.start()
+    thread.join()
+    assert reports[0].ok
+    assert handlers == [before]
+
+
+def test_a_system_that_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run has failed with that."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def story() -> Step:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            return await phases.run_async(WAIT)
+
+    assert in_loop(story).why == "RuntimeError: can't start new thread"
+
+
+def test_what_is_refused() -> None:
+    """What `run` refuses is refused with the name of this function."""
+    untyped: Any = phases
+    wrong: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        "run_async: ctx is 5": lambda: untyped.run_async(WAIT, ctx=5),
+        "run_async: undo_on_failure is 'x'": lambda: untyped.run_async(WAIT, undo_on_failure="x"),
+        "only: there is no task 'y'": lambda: phases.run_async(WAIT, only="y"),
+    }
+    for words, call in wrong.items():
+        with pytest.raises((TypeError, phases.UnknownTask), match=words):
+            asyncio.run(call())
