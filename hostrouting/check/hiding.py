@@ -38,9 +38,10 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
     A route by which some packets escape is right for no others, because the judge looks at the
     route alone: so all such routes go at once. What is expected stays what the whole host expects.
     """
-    if not _may_hide(judge, escapes):
-        return HiddenParts({}, judge.fib)
-    hiding, fib = _without_hiding_routes(judge, escapes)
+    hiding: dict[int, list[Route]] = {}
+    fib = judge.fib
+    if _may_hide(judge, escapes):
+        hiding, fib = _without_hiding_routes(judge, escapes)
     reasons: dict[int, Why] = {}
     for part in escapes:
         # By the uplink, packets would miss them, too.

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.judge import first_opinion
 from hostrouting.check.results import DEFAULT_ROUTES, DOUBTFUL_ROUTE, OTHER_PACKETS, Grade, Opinion
+from hostrouting.config.cni import POD_RULES
 from hostrouting.fib.engine import Outcome, selects_all_forwarded
 
 if TYPE_CHECKING:
@@ -225,13 +226,27 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
+    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel; by
+    any of several with equal default routes.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    if not other.is_selected_by_mark_alone:
-        return None
-    if judge.fib.possible_devs(other.outcome.decision) == (judge.uplinks.card_below_tunnel,):
+    devs = judge.fib.possible_devs(other.outcome.decision)
+    has_card = other.is_selected_by_mark_alone and judge.uplinks.card_below_tunnel in devs
+    if has_card and all(map(judge.devices.may_be_card, devs)):
+        return FINE
+    return None
+
+
+def of_a_pod(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """What one pod sends leaves by the card that has the pods' addresses, as its CNI's rule says.
+
+    Field state: terway-eni.
+    """
+    rule = other.outcome.rule
+    is_of_cni = rule.priority in POD_RULES and rule.src is not None and rule.src.is_single
+    devs = judge.fib.possible_devs(other.outcome.decision)
+    if is_of_cni and "iif" in other.met and all(map(judge.devices.may_be_card, devs)):
         return FINE
     return None
 
@@ -266,6 +281,7 @@ RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] 
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
+    of_a_pod,
     by_a_doubtful_default,
     anything_else,
 )
