@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -73,6 +74,9 @@ class FakeHost(Host):
 
     def __attrs_post_init__(self) -> None:
         must_be(FakeFiles, self.files, "files", "FakeFiles(texts={…})")
+        must_be((FakeManager, NoneType), self.manager, "manager", "a FakeManager, or None")
+        must_be(FakeInterpreter, self.interpreter, "interpreter", "a FakeInterpreter")
+        must_be(Callable, self.rights, "rights", "a function: lambda: Rights(…)")
         must_be(
             FakeKernel,
             self.kernel,
