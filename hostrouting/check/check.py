@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
-from hostrouting.check.flaws import find_flaws, find_undelivered
+from hostrouting.check.flaws import find_flaws, find_unchecked_routes, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
@@ -111,7 +111,7 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     _require(snapshot, "rules", "a Snapshot, such as backend.snapshot()")
     require_cidrs(config)
     judges = _judges(snapshot, config.route_overlap)
-    return CheckReport(tuple(check_family(judge) for judge in judges))
+    return _report(config, (check_family(judge) for judge in judges))
 
 
 def _require(value: object, attribute: str, rule: str) -> None:
@@ -264,13 +264,30 @@ def _check_once(
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
-        report = check_family(judge)
-        asked = routes_to_ask_about(judge, report.parts)
-        if asked:
-            report = check_family(_with_known_sources(judge, asked, backend))
+        report = check_live_family(judge, backend)
         differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
+    return _report(config, reports)
+
+
+def _report(config: HostRoutingConfig, families: Iterable[FamilyReport]) -> CheckReport:
+    """The report, with the flaws of the configuration."""
+    reports: list[FamilyReport] = []
+    for report in families:
+        flaws = (*report.flaws, *find_unchecked_routes(config, report.family))
+        reports.append(report._replace(flaws=flaws))
     return CheckReport(tuple(reports))
+
+
+def check_live_family(
+    judge: Judge, backend: RouteBackend, within: Iterable[Prefix] | None = None
+) -> FamilyReport:
+    """As `check_family`, but Linux is asked for the sources that only Linux knows."""
+    report = check_family(judge, within)
+    asked = routes_to_ask_about(judge, report.parts)
+    if not asked:
+        return report
+    return check_family(_with_known_sources(judge, asked, backend), within)
 
 
 def _with_known_sources(judge: Judge, asked: Mapping[Route, int], backend: RouteBackend) -> Judge:

@@ -8,7 +8,7 @@ that which devices it may be, and what is known of each.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -92,21 +92,18 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            remedy = how_to_name_a_device(opinion.candidates, report, costs={})
+            remedy = how_to_name_a_device(opinion.candidates, report)
             facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
-def how_to_name_a_device(
-    devs: Sequence[str], report: FamilyReport, *, costs: Mapping[str, str]
-) -> Remedy | None:
-    """How to name each of these devices, of which one is intended; with what is known of it and,
-    from `costs`, what its repair costs.
+def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
+    """How to name each of these devices, of which one is intended; with what is known of it.
 
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    ways = [_way_to_name(dev, report, costs.get(dev, "")) for dev in devs]
+    ways = [_way_to_name(dev, report) for dev in devs]
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -117,12 +114,12 @@ def how_to_name_a_device(
     return in_turn(ways)
 
 
-def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
+def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
     """What to do if this device is intended, with what is known of it."""
     words = f"if {dev} is intended"
-    details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
-    if details:
-        words += f" ({details})"
+    known = _known_of(dev, report)
+    if known:
+        words += f" ({known})"
     if is_configurable_dev(dev):
         return Remedy(words, line_naming(dev, report.cidrs))
     return Remedy(f"{words}, give it another name: a configuration cannot have this one")

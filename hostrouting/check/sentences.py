@@ -236,7 +236,7 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
     if rule is None or route is None:
         return None
     if not escape.is_by_rule:
-        return _how_to_delete_hiding(route, family)
+        return _how_to_delete_routes([route])
     if rule.priority == 0:  # nothing comes before it
         return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
     to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
@@ -245,15 +245,6 @@ def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> R
         to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
     words = f"exclude the pods in the program that added rule {rule.priority}; until then"
     return Remedy(words, rule_command("add", to_pods))
-
-
-def _how_to_delete_hiding(route: Route, family: FamilyReport) -> Remedy | None:
-    """How to delete this route, or the address that it is made for."""
-    for address in family.addresses:
-        if route.type == "local" and Prefix.of(address.ip) == route.prefix:
-            command = f"ip address del {address.ip}/{address.length} dev {address.dev}"
-            return Remedy("if the address is not this host's", command)
-    return _how_to_delete_routes([route])
 
 
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:
@@ -397,22 +388,8 @@ def _claim(why: Why, where: str) -> str:
 def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
-        return _how_to_name_with_costs(why.devs, family)
+        return how_to_name_a_device(why.devs, family)
     return _how_to_delete_routes(why.to_delete)
-
-
-def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
-    """How to name one of the devices, and what its repair then costs."""
-    costs: dict[str, str] = {}
-    for dev, repair in family.repair.alternatives:
-        in_words: list[str] = []
-        if repair.lacks:
-            in_words.append(_loss_in_words(repair))
-        for moved_dev, ranges in extents_of(family.family, repair.costs).items():
-            in_words.append(_cost_in_words(moved_dev, ranges, repair))
-        if in_words:
-            costs[dev] = f"then {spoken(in_words)}"
-    return how_to_name_a_device(devs, family, costs=costs)
 
 
 def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:

@@ -187,8 +187,10 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
         return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
-    # Without a note, the gate did not run to its end.
-    if note.refused if note is not None else _REFUSED in gate:
+    was_refused = _REFUSED in gate  # without a note, the gate did not run to its end
+    if note is not None:
+        was_refused = note.refused
+    if was_refused:
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
         return "fails"

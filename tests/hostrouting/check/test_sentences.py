@@ -340,18 +340,6 @@ def test_a_repair_that_loses_what_the_default_route_has() -> None:
     assert "configure these routes in the program that sets the default route" in remedy
 
 
-def test_what_a_repair_would_lose_by_each_device_that_may_be_intended() -> None:
-    """Whoever chooses a device reads that its default route has what a static route cannot have."""
-    other = Route.to(ANYWHERE, dev="eth1", gateway="10.1.0.1", metric=100)._replace(mtu=9000)
-    network = Route.to("10.1.0.0/24", dev="eth1", protocol=2)
-    host = vm_with(other, network, Route.to(CIDR, dev="ib0"), links=(ETH1, IB0))
-    [unsafe] = named("unsafe", host)
-    assert unsafe.remedy is not None
-    by_eth0, by_eth1, *_ = unsafe.remedy.ways()
-    assert "leave without" not in by_eth0.words
-    assert f'then packets to {HALVES} leave without "mtu 9000"' in by_eth1.words
-
-
 def test_the_devices_that_a_default_route_could_have() -> None:
     """Each network card with its address, and whether it is down; also a bridge with a card. A
     dummy sends nothing out of the host, docker0 and a CNI's bridge lead to containers, and a tunnel
