@@ -9,7 +9,7 @@ another one is indented below it. `status` and `apply` share this.
 import shlex
 from collections.abc import Iterator
 
-from hostrouting.cli.check import LOOK_FIRST, check_lines
+from hostrouting.cli.check import check_lines
 from hostrouting.cli.output import finding_lines, way_lines
 from hostrouting.cli.plan import SEE_CONFLICTS, plan_lines
 from hostrouting.command import AS_ROOT
@@ -57,8 +57,6 @@ def status_lines(status: Status) -> Iterator[str]:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
     yield from plan_lines(status.plan, _findings_of_page(status, cause))
     yield from verdict
-    if MEANINGS[status.state].plan_first and (status.command or remedy is not None):
-        yield LOOK_FIRST
 
 
 def _first_line(status: Status) -> str:
