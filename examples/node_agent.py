@@ -7,16 +7,17 @@ done. With `--here`, the agent configures this computer, as root. Without it, th
 one: an H200 node whose InfiniBand devices capture 172.16.0.0/16. FILE is the agent's own
 configuration:
 
-    {"downloads": {"/opt/kubelet": "https://…"}, "hostRouting": {"gate": …, "routeOverlap": …}}
+    {"downloads": [{"path": "/opt/kubelet", "url": "https://…"}], "hostRouting": {"gate": …}}
 """
 
 import argparse
 import asyncio
-import json
 import logging
+import os
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import phases
 from hostrouting import (
@@ -28,10 +29,27 @@ from hostrouting import (
     exit_code,
 )
 from hostrouting.install.plan import Plan
+from hostrouting.reading import must, read_file, section
 from hostrouting.testing import FakeHost, h200
 
 UNIT = "kubelet.service"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/50-node-ip.conf"
+
+
+@section
+class File(NamedTuple):
+    """A file that a node needs."""
+
+    path: Annotated[str, must(os.path.isabs, "is not an absolute path")]
+    url: str
+
+
+@section
+class Settings(NamedTuple):
+    """The agent's configuration. All faults are reported at once, those of hostrouting, too."""
+
+    host_routing: HostRoutingConfig
+    downloads: tuple[File, ...] = ()
 
 
 class Download:
@@ -107,7 +125,7 @@ class StartKubelet:
             return phases.Skip("it runs with this address")
         self.former = former
         self._stop_and_set(drop_in)
-        self.manager.start(UNIT, timeout=60)
+        self.manager.start(UNIT, timeout=60, ctx=ctx)
         return None
 
     def plan(self, ctx: phases.Context) -> str | phases.Skip:
@@ -139,9 +157,9 @@ class StartKubelet:
         self.manager.reload()
 
 
-def agent(urls: dict[str, str], config: HostRoutingConfig, host: Host) -> phases.AnyTask:
-    """The whole bootstrap of a node; `urls` are those of the downloads, by path."""
-    downloads = [Download(path, url) for path, url in urls.items()]
+def agent(settings: Settings, host: Host) -> phases.AnyTask:
+    """The whole bootstrap of a node."""
+    downloads = [Download(file.path, file.url) for file in settings.downloads]
     start = StartKubelet(host)
 
     @phases.task("wait-until-it-runs", plan=lambda _ctx: f"would wait until {UNIT} runs")
@@ -152,7 +170,7 @@ def agent(urls: dict[str, str], config: HostRoutingConfig, host: Host) -> phases
 
     return phases.serial(
         phases.parallel(*map(phases.retry, downloads), name="downloads", at_once=4),
-        phases.retry(Configure(config, host=host)),
+        phases.retry(Configure(settings.host_routing, host=host)),
         start,
         phases.deadline(phases.retry(require_running, attempts=None), 300),
         name="bootstrap",
@@ -167,12 +185,11 @@ if __name__ == "__main__":
     parser.add_argument("--plan", action="store_true", help="only print what would be done")
     given = parser.parse_args()
     try:
-        config = HostRoutingConfig.load(given.config, required=True)
+        settings = read_file(Settings, given.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
         sys.exit(exit_code(error))
-    urls = json.loads(given.config.read_text()).get("downloads", {})
-    bootstrap = agent(urls, config, Host.local() if given.here else FakeHost(kernel=h200()))
+    bootstrap = agent(settings, Host.local() if given.here else FakeHost(kernel=h200()))
     if given.plan:
         dry_run = phases.plan(bootstrap)
         print(dry_run)

@@ -13,18 +13,20 @@ from hostrouting.command import AS_ROOT, Operator
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
+Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route", "pods-hidden"]
 """What happens to the packets of a range of an expected CIDR that does not leave through an
 expected device.
 """
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
+    "pod-network-holds-host", "default-route-expires", "cidr-masked",
     # what makes a verdict undecided
-    "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
+    "default-routes", "two-cnis", "doubtful-route", "other-packets", "unknown-source",
+    "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits", "route-stays",
-    "node-ip", "route-not-configured",
+    "route-differs", "route-unchecked", "node-ip", "route-not-configured",
     # the host
     "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
     "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",

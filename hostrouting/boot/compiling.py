@@ -19,6 +19,7 @@ _LOADED_ON_THE_NODE = (
     "hostrouting.node.start",
     "hostrouting.node.boot",
     "hostrouting.node.guard",
+    "hostrouting.node.outside",
     "hostrouting.host.host",
     "hostrouting.upkeep.passes",
     "hostrouting.routes.keep",

@@ -13,17 +13,16 @@ part for `FROM_HOST` is about plain packets, and its other opinions are about th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.check.doubts import describe_doubts
-from hostrouting.check.flaws import find_flaws, find_undelivered
+from hostrouting.check.flaws import find_flaws, find_unchecked_routes, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
 from hostrouting.check.repair import propose_repair
 from hostrouting.check.results import (
-    DEFAULT_ROUTES,
     CheckReport,
     Escape,
     FamilyReport,
@@ -33,19 +32,20 @@ from hostrouting.check.results import (
     RangeInDoubt,
     Repair,
 )
-from hostrouting.check.sources import node_ip
+from hostrouting.check.sources import node_ip, routes_to_ask_about
 from hostrouting.check.unrepairable import find_untaken
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, Fib, PacketKind
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, IPV4, Prefix, extent, ip_at, outermost
+from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at, outermost
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 _MORE_READINGS = 2
@@ -109,7 +109,7 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """
     require_cidrs(config)
     judges = _judges(snapshot, config.route_overlap)
-    return CheckReport(tuple(check_family(judge) for judge in judges))
+    return _report(config, (check_family(judge) for judge in judges))
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
@@ -144,8 +144,7 @@ def check_family(judge: Judge, within: Iterable[Prefix] | None = None) -> Family
     if judge.uplinks.devs:
         blocks = outermost(cidrs if within is None else within)
     parts, escapes, in_doubt = _judge_blocks(judge, blocks)
-    doubts = [_with_own_pods(judge, *doubt) for doubt in in_doubt]
-    doubts += _unjudged(judge, blocks)
+    doubts = [*in_doubt, *_unjudged(judge, blocks)]
     report = FamilyReport(
         family,
         judge.fib.snapshot,
@@ -187,7 +186,8 @@ def _escapes_in(parts: Iterable[Part], block: Prefix, packet: PacketKind) -> Ite
     label, and `ranges_of` leaves it out.
     """
     for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
-        yield Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
+        devs, hidden = opinion.devs, opinion.hidden
+        yield Escape(block, first, last, opinion.name, decision, devs, packet, hidden)
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
@@ -195,30 +195,6 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
     for opinions, first, last in ranges_of((part, part.doubts) for part in parts):
         for opinion in opinions:
             yield opinion, first, last
-
-
-def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> RangeInDoubt:
-    """The doubt about a range; that about a default route names the node's own pods in it."""
-    if doubt.name == DEFAULT_ROUTES:
-        pods = _own_pods_in(judge, first, last)
-        if pods:
-            reason = f"{doubt.reason}, even those to pods of this node: {spoken(pods)}"
-            doubt = doubt._replace(reason=reason)
-    return doubt, first, last
-
-
-def _own_pods_in(judge: Judge, first: int, last: int) -> list[str]:
-    """The prefixes of the routes that lead to pods of this node in a range, each once; a single
-    address without its length.
-    """
-    pods: dict[str, None] = {}
-    for route in judge.fib.routes:
-        prefix = route.prefix
-        if route.type != "unicast" or prefix.first > last or prefix.last < first:
-            continue
-        if any(judge.devices.leads_to_own_pods(dev) for dev in route.devs):
-            pods[extent(prefix.family, prefix.first, prefix.last)] = None
-    return list(pods)
 
 
 def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[RangeInDoubt]:
@@ -239,11 +215,11 @@ def _repair(
     its routes do not end.
     """
     repair = propose_repair(judge, blocks, plain)
-    unrepairable = list(repair.unrepairable)
-    for escape in escapes:
-        if escape.packet != FROM_HOST:
-            unrepairable += find_untaken(judge, escape, repair.resolved)
-    return repair._replace(unrepairable=tuple(unrepairable))
+    if all(escape.packet == FROM_HOST for escape in escapes):
+        return repair
+    _, left, _ = _judge_blocks(judge.with_routes(repair.resolved), blocks)
+    untaken = find_untaken(escape for escape in left if escape.packet != FROM_HOST)
+    return repair._replace(unrepairable=(*repair.unrepairable, *untaken))
 
 
 # A live host.
@@ -279,10 +255,40 @@ def _check_once(
     snapshot = snapshot._replace(name_servers=name_servers)
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
-        report = check_family(judge)
+        report = check_live_family(judge, backend)
         differences = _differences(judge, report, backend)
         reports.append(report._replace(doubts=(*report.doubts, *differences)))
+    return _report(config, reports)
+
+
+def _report(config: HostRoutingConfig, families: Iterable[FamilyReport]) -> CheckReport:
+    """The report, with the flaws of the configuration."""
+    reports: list[FamilyReport] = []
+    for report in families:
+        flaws = (*report.flaws, *find_unchecked_routes(config, report.family))
+        reports.append(report._replace(flaws=flaws))
     return CheckReport(tuple(reports))
+
+
+def check_live_family(
+    judge: Judge, backend: RouteBackend, within: Iterable[Prefix] | None = None
+) -> FamilyReport:
+    """As `check_family`, but Linux is asked for the sources that only Linux knows."""
+    report = check_family(judge, within)
+    asked = routes_to_ask_about(judge, report.parts)
+    if not asked:
+        return report
+    return check_family(_with_known_sources(judge, asked, backend), within)
+
+
+def _with_known_sources(judge: Judge, asked: Mapping[Route, int], backend: RouteBackend) -> Judge:
+    """The judge that knows which source Linux writes into packets by these routes, each of which
+    comes with an address that it decides for.
+    """
+    addresses = [ip_at(judge.fib.family, address) for address in asked.values()]
+    answers = zip(asked, backend.sources(addresses), strict=True)
+    known = {route: source for route, source in answers if source is not None}
+    return Judge(judge.fib, judge.config, known)
 
 
 def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> Iterator[Finding]:
@@ -296,7 +302,7 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
     answers = backend.lookup([ip_at(family, part.first) for part in asked])
     doubts: list[RangeInDoubt] = []
     for part, answer in zip(asked, answers, strict=True):
-        if not _agrees(judge, part, answer):
+        if not _leads_alike(judge, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             doubts.append((Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first))
@@ -307,22 +313,6 @@ def _differences(judge: Judge, report: FamilyReport, backend: RouteBackend) -> I
             "reading"
         )
         yield Finding("kernel-differs", "warning", sentence)
-
-
-def _agrees(judge: Judge, part: Part, answer: Answer) -> bool:
-    """Whether the tables have this answer, for the plain packet or for one that a rule for UDP
-    selects: IPv4 takes the question to be about a UDP packet.
-    """
-    if _leads_alike(judge, part.decision, answer):
-        return True
-    if judge.fib.family != IPV4:
-        return False
-    _, outcomes = judge.fib.outcomes(part.first)
-    for outcome in outcomes:
-        is_for_udp = ("ipproto", "udp") in outcome.rule.others
-        if is_for_udp and _leads_alike(judge, outcome.decision, answer):
-            return True
-    return False
 
 
 def _leads_alike(judge: Judge, decision: Decision, answer: Answer) -> bool:

@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
-from hostrouting.model.link_kinds import OF_GUESTS, is_card
+from hostrouting.fib.engine import ByPrefix
+from hostrouting.model.link_kinds import OF_GUESTS, is_card, is_tunnel
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
 
@@ -43,6 +44,7 @@ class Devices:
         for address in fib.snapshot.addresses:
             if address.ip.version == fib.family:
                 self.addresses.append(address)
+        self._family = fib.family
         self._routes = fib.routes
 
     # Whose a device is.
@@ -58,9 +60,9 @@ class Devices:
         """Whether the device may be this CNI's."""
         return any(owner is cni for owner, _ in self.cni_rows(dev))
 
-    def has_cni(self, cni: Cni, *, beside: str = "") -> bool:
-        """Whether the host has a device of this CNI, other than the one that is named."""
-        return any(self.is_of(dev, cni) for dev in self.links if dev != beside)
+    def has_cni(self, cni: Cni) -> bool:
+        """Whether the host has a device of this CNI."""
+        return any(self.is_of(dev, cni) for dev in self.links)
 
     def uses(self, dev: str) -> set[Use]:
         """What CNIs use the device for."""
@@ -69,6 +71,10 @@ class Devices:
     def leads_to_own_pods(self, dev: str) -> bool:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
         return not self.uses(dev).isdisjoint({"pod", "bridge"})
+
+    def is_overlay(self, dev: str) -> bool:
+        """Whether the device is a tunnel by which a CNI leads to the pods of other nodes."""
+        return "network" in self.uses(dev) and is_tunnel(self.links[dev])
 
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
@@ -120,6 +126,32 @@ class Devices:
                 blocks += [(dev, route.prefix) for dev in route.devs]
         # So far by any device: those of the CNIs are chosen here.
         return [(dev, block) for dev, block in blocks if self.cni_rows(dev)]
+
+    @cached_property
+    def routes_to_pods(self) -> ByPrefix[Route]:
+        """The usable routes of all tables to pods of this node: to a single pod by its device, or
+        to a network by the bridge of the pods.
+        """
+        of_pods = {dev for dev in self.links if self.leads_to_own_pods(dev)}
+        routes: list[Route] = []
+        if of_pods:  # or no route has to be looked at
+            routes += [route for route in self._routes if not of_pods.isdisjoint(route.devs)]
+        to_pods = filter(self._leads_plain_packets_to_pods, routes)
+        return ByPrefix(self._family, [(route.prefix, route) for route in to_pods])
+
+    def _leads_plain_packets_to_pods(self, route: Route) -> bool:
+        """Whether plain packets by this route of a pod's device, or of the bridge of pods, reach
+        pods, and not an own address of that device.
+
+        Field state of an own address: dual-stack-ptp.
+        """
+        if route.type != "unicast" or route.tos or route.source or route.is_passed_over:
+            return False
+        own = [Prefix.of(address.ip) for address in self.addresses if address.dev in route.devs]
+        if route.prefix.is_single:
+            return route.prefix not in own
+        is_default = route.prefix.length < 2  # also as two halves
+        return not is_default and any(map(self.is_bridge_of_pods, route.devs))
 
     # What a device leads to.
 

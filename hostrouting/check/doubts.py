@@ -80,6 +80,13 @@ DOUBTS = {
             '"{selection}"'
         ),
     ),
+    "unknown-source": Wording(
+        "which source packets to {where} have is not known, and matters: {reason}",
+        Remedy(
+            "check on the host itself, where Linux is asked; if this stays, give the route a "
+            "source (src), or correct the rule"
+        ),
+    ),
     "not-judged": Wording(
         "hostrouting does not judge {reason}",
         Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),
@@ -104,21 +111,18 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            remedy = how_to_name_a_device(opinion.candidates, report, costs={})
+            remedy = how_to_name_a_device(opinion.candidates, report)
             facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
-def how_to_name_a_device(
-    devs: Sequence[str], report: FamilyReport, *, costs: Mapping[str, str]
-) -> Remedy | None:
-    """How to name each of these devices, of which one is intended; with what is known of it and,
-    from `costs`, what its repair costs.
+def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
+    """How to name each of these devices, of which one is intended; with what is known of it.
 
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    ways = [_way_to_name(dev, report, costs.get(dev, "")) for dev in devs]
+    ways = [_way_to_name(dev, report) for dev in devs]
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -129,12 +133,12 @@ def how_to_name_a_device(
     return in_turn(ways)
 
 
-def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
+def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
     """What to do if this device is intended, with what is known of it."""
     words = f"if {dev} is intended"
-    details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
-    if details:
-        words += f" ({details})"
+    known = _known_of(dev, report)
+    if known:
+        words += f" ({known})"
     if is_configurable_dev(dev):
         return Remedy(words, line_naming(dev, report.cidrs))
     return Remedy(f"{words}, give it another name: a configuration cannot have this one")

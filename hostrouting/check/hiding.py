@@ -42,6 +42,9 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> HiddenParts:
         return HiddenParts({}, judge.fib)
     hiding, fib = _without_hiding_routes(judge, escapes)
     reasons: dict[int, Why] = {}
+    for part in escapes:
+        if part.opinion.hidden is not None:
+            reasons[part.first] = Why("below-a-cni", f"[{part.decision}] hides pods of this node")
     for first, routes in hiding.items():
         decision, _ = fib.outcomes(first)
         if judge.opinion(decision).is_fine_elsewhere:

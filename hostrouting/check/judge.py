@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.devices import Devices, has_gateway
@@ -57,6 +58,7 @@ from hostrouting.check.results import (
     OWN_ADDRESS,
     OWN_RANGE,
     OWN_SUBNET,
+    PODS_HIDDEN,
     TWO_CNIS,
     Grade,
     Opinion,
@@ -75,11 +77,12 @@ from hostrouting.model.route import (
 from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
+    from hostrouting.model.prefix import IP
     from hostrouting.model.rule import Rule
 
 PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
@@ -114,10 +117,18 @@ class TakenRoute(NamedTuple):
 class Judge:
     """Judges the decisions of one host, for one family."""
 
-    def __init__(self, fib: Fib, config: RouteOverlapConfig) -> None:
-        """Use these tables, and what the configuration says about them."""
+    def __init__(
+        self,
+        fib: Fib,
+        config: RouteOverlapConfig,
+        known_sources: Mapping[Route, IP] = MappingProxyType({}),
+    ) -> None:
+        """Use these tables, what the configuration says about them, and the sources that Linux, if
+        it was asked, writes into packets that leave by these routes.
+        """
         self.fib = fib
         self.config = config
+        self.known_sources = known_sources
         self.configured_devs = frozenset(config.expected_devs)
         self.services = of_family(config.service_cidrs, fib.family)
         self.pods = of_family(config.pod_cidrs, fib.family)
@@ -135,6 +146,27 @@ class Judge:
             return Opinion(Grade.ESCAPE, decision.kind)
         taken = TakenRoute(route, self.fib.possible_devs(decision), packets)
         return first_opinion(RULES_FOR_ROUTES, self, taken)
+
+    def opinion_at(self, address: int, decision: Decision) -> Opinion:
+        """The same for plain packets to this address, which may be that of a pod of this node.
+
+        What escapes anyway is only said to miss a pod if a rule is the reason: if it is a route in
+        the pod's table, its deletion is proposed (`hiding`).
+        """
+        opinion = self.opinion(decision)
+        route = decision.route
+        if route is None or opinion.name == NOT_JUDGED:
+            return opinion
+        for pods in self.devices.routes_to_pods.around(address):
+            escapes_anyway = opinion.grade is Grade.ESCAPE and route.table == pods.table
+            if _misses(self, route, pods) and not escapes_anyway:
+                devs = decision.devs if route.type == "unicast" else ()
+                return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
+        return opinion
+
+    def with_routes(self, added: Iterable[Route]) -> Judge:
+        """The judge of the same host with more routes."""
+        return Judge(self.fib.with_routes(added), self.config, self.known_sources)
 
     def is_intended(self, rule: Rule | None) -> bool:
         """Whether the configuration says that the rule is right (`intendedRules`)."""
@@ -158,6 +190,26 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
         if opinion is not None:
             return opinion
     raise AssertionError("the last rule of each list always has an opinion")
+
+
+def _misses(judge: Judge, route: Route, pods: Route) -> bool:
+    """Whether packets for pods of this node, to which some table has a route, miss them by this
+    one: a rule looks up another table before, or the route comes before it in its own.
+
+    Packets that a CNI's device has are the CNI's affair. An address of this host hides only a pod
+    that has the same one.
+
+    Field states: rule-before-main-hides-calico-pods, rule-before-main-hides-cni0,
+    tailscale-exit-node-hides-cni0, address-of-a-pod-on-lo.
+    """
+    if route.type == "local":
+        return route.prefix == pods.prefix
+    if route.type != "unicast":
+        return route.type in REFUSING
+    for dev in {*route.usable_devs}.difference(pods.devs):
+        if dev in judge.uplinks.devs or not judge.devices.cni_rows(dev):
+            return True
+    return False
 
 
 # The rules for a route, by what it does with packets.
@@ -236,16 +288,10 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
 
 
 def _worst_of(opinions: list[Opinion]) -> Opinion:
-    """The worst opinion, and of equal ones the first. An escape names the devices of all escapes.
-
-    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks
-    for these.
+    """The worst opinion, and of equal ones one that belongs elsewhere than at the uplink, or else
+    the first. An escape names the devices of all escapes.
     """
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
-    if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
-        allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
-        return worst._replace(reason=spoken(sorted(allowances), last="or"))
     devs: list[str] = []  # an opinion has some only if it is an escape
     for opinion in opinions:
         devs += opinion.devs
@@ -490,21 +536,17 @@ def _leads_to_pods_of(cni: Cni, row: Device, pods_cni: Cni) -> bool:
     return pods_cni.name in cni.serves
 
 
-def fine_by_the_cni(judge: Judge, dev: str, _: TakenRoute, rows: CniRows) -> Opinion:
+def fine_by_the_cni(_: Judge, __: str, ___: TakenRoute, rows: CniRows) -> Opinion:
     """The CNI knows what to do with the packets.
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
     """
-    return Opinion(Grade.FINE, ALLOWED, _named(judge, dev, rows))
+    return Opinion(Grade.FINE, ALLOWED, _named(rows))
 
 
-def _named(judge: Judge, dev: str, rows: CniRows) -> str:
-    """The patterns of these rows with the names of the CNIs.
-
-    Of several CNIs, those are named that have other devices here, too: so they run.
-    """
-    running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
-    by_pattern = grouped((row.pattern, cni.name) for cni, row in running or rows)
+def _named(rows: CniRows) -> str:
+    """The patterns of these rows with the names of the CNIs."""
+    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
     allowances: list[str] = []
     for pattern, names in by_pattern.items():
         allowances.append(f"{pattern} ({spoken(names, last='or')})")

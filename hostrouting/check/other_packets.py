@@ -24,16 +24,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.judge import Packets, first_opinion
+from hostrouting.check.judge import first_opinion
 from hostrouting.check.results import DOUBTFUL_ROUTE, OTHER_PACKETS, Grade, Opinion
-from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import Decision, Outcome, selects_all_forwarded
+from hostrouting.fib.engine import Outcome, selects_all_forwarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import Prefix
+    from hostrouting.model.rule import Rule
 
 FINE = Opinion(Grade.FINE)
 """It has no name, because of other packets, only what is wrong is shown."""
@@ -43,8 +43,8 @@ class OtherPackets(NamedTuple):
     """Packets with another outcome, and what is known about them."""
 
     outcome: Outcome
-    plain: Decision
-    """The decision for the plain packet."""
+    address: int
+    """An address that they are sent to."""
     met: dict[str, str]
     """The selectors of the rule that these packets are known to meet, with their values; not
     `iif lo`, which all that this host sends meets. Empty if these are the packets that do not meet
@@ -65,17 +65,23 @@ class OtherPackets(NamedTuple):
 
     def opinion_on_route(self, judge: Judge) -> Opinion:
         """What the judge says of their route."""
-        packets: Packets = "plain"
+        decision = self.outcome.decision
         if self.is_selected_by_mark_alone:
-            packets = "marked"
-        elif "iif" in self.met:  # a CNI's device: `forwarded` has found all others fine
-            packets = "of pods"
-        return judge.opinion(self.outcome.decision, packets)
+            return judge.opinion(decision, "marked")
+        if "iif" in self.met:  # a CNI's device: `forwarded` has found all others fine
+            return judge.opinion(decision, "of pods")
+        return judge.opinion_at(self.address, decision)
 
 
-def judge_outcome(judge: Judge, outcome: Outcome, plain: Decision) -> Opinion:
-    """What is to be said of packets with this outcome, beside plain ones with that decision."""
-    return first_opinion(RULES_FOR_OUTCOMES, judge, OtherPackets(outcome, plain, dict(outcome.met)))
+def judge_outcome(judge: Judge, outcome: Outcome, address: int) -> Opinion:
+    """What is to be said of packets to this address with this outcome."""
+    other = OtherPackets(outcome, address, dict(outcome.met))
+    return first_opinion(RULES_FOR_OUTCOMES, judge, other)
+
+
+def opaque(rule: Rule) -> Opinion:
+    """Nobody can know which packets of the host take this rule."""
+    return Opinion(Grade.DOUBT, OTHER_PACKETS, f"rule {rule}", selection=rule.selection)
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -113,34 +119,6 @@ def _brings_pods_packets(judge: Judge, dev: str) -> bool:
     if "network" in judge.devices.uses(dev):
         return True
     return judge.devices.leads_to_own_pods(dev) and not judge.pods
-
-
-def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The rule may capture connections of this host: it is for a source that Linux may choose for
-    plain packets, and leads to other devices than these take without a source.
-
-    IPv4 looks up with the source at once for a connected socket. IPv6 keeps the first route, and
-    looks up again as soon as any route changes. If Linux has only one source to choose,
-    `parts.find_connections` judges these connections as well.
-
-    They are fine if their route is, unless the plain packets belong elsewhere than at the uplink,
-    for example at a CNI's device. Unlike other packets, they are not fine by the device that has
-    their source (`by_the_device_of_the_source`).
-
-    Field states: policy-routing-hides-pods; policy-routing-of-marked-packets is fine.
-    """
-    block = other.source
-    needs_a_mark = other.outcome.rule.fwmark & other.outcome.rule.fwmask
-    if block is None or needs_a_mark or "oif" in other.met:
-        return None
-    if set(other.outcome.decision.devs) == set(other.plain.devs):
-        return None  # nothing moves: the rules below judge the route itself
-    if not any(source in block for source in sources_of(judge, other.plain.route)):
-        return None
-    is_fine = other.opinion_on_route(judge).grade is Grade.FINE
-    if is_fine and not judge.opinion(other.plain).is_fine_elsewhere:
-        return None
-    return _opaque(other)
 
 
 def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -186,9 +164,9 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     A route that `fib.not_judged` names puts the verdict in doubt anyway.
     """
     if other.outcome.decision.kind != "unicast":  # the type of the route
-        return _opaque(other)
+        return opaque(other.outcome.rule)
     if other.opinion_on_route(judge).name == DOUBTFUL_ROUTE:
-        return _opaque(other)
+        return opaque(other.outcome.rule)
     return None
 
 
@@ -259,20 +237,13 @@ def anything_else(_: Judge, other: OtherPackets) -> Opinion:
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
-    return _opaque(other)
-
-
-def _opaque(other: OtherPackets) -> Opinion:
-    rule = other.outcome.rule
-    return Opinion(Grade.DOUBT, OTHER_PACKETS, f"rule {rule}", selection=rule.selection)
+    return opaque(other.outcome.rule)
 
 
 RULES_FOR_OUTCOMES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     intended,
     # Nothing is expected of these packets, whatever their route.
     forwarded,
-    # Before those that find an expected device fine, or the device of the source.
-    captures_a_plain_source,
     fine_by_its_route,
     from_a_foreign_source,
     # Before the three that look only at the device.

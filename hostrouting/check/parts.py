@@ -15,22 +15,20 @@ neighbouring parts at once (`ranges_of`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
+from hostrouting.check.connections import connection_of, doubt_about_sources
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import DOUBTFUL_ROUTE, OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
-from hostrouting.check.sources import sources_of
+from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Part
 from hostrouting.fib.engine import (
     FROM_HOST,
     Cell,
-    Decision,
     PacketKind,
     Sight,
     conditions_of,
     pieces,
 )
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, borders_of, outermost, prefixes_between
+from hostrouting.model.prefix import Prefix, borders_of, outermost, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -64,7 +62,7 @@ def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[PacketKind, li
     plain = _judge_each(judge, _one_of_each_sight(cells), FROM_HOST)
     parts = list(_parts(judge, cells, plain))
     yield FROM_HOST, parts
-    yield from find_connections(judge, parts)
+    yield from _find_connections(judge, cells, plain)
     if judge.pods:
         yield from _find_parts_of_pods(judge, cells, plain)
 
@@ -85,44 +83,21 @@ def _judge_each(judge: Judge, cells: Iterable[Cell], packet: PacketKind) -> dict
 def _judge_address(judge: Judge, address: int, packet: PacketKind) -> Part:
     """An address as a part, with the opinions on all packets of this kind."""
     decision, outcomes = judge.fib.outcomes(address, packet)
-    opinion = judge.opinion(decision)
+    opinion = judge.opinion_at(address, decision)
     # intendedRules is about packets that rules tell from plain ones, and all of a pod's are such.
     # Plain packets are judged wherever they go.
     if packet != FROM_HOST and judge.is_intended(decision.rule):
         opinion = FINE
-    is_lost = opinion.grade is Grade.ESCAPE and not decision.devs  # no route, or a refusal
-    if is_lost and packet == FROM_HOST:
-        opinion = _doubt_by_source(judge, address, decision) or opinion
-    others = dict.fromkeys(judge_outcome(judge, outcome, decision) for outcome in outcomes)
-    return Part(address, address, decision, opinion, tuple(others))
-
-
-def _doubt_by_source(judge: Judge, address: int, lost: Decision) -> Opinion | None:
-    """The doubt about plain packets that are lost, if IPv6 may find the right route with a source
-    of this host: when a lookup fails, it chooses a source all the same, and looks up again.
-
-    Which source that is, is not computed.
-    """
-    if judge.fib.family != IPV6 or not _has_rules_by_source(judge):
-        return None
-    for source in judge.devices.global_addresses:
-        decision, _ = judge.fib.outcomes(address, PacketKind(Prefix.of(source.ip)))
-        # Most sources change nothing. An opinion on a refusal compares it with all routes and
-        # addresses: 64 sources and 200 refused ranges took 2.8 s, and take 0.5 s.
-        if decision == lost or judge.opinion(decision).grade is Grade.ESCAPE:
-            continue
-        rule = decision.rule
-        reason = f"only [rule {rule}] has a route for them, by their source"
-        if rule is None or rule.src is None or rule.invert:
-            # Any packets take this rule: a `not from` before it has lost those without a source.
-            reason = f"they pass [rule {lost.rule}] only with that source"
-        return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
-    return None
-
-
-def _has_rules_by_source(judge: Judge) -> bool:
-    """Whether a lookup with a source can have another decision than one without."""
-    return any(rule.src is not None for rule in judge.fib.rules)
+    others = dict.fromkeys(judge_outcome(judge, outcome, address) for outcome in outcomes)
+    part = Part(address, address, decision, opinion, tuple(others))
+    if packet != FROM_HOST:
+        return part
+    doubt = doubt_about_sources(judge, part)
+    if doubt is None:
+        return part
+    if opinion.grade is Grade.ESCAPE:  # perhaps not, with a source
+        return part._replace(opinion=doubt)
+    return part._replace(other_opinions=(*others, doubt))
 
 
 def _parts(judge: Judge, cells: Iterable[Cell], judged: Mapping[Sight, Part]) -> Iterator[Part]:
@@ -144,58 +119,21 @@ def _is_of_every_host(family: int, address: int) -> bool:
 # Connections of this host.
 
 
-def find_connections(
-    judge: Judge, parts: Sequence[Part]
+def _find_connections(
+    judge: Judge, cells: Sequence[Cell], plain: Mapping[Sight, Part]
 ) -> Iterator[tuple[PacketKind, list[Part]]]:
-    """The parts that are worse for connected sockets, by the kind of packets, in order. Own
-    addresses are among them, because they belong to the ranges around them (`ranges_of`).
+    """The parts that are worse for connected sockets, by the kind of packets. Own addresses are
+    among them, because they belong to the ranges around them (`ranges_of`).
     """
-    if judge.fib.family != IPV4 or not _has_rules_by_source(judge):
-        return
-    worse: dict[PacketKind, list[Part]] = {}
-    for part in parts:
-        source = _only_source(judge, part)
-        if source is None:
-            continue
-        packet = PacketKind(Prefix.of(source))
-        connection = _second_lookup(judge, part, packet)
+    own = {sight: part for sight, part in plain.items() if part.is_own}
+    worse: dict[PacketKind, dict[Sight, Part]] = {}
+    for sight, part in plain.items():
+        connection = connection_of(judge, part)
         if connection is not None:
-            worse.setdefault(packet, []).append(connection)
-    own = [part for part in parts if part.is_own]
-    for packet, connections in worse.items():
-        yield packet, sorted([*connections, *own], key=attrgetter("first"))
-
-
-def _second_lookup(judge: Judge, part: Part, packet: PacketKind) -> Part | None:
-    """The part as connections from the source that Linux has chosen have it, if that is worse.
-
-    IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
-    time with the source that the first route gave. Where Linux may choose among several sources,
-    and in IPv6, a rule for one of them is in doubt instead
-    (`other_packets.captures_a_plain_source`). Where the rule of either lookup is intended, so are
-    the packets.
-
-    Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
-    """
-    decision, _ = judge.fib.outcomes(part.first, packet)
-    opinion = judge.opinion(decision)
-    if opinion.grade <= part.plain_grade:
-        return None
-    if judge.is_intended(part.decision.rule) or judge.is_intended(decision.rule):
-        return None
-    return Part(part.first, part.last, decision, opinion)
-
-
-def _only_source(judge: Judge, part: Part) -> IP | None:
-    """The source that Linux writes into packets to these addresses; None if it may be one of
-    several, or if the addresses are the host's own.
-    """
-    if part.is_own:
-        return None
-    sources = set(sources_of(judge, part.decision.route))
-    if len(sources) == 1:
-        return sources.pop()
-    return None
+            packet, connected = connection
+            worse.setdefault(packet, {**own})[sight] = connected
+    for packet, judged in worse.items():
+        yield packet, list(_parts(judge, [cell for cell in cells if cell.sight in judged], judged))
 
 
 # Packets of pods.

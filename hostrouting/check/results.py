@@ -18,7 +18,7 @@ from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import FROM_HOST, NOT_JUDGED, Decision, PacketKind
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
-from hostrouting.model.route import REFUSING, Route
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, Route, devs_of
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.text import agreeing, grouped, spoken
@@ -51,11 +51,13 @@ POD_BLOCK = "pod-block"  # they are refused, because no pod has the address
 # How packets escape; the types of routes that refuse packets and "no-route" are such names, too:
 OVERLAP = "overlap"
 OWN_RANGE = "own-range"
+PODS_HIDDEN = "pods-hidden"
 # The findings about doubts; `NOT_JUDGED` and "kernel-differs" are such names, too:
 DEFAULT_ROUTES = "default-routes"
 TWO_CNIS = "two-cnis"
 DOUBTFUL_ROUTE = "doubtful-route"
 OTHER_PACKETS = "other-packets"
+UNKNOWN_SOURCE = "unknown-source"
 
 FATES: dict[str, str] = {
     "no-route": "has no route",
@@ -78,6 +80,8 @@ class Opinion(NamedTuple):
     """The selectors of the rule, if other packets are in doubt."""
     devs: tuple[str, ...] = ()
     """The devices by which packets escape."""
+    hidden: Route | None = None
+    """The route to a pod of this node that packets miss."""
     candidates: tuple[str, ...] = ()
     """The devices that may be the intended one, if that is in doubt and they are known."""
 
@@ -173,6 +177,18 @@ class Escape(NamedTuple):
     devs: tuple[str, ...] = ()
     packet: PacketKind = FROM_HOST
     """Whose packets: all that the host sends, its connections from one source, or those of pods."""
+    hidden: Route | None = None
+    """The route to a pod of this node that they miss (`PODS_HIDDEN`)."""
+
+    @property
+    def is_by_rule(self) -> bool:
+        """Whether the rule is what to look at: it tells these packets from plain ones, or looks up
+        another table than that of the pods that it hides. For other packets, the finding "unsafe"
+        names a rule before table main.
+        """
+        if self.decision.rule is None or self.hidden is None:
+            return self.decision.rule is not None and self.packet != FROM_HOST
+        return self.decision.rule.table not in {self.hidden.table, TABLE_LOCAL}
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
@@ -184,11 +200,18 @@ class Escape(NamedTuple):
         """What packets do. They only may leave by these devices if the route has others, too, or
         an equal default route has these.
         """
-        if self.kind != OVERLAP:
-            return FATES[self.kind]
+        if not self.devs:
+            return FATES[self._end]
         if set(self.devs) == set(self.decision.devs):
             return "leaves through"
         return "may leave through"
+
+    @property
+    def _end(self) -> str:
+        """What happens to packets that leave through no device."""
+        if self.kind != PODS_HIDDEN:
+            return self.kind
+        return OWN_RANGE if self.decision.kind == "local" else self.decision.kind
 
     def __str__(self) -> str:
         """What happens to the packets, and the route or the rule that causes it."""
@@ -206,11 +229,12 @@ class Escape(NamedTuple):
         rule = self.decision.rule
         if route is not None:
             words.append(f"[{route}]")
-        # For the host's own packets, the finding "unsafe" names a rule before table main.
         if rule is not None and route is None:
             words.append(f"[rule {rule}]")
-        elif rule is not None and not is_plain:
+        elif self.is_by_rule:
             words.append(f"by [rule {rule}]")
+        if self.hidden is not None:
+            words.append(f"and misses the pods of [{self.hidden}]")
         return " ".join(words)
 
 
@@ -271,8 +295,6 @@ class Repair(NamedTuple):
     costs: tuple[Cost, ...] = ()
     lacks: str = ""
     """What the default route has and these routes lack, in the words of `ip`."""
-    alternatives: "tuple[tuple[str, Repair], ...]" = ()
-    """If a device has to be named first: each that may be meant, with the repair through it."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -326,6 +348,10 @@ class FamilyReport(NamedTuple):
         if len(self.escapes) != 1:
             return False
         return self.escapes[0].prefixes == self.cidrs
+
+    def expected_by(self, escape: Escape) -> tuple[str, ...]:
+        """The devices through which the packets of this escape should leave."""
+        return self.expected_devs if escape.hidden is None else escape.hidden.devs
 
     @property
     def sentence(self) -> str:
@@ -437,21 +463,34 @@ def _overlap_sentence(report: FamilyReport) -> str:
     for verb, devs in devs_by_verb.items():
         predicate = agreeing(verb, len(shares))
         ways.append(f"{predicate} {spoken(list(devs))}".rstrip())
-    expected = spoken(report.expected_devs, last="or")
-    return f"{' and '.join(subjects)}{whose} {spoken(ways, last='or')}; expected: {expected}"
+    way = spoken(ways, last="or")
+    rules = {escape.decision.rule for escape in escapes if escape.is_by_rule}
+    if len(rules) == 1:
+        way += f" by rule {rules.pop()}"
+    expected = report.expected_devs
+    hidden = [escape.hidden for escape in escapes if escape.hidden is not None]
+    if len(hidden) == len(escapes):
+        expected = tuple(sorted(devs_of(hidden)))
+    expected_devs = spoken(expected, last="or", most=3)
+    return f"{' and '.join(subjects)}{whose} {way}; expected: {expected_devs}"
+
+
+_WHOSE = ("", ", for connections,", ", for packets of pods,")
 
 
 def _escapes_to_name(escapes: Sequence[Escape]) -> tuple[Sequence[Escape], str]:
     """Those of plain packets; if there are none, of connections; else of packets of pods. And the
     words for these packets.
     """
-    plain = [escape for escape in escapes if escape.packet == FROM_HOST]
-    if plain:
-        return plain, ""
-    connections = [escape for escape in escapes if escape.packet.iif == "lo"]
-    if connections:
-        return connections, ", for connections,"
-    return escapes, ", for packets of pods,"
+    whose = min(map(_place_of, escapes))
+    return [escape for escape in escapes if _place_of(escape) == whose], _WHOSE[whose]
+
+
+def _place_of(escape: Escape) -> int:
+    """The place of its packets in `_WHOSE`."""
+    if escape.packet == FROM_HOST:
+        return 0
+    return 1 if escape.packet.iif == "lo" else 2
 
 
 def shares_of(escapes: Iterable[Escape]) -> list[tuple[str, str]]:

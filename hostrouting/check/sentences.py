@@ -135,13 +135,13 @@ def _describe_escapes(
     """Each range that escapes, with what to do about it. If it escapes by one of `hiding_routes`,
     which hide those of pods, the finding "unsafe" says what to do.
     """
-    expected = spoken(family.expected_devs, last="or")
     for escape in family.escapes:
-        sentence = f"{escape}; expected: {expected}"
         where = extent(family.family, escape.first, escape.last)
         facts = _facts_of(escape)
         remedy: Remedy | None = None
-        if escape.decision.route not in hiding_routes:
+        if escape.hidden is not None:
+            remedy = _how_to_reach_pods(escape, escape.hidden, family)
+        elif escape.decision.route not in hiding_routes:
             if escape.kind == OVERLAP:
                 kinds = _kinds_to_allow(escape, family, mode, hiding_routes)
                 if kinds:
@@ -149,6 +149,7 @@ def _describe_escapes(
                 remedy = _how_to_end_overlap(escape, family, kinds)
             else:
                 remedy = _how_to_delete_decider(escape.decision)
+        sentence = f"{escape}; expected: {spoken(family.expected_by(escape), last='or')}"
         name = finding_name(escape)
         yield Finding(name, _SEVERITIES[mode], sentence, where, remedy, facts)
 
@@ -224,6 +225,28 @@ def _decides_before_routes(rule: Rule, escape: Escape, repair: Repair) -> bool:
     return False
 
 
+def _how_to_reach_pods(escape: Escape, hidden: Route, family: FamilyReport) -> Remedy | None:
+    """How packets reach the pods that this route leads to.
+
+    A new rule looks up the pods' table before the rule that hides them, only for pods: for a
+    network of the bridge, or in the CIDR for routes to single addresses.
+    """
+    rule = escape.decision.rule
+    route = escape.decision.route
+    if rule is None or route is None:
+        return None
+    if not escape.is_by_rule:
+        return _how_to_delete_routes([route])
+    if rule.priority == 0:  # nothing comes before it
+        return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
+    to_pods = Rule(family.family, rule.priority - 1, table=hidden.table, dst=hidden.prefix)
+    if hidden.prefix.is_single:
+        longest = hidden.prefix.length - 1
+        to_pods = to_pods._replace(dst=escape.cidr, suppress_prefixlength=longest)
+    words = f"exclude the pods in the program that added rule {rule.priority}; until then"
+    return Remedy(words, rule_command("add", to_pods))
+
+
 def _how_to_delete_decider(decision: Decision) -> Remedy | None:
     """How to delete what refuses packets, or keeps them on this host."""
     rule = decision.rule
@@ -245,7 +268,7 @@ def finding_name(escape: Escape) -> Name:
 def _facts_of(escape: Escape) -> dict[str, Any]:
     """The escape for programs."""
     family = escape.cidr.family
-    return {
+    facts: dict[str, Any] = {
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
@@ -254,6 +277,9 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "devs": list(escape.devs),
         "via": _first_way_out(escape),
     }
+    if escape.hidden is not None:
+        facts["pods"] = str(escape.hidden.prefix)
+    return facts
 
 
 def _first_way_out(escape: Escape) -> dict[str, Any]:
@@ -362,22 +388,8 @@ def _claim(why: Why, where: str) -> str:
 def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
-        return _how_to_name_with_costs(why.devs, family)
+        return how_to_name_a_device(why.devs, family)
     return _how_to_delete_routes(why.to_delete)
-
-
-def _how_to_name_with_costs(devs: Sequence[str], family: FamilyReport) -> Remedy | None:
-    """How to name one of the devices, and what its repair then costs."""
-    costs: dict[str, str] = {}
-    for dev, repair in family.repair.alternatives:
-        in_words: list[str] = []
-        if repair.lacks:
-            in_words.append(_loss_in_words(repair))
-        for moved_dev, ranges in extents_of(family.family, repair.costs).items():
-            in_words.append(_cost_in_words([moved_dev], ranges, repair))
-        if in_words:
-            costs[dev] = f"then {spoken(in_words)}"
-    return how_to_name_a_device(devs, family, costs=costs)
 
 
 def _how_to_delete_routes(routes: Sequence[Route]) -> Remedy | None:
@@ -444,7 +456,7 @@ def _consequence(dev: str, family: FamilyReport) -> str:
 
 
 def _loss_in_words(repair: Repair) -> str:
-    where = phrase_of_extents(_ranges_of_routes(repair.resolved))
+    where = phrase_of_extents([str(route.prefix) for route in repair.resolved])
     return f'packets to {where} leave without "{repair.lacks}", which the default route has'
 
 
@@ -452,19 +464,6 @@ def _cost_in_words(devs: Sequence[str], ranges: Sequence[str], repair: Repair) -
     where = phrase_of_extents(ranges)
     now = spoken(repair.resolved[0].devs, last="or")  # all have the same next hops
     return f"this node's IP traffic to {where} moves from {spoken(devs)} to {now}"
-
-
-def _ranges_of_routes(routes: Sequence[Route]) -> list[str]:
-    """The ranges to which these routes lead; neighbouring ones are one."""
-    ranges: list[tuple[int, int]] = []
-    for prefix in sorted(route.prefix for route in routes):
-        if ranges and prefix.first <= ranges[-1][1] + 1:
-            begin, end = ranges.pop()
-            ranges.append((begin, max(end, prefix.last)))
-        else:
-            ranges.append((prefix.first, prefix.last))
-    family = routes[0].prefix.family
-    return [extent(family, first, last) for first, last in ranges]
 
 
 # What is allowed.

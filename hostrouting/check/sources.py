@@ -2,17 +2,20 @@
 
 If a socket is not bound to an address, Linux takes the source from the route: its `src`, or an
 address of its device, or one of another device. Where several are possible, all of them are named.
+A live check asks Linux which one it is (`routes_to_ask_about`).
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.check.judge import Judge
+    from hostrouting.check.results import Part
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Address
@@ -22,12 +25,32 @@ def sources_of(judge: Judge, route: Route | None) -> tuple[IP, ...]:
     """The addresses that Linux may write as the source into packets that leave by this route."""
     if route is None or route.type != "unicast":
         return ()
-    by_hop = _sources_by_hop(judge, route)
-    return tuple(dict.fromkeys(source for _, source in by_hop))
+    return tuple(dict.fromkeys(source for _, source in _sources_by_hop(judge, route)))
+
+
+def routes_to_ask_about(judge: Judge, parts: Iterable[Part]) -> dict[Route, int]:
+    """The routes of which only Linux knows the source that it writes, and where that matters; each
+    with an address that it decides for.
+
+    Not among them: a route with several next hops, of which Linux chooses by a hash that differs
+    from boot to boot; and an IPv6 route to several addresses, because the source depends on these.
+    """
+    asked: dict[Route, int] = {}
+    for part in parts:
+        route = part.decision.route
+        if route is None or route in asked or len(route.next_hops) > 1:
+            continue
+        matters = judge.fib.has_rules_by_source or route in judge.uplinks.defaults
+        depends_on_route = judge.fib.family == IPV4 or route.prefix.is_single
+        if matters and depends_on_route and len(sources_of(judge, route)) > 1:
+            asked[route] = part.first
+    return asked
 
 
 def _sources_by_hop(judge: Judge, route: Route) -> list[tuple[str, IP]]:
     """The devices of a route's next hops, each with the sources of packets that leave by it."""
+    if route in judge.known_sources:
+        return [(dev, judge.known_sources[route]) for dev in route.usable_devs]
     by_hop: dict[tuple[str, IP], None] = {}
     for hop in route.next_hops:
         if hop.dev is None or hop.dead:
@@ -62,31 +85,17 @@ def _possible_sources(
 
 def _first_of_ipv4(judge: Judge, of_device: list[Address], gateway: IP | None) -> list[Address]:
     """The address that IPv4 takes: the first of the device in the network of the gateway, or else
-    the first of the device, or else the first of lo or of an uplink. Empty if that is not known.
+    the first of the device, or else of lo. Empty if none of these has one: IPv4 takes the other
+    devices in the order in which this namespace got them, which their numbers do not always say.
     """
     if gateway is not None:
         for address in of_device:
             if gateway in address.network:
                 return [address]
-    addresses = of_device or _of_first_device(judge)
+    addresses = of_device or [
+        address for address in judge.devices.global_addresses if address.dev == "lo"
+    ]
     return addresses[:1]
-
-
-def _of_first_device(judge: Judge) -> list[Address]:
-    """The addresses of the host's first device with an address, if it is lo or an uplink.
-
-    Linux takes the devices in the order in which this namespace got them. Their numbers do not
-    always say it: a rail that was in a pod comes last in that order, and keeps its number. So
-    another first device is not certain.
-    """
-    devs = judge.devices.devs_with_address
-    links = [link for link in judge.devices.links.values() if link.name in devs]
-    if not links:
-        return []
-    first = min(links, key=attrgetter("index"))
-    if first.loopback or first.name in judge.uplinks.devs:
-        return judge.devices.addresses_on(first.name)
-    return []
 
 
 def node_ip(judge: Judge) -> IP | None:

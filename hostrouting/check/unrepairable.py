@@ -16,16 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.parts import find_parts, ranges_of
+from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import Escape, Grade, Part, Unrepairable, Why, phrase_of
 from hostrouting.check.walk import holders_of_keys, shortest_length
-from hostrouting.fib.engine import Decision, Fib, PacketKind, pieces
+from hostrouting.fib.engine import Decision, Fib, pieces
 from hostrouting.model.prefix import RESERVED, Prefix, borders_of, is_reserved
 from hostrouting.model.route import TABLE_MAIN, Route
 
 if TYPE_CHECKING:
     from hostrouting.check.hiding import HiddenParts
-    from hostrouting.check.judge import Judge
 
 
 class Change(NamedTuple):
@@ -86,37 +85,20 @@ class Attempt(NamedTuple):
         return _as_specific(holders_of_keys(self.fib).get(alone))
 
 
-def find_untaken(judge: Judge, escape: Escape, proposed: Sequence[Route]) -> Iterator[Unrepairable]:
-    """What these routes do not take of an escape whose packets are not plain, with the reason.
-
-    A range of an escape has one decision, but own addresses inside, and rules for table main that
-    suppress more for some addresses than for others. So each part of it is asked.
+def find_untaken(escapes: Iterable[Escape]) -> Iterator[Unrepairable]:
+    """Why routes do not end these escapes, of packets that are not plain. Routes are looked for
+    where plain packets escape.
     """
-    borders = borders_of(route.prefix for route in proposed)
-    reasons: list[tuple[Part, Why | None]] = []
-    for part in find_parts(judge, escape.first, escape.last, escape.packet):
-        for piece in _cut(part, borders):
-            why = _why_untaken(judge.fib, escape.packet, proposed, piece)
-            reasons.append((piece, why))
-    for reason, first, last in ranges_of(reasons):
-        yield Unrepairable(reason, first, last)
-
-
-def _why_untaken(fib: Fib, packet: PacketKind, proposed: Sequence[Route], part: Part) -> Why | None:
-    """Why none of these routes takes packets that are not plain; None if one does, or if the
-    addresses are the host's own.
-    """
-    if part.is_own:
-        return None
-    shortest = shortest_length(fib, part.first, packet)
-    if shortest is None:
-        return _said_of(packet, _earlier_rule(part.decision))
-    if shortest > fib.width:
-        return _said_of(packet, _as_specific(fib.tables[TABLE_MAIN].best(part.first)))
-    if _is_taken(part.first, proposed, shortest):
-        return None
-    cause = f"routes are proposed only for plain packets, and not for {phrase_of(packet)}"
-    return Why("not-proven", cause)
+    for escape in escapes:
+        rule = escape.decision.rule
+        packets = phrase_of(escape.packet)
+        if rule is None or rule.table == TABLE_MAIN:
+            cause = f"routes are proposed only for plain packets, and not for {packets}"
+            why = Why("not-proven", cause)
+        else:
+            why = _earlier_rule(escape.decision)
+            why = why._replace(cause=f"for {packets}, {why.cause}")
+        yield Unrepairable(why, escape.first, escape.last)
 
 
 def _cut(part: Part, borders: Sequence[int]) -> Iterator[Part]:
@@ -135,11 +117,6 @@ def _is_taken(address: int, proposed: Iterable[Route], shortest: int) -> bool:
 
 
 # The reasons.
-
-
-def _said_of(packet: PacketKind, why: Why) -> Why:
-    """The same reason, said of these packets alone."""
-    return why._replace(cause=f"for {phrase_of(packet)}, {why.cause}")
 
 
 def _earlier_rule(decision: Decision) -> Why:

@@ -19,7 +19,7 @@ from hostrouting.install.typed_commands import allow_options
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.check.results import FamilyReport
+    from hostrouting.check.results import Escape, FamilyReport
     from hostrouting.install.host_check import HostCheck
 
 _MOST_COMMANDS = 4
@@ -53,12 +53,21 @@ def check_lines(
 
 def _verdict_lines(family: FamilyReport) -> Iterator[str]:
     """The verdict on a family, and what escapes."""
-    if not family.escapes_as_a_whole:
-        yield str(family)
-        yield from capped([f"  {escape}" for escape in family.escapes])
+    if family.escapes_as_a_whole:
+        [escape] = family.escapes
+        yield f"OVERLAP: {_with_expected(escape, family)}"
         return
-    [escape] = family.escapes
-    yield f"OVERLAP: {escape}; expected: {spoken(family.expected_devs, last='or')}"
+    yield str(family)
+    lines: list[str] = []
+    for escape in family.escapes:
+        # The line above has what is expected, but not the device of pods.
+        text = str(escape) if escape.hidden is None else _with_expected(escape, family)
+        lines.append(f"  {text}")
+    yield from capped(lines)
+
+
+def _with_expected(escape: Escape, family: FamilyReport) -> str:
+    return f"{escape}; expected: {spoken(family.expected_by(escape), last='or')}"
 
 
 def _before_the_repair(places: dict[_Place, list[Finding]], check: HostCheck) -> Iterator[Finding]:

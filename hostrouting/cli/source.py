@@ -82,7 +82,8 @@ def gating(config: HostRoutingConfig, gate: Iterable[str]) -> HostRoutingConfig:
         return config
     units = dict.fromkeys((*gated_units(config), *added))
     try:
-        return config._replace(gate=GateConfig(tuple(units)))
+        section = config.gate or GateConfig(tuple(units))
+        return config._replace(gate=section._replace(units=tuple(units)))
     except ConfigError as error:
         raise ConfigError(_faults_of("--gate", error)) from error
 

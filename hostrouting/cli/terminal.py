@@ -18,8 +18,8 @@ from hostrouting.text import counted, printable, spoken
 
 # The first pattern that matches a line decides its colour.
 _STYLES = (
-    (r"^(OK|DONE|NOTHING TO DO|INSTALLED):", "bold green"),
-    (r"^(OVERLAP|FAILED|REFUSED|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
+    (r"^(OK|DONE|NOTHING TO DO|IN FORCE|RUNS):", "bold green"),
+    (r"^(OVERLAP|FAILED|REFUSED|FAILS|DIFFERS|OPEN|SHUT|GATE-OPEN|GATE-SHUT):", "bold red"),
     (r"^[A-Z][A-Z-]+( [A-Z]+)*:", "bold yellow"),
     (r"^  (\+|add|wrote) .*", "green"),
     (r"^  (-|delete|removed) .*", "red"),

@@ -5,6 +5,7 @@
 from hostrouting.config.settings import (
     AzureVnetCleanupConfig,
     GateConfig,
+    GateStep,
     GuardConfig,
     HostRoutingConfig,
     Mode,
@@ -22,4 +23,4 @@ __all__ = [
     "RouteOverlapConfig",
     "ProbeRewriteConfig",
 ]
-__all__ += ["AzureVnetCleanupConfig", "GateConfig", "GuardConfig", "Mode", "Network"]
+__all__ += ["AzureVnetCleanupConfig", "GateConfig", "GateStep", "GuardConfig", "Mode", "Network"]

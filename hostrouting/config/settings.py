@@ -41,9 +41,6 @@ MACHINES = "systemd-nspawn@.service"
 
 _OUR_KEY = "hostRouting"
 """Where an agent's own file has the configuration, beside the settings of the agent."""
-_WRITE_JSON = (
-    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
-)
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.
@@ -73,6 +70,8 @@ _EARLY = (
 _LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
 """How the names of units begin through which an operator logs in."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
+_LONGEST_SCRIPT = 100_000
+"""In bytes: Linux takes no argument of a program that is longer than 131,071."""
 _GATE_ANOTHER = "name the unit that must wait, such as kubelet.service"
 
 
@@ -104,7 +103,28 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     if not masks_host_bits and prefix.ip != address:
         remedy = f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
         raise ValueError("has host bits set", remedy)
-    return prefix.to_network()
+    network = prefix.to_network()
+    if prefix.ip != address:
+        network = _MaskedIPv4(str(network)) if network.version == 4 else _MaskedIPv6(str(network))
+        network.typed = text
+    return network
+
+
+class _MaskedIPv4(IPv4Network):
+    """A network that was written with host bits."""
+
+    typed = ""
+
+
+class _MaskedIPv6(IPv6Network):
+    """The same in IPv6."""
+
+    typed = ""
+
+
+def typed_with_host_bits(network: Network) -> str:
+    """The text of a network that was written with host bits; empty for any other."""
+    return getattr(network, "typed", "")
 
 
 def _require_no_ipv4(block: Network | IP) -> None:
@@ -136,7 +156,14 @@ def _is_not_reserved(block: Network | IP) -> bool:
 # Each returns the value for the next one, or raises ValueError with a rule and a remedy. `must`
 # makes one of a condition: the value stays as it is.
 
-Masked: TypeAlias = Annotated[Network, _network]
+Masked: TypeAlias = Annotated[
+    Network,
+    _network,
+    must(
+        lambda network: not network.is_loopback,
+        "is the loopback network, which never leaves a host",
+    ),
+]
 Exact: TypeAlias = Annotated[Network, partial(_network, needs_length=False, masks_host_bits=False)]
 Pods: TypeAlias = Annotated[
     Exact,
@@ -172,6 +199,18 @@ Pattern: TypeAlias = Annotated[
         "allows every device, so no overlap would ever be found",
     ),
 ]
+
+
+def _is_script(value: object) -> bool:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        return False
+    return len(value.encode(errors="replace")) <= _LONGEST_SCRIPT
+
+
+Script: TypeAlias = Annotated[str, "a script"]
+register(
+    Script, must(_is_script, f"is not the text of a script of up to {_LONGEST_SCRIPT:,} bytes")
+)
 # At most 251 characters: the folder of the unit's drop-ins is named after it, with ".d" at the end,
 # and no file name is longer than 255.
 Unit: TypeAlias = Annotated[
@@ -400,11 +439,37 @@ class GuardConfig(NamedTuple):
 
 
 @section
+class GateStep(NamedTuple):
+    """A step of the gate that an agent brings: a script that every start of a gated unit runs."""
+
+    name: Annotated[
+        str, must(matches(r"[a-z0-9][a-z0-9-]{0,62}"), "is not of the letters a-z, digits and -")
+    ]
+    script: Script
+    """For `bash -p -c`, with the name of the unit as $1 and the seconds that are left as $2. The
+    unit does not start if the script fails.
+    """
+    when: Literal["before", "after"] = "after"
+    """Whether the script runs before the routes are set, or after the check."""
+
+
+@section
 class GateConfig(NamedTuple):
-    """The units that wait for the gate."""
+    """The units that wait for the gate, and what else they wait for."""
 
     units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")]
     """A template (`NAME@.service`) means each of its instances."""
+    steps: tuple[GateStep, ...] = ()
+    """In the order in which they run."""
+
+    def faults_between(self: Any) -> Iterator[Fault]:
+        """Two steps with one name: a message could mean either."""
+        names: set[str] = set()
+        for place, step in enumerate(self.steps or ()):
+            if step is not None and step.name in names:
+                yield Fault(f"steps[{place}].name", step.name, "is the name of another step, too")
+            if step is not None:
+                names.add(step.name)
 
 
 @section
@@ -453,7 +518,7 @@ class HostRoutingConfig(NamedTuple):
                 f"text must be JSON, as str or bytes, not a {type(document).__name__}; "
                 "from_mapping takes parsed JSON, and load reads a file"
             )
-        return cls.from_mapping(parse(text, _WRITE_JSON), required=required)
+        return cls.from_mapping(parse(text), required=required)
 
     @classmethod
     def from_mapping(

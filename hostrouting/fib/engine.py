@@ -524,6 +524,11 @@ class Fib:
         return borders_of(prefixes)
 
     @cached_property
+    def has_rules_by_source(self) -> bool:
+        """Whether a lookup with a source can have another decision than one without."""
+        return any(rule.src is not None for rule in self.rules)
+
+    @cached_property
     def _own_addresses(self) -> frozenset[Prefix]:
         """The addresses of this host, each as a prefix, as a rule has it in its `from`."""
         return frozenset(Prefix.of(address.ip) for address in self.snapshot.addresses)

@@ -137,7 +137,9 @@ def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding
     needed: list[tuple[str, str]] = []
     if config.probe_rewrite.enabled:
         needed.append(("nft", "the rewrite of probes"))
-    if foreign_scripts(host.files):
+    if config.gate is not None and config.gate.steps:
+        needed.append(("bash", "each step in gate.steps"))
+    elif foreign_scripts(host.files):
         needed.append(("bash", "each script of another program in gate.d"))
     for program, purpose in needed:
         if not host.has_program(program):

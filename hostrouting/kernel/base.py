@@ -158,8 +158,18 @@ class RouteBackend(Protocol):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination.
 
-        The answers are in the order of the destinations. The packet is UDP, of root, without a
+        The answers are in the order of the destinations. The packet is ICMP, of root, without a
         mark. Needs no privilege and sends no packet.
+        """
+
+    @abstractmethod
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """The source that the kernel would write into such a packet, if its socket has none: a
+        connection looks up again with it.
+
+        The answers are in the order of the destinations. None if the lookup ends with an error. Of
+        several next hops the kernel chooses one, perhaps another one after the next boot. Needs no
+        privilege and sends no packet.
         """
 
     @abstractmethod

@@ -26,7 +26,7 @@ from hostrouting.kernel.base import (
     Watch,
 )
 from hostrouting.kernel.netlink.backend import read_host, settled
-from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
+from hostrouting.kernel.netlink.requests import change_routes, lookup_routes, lookup_sources
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NLM_F_ACK,
@@ -83,6 +83,9 @@ class Pyroute2Backend(RouteBackend):
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         return self._call("look up destinations", lookup_routes, destinations)
+
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        return self._call("look up sources", lookup_sources, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         return self._call("change routes", change_routes, tuple(requests))

@@ -1,16 +1,16 @@
-"""Other programs' scripts in gate.d: each runs before every start of a gated unit, which starts
-only if all of them succeed.
+"""Scripts that are not of this program: other programs' in gate.d, and the steps that an agent has
+brought with its configuration. Each runs before every start of a gated unit, which starts only if
+all of them succeed.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from hostrouting.node.ending import signals_held
 from hostrouting.node.running import DESCRIPTOR
 
 _KILL_AFTER = 5.0
@@ -21,23 +21,26 @@ _BASH = "/bin/bash"
 class RunScript(Protocol):
     """Runs a script to its end."""
 
-    def __call__(self, path: str, *arguments: str) -> int:
-        """The exit status; negative for a signal. Whatever ends the wait, such as a signal to this
+    def __call__(self, *words: str) -> int:
+        """Have bash run these words: the path of a script, or `-c` with its text and name; then its
+        arguments.
+
+        The exit status; negative for a signal. Whatever ends the wait, such as a signal to this
         process, ends the script first. OSError if it cannot be run.
         """
 
 
-def run_script(path: str, *arguments: str) -> int:
+def run_script(*words: str) -> int:
     """See RunScript. The script gets a clean environment, the output of this process, nothing to
     read, and neither the lock nor the program. What it leaves behind holds nothing up.
     """
     process = 0
     status: int | None = None
     try:
-        with signals_held() as held_before:
+        with _signals_held() as held_before:
             process = os.posix_spawn(
                 _BASH,
-                [_BASH, "-p", path, *arguments],
+                [_BASH, "-p", *words],
                 _environment(os.environ),
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -51,7 +54,7 @@ def run_script(path: str, *arguments: str) -> int:
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     finally:
         if process and status is None:
-            with signals_held():
+            with _signals_held():
                 _end(process)
     return status
 
@@ -91,3 +94,13 @@ def _has_ended(process: int, seconds: float) -> bool:
         return bool(poll.poll(seconds * 1000))
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _signals_held() -> Iterator[set[int]]:
+    """Have signals take effect only after the block; yields those that were held before."""
+    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())}
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,11 +1,12 @@
 """The gate: what happens before each start of a gated unit.
 
 1. The folders and files that root runs or believes must be root's, and writable by nobody else.
-2. Other programs' scripts in gate.d, if their names sort before `10-`, are run.
+2. Other programs' scripts in gate.d are run if their names sort before `10-`, and then the steps of
+   the configuration that come before the routes.
 3. One pass is made under the lock of the host: static routes, table for probes, check, marker. What
    may still come, such as a default route, is awaited without the lock, and the pass made again.
 4. The configuration has to gate this unit: otherwise, one that gates nothing would open every gate.
-5. The other scripts are run.
+5. The other steps and scripts are run.
 
 The unit starts if none of these holds it back. They have 75 s together: systemd gives a start 90.
 An operator's opening of the gate is judged before, by the shell in the drop-in (`boot.units`),
@@ -14,16 +15,14 @@ because it has to work on a host whose Python does not.
 A note of the decision is left in /run for `hostrouting status`.
 
 Fifty units may start at once, and each start has its own Python. One that shares another's pass
-loads nothing that it does not need: `typing`, `json`, the errors, the findings or a Host would each
-take as long as the rest of its work.
+loads nothing that it does not need: `typing`, `json`, `contextlib`, the errors, the findings or a
+Host would each take as long as the rest of its work.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager, suppress
 
 from hostrouting.gate.start_note import StartNote, leave_note
 from hostrouting.gate.trusted import find_untrusted, foreign_scripts
@@ -31,10 +30,10 @@ from hostrouting.gate.unit_names import template_of
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock
-from hostrouting.node.ending import Stopped, limited_to, stop_on_signals
+from hostrouting.node.ending import Stopped, TimeLimit, stop_on_signals
 from hostrouting.node.installed import parse_config, read_config
 from hostrouting.node.journal import ERROR, INFO, NOTICE, WARNING, describe_failure, lines_of, say
-from hostrouting.node.lock import host_locked
+from hostrouting.node.lock import HostLock
 from hostrouting.node.running import start_again_if_replaced, when_it_began
 from hostrouting.node.sharing import PassResult, read_shared, share
 from hostrouting.node.waiting import WAIT, attempt_until_all_is_there
@@ -42,6 +41,8 @@ from hostrouting.release import PASSED, REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from contextlib import AbstractContextManager
     from typing import NoReturn
 
     from hostrouting.finding import Finding
@@ -77,10 +78,10 @@ def _local_host() -> Host:
     return Host.local()
 
 
-def _run_script(path: str, *arguments: str) -> int:
+def _run_script(*words: str) -> int:
     from hostrouting.node.outside import run_script  # noqa: PLC0415  only where there is a script
 
-    return run_script(path, *arguments)
+    return run_script(*words)
 
 
 class Start:
@@ -93,7 +94,7 @@ class Start:
         *,
         clock: NodeClock,
         find_host: Callable[[], Host] = _local_host,
-        locked: Callable[[], AbstractContextManager[str]] = host_locked,
+        locked: Callable[[], AbstractContextManager[str]] = HostLock,
         run: RunScript = _run_script,
     ) -> None:
         self._unit = unit
@@ -113,7 +114,7 @@ class Start:
         """Decide, log the reasons, and leave the note; the exit status."""
         advice = _ADVICE
         try:
-            with limited_to(self._seconds_left):
+            with TimeLimit(self._seconds_left):
                 self._pass_or_refuse()
         except Refused:
             pass
@@ -137,7 +138,8 @@ class Start:
         scripts = foreign_scripts(self._files)
         for path in scripts:
             if os.path.basename(path) < _SORTS_AS:
-                self._run_script(path)
+                self._run_script(path, path)
+        self._run_steps("before")
 
         result = attempt_until_all_is_there(
             self._open_kernel,
@@ -152,9 +154,10 @@ class Start:
         if result.refuses:
             raise Refused
 
+        self._run_steps("after")
         for path in scripts:
             if os.path.basename(path) >= _SORTS_AS:
-                self._run_script(path)
+                self._run_script(path, path)
 
     # The pass.
 
@@ -212,17 +215,27 @@ class Start:
         seconds = self._began + WAIT - self._clock.now()
         say(INFO, f"{self._unit} waits for up to {seconds:.0f} s: {waits}")
 
-    # Other programs' scripts.
+    # Other programs' scripts, and an agent's steps.
 
-    def _run_script(self, path: str) -> None:
-        """Run it; Refused if it fails."""
-        self._activity = f"{path} ran"
+    def _run_steps(self, when: str) -> None:
+        """Run the steps of the configuration that come before the routes, or after the check."""
+        text = read_config(self._files)
+        if '"steps"' not in text:  # to read the rest of it takes time, and most have none
+            return
+        gate = parse_config(self._files, text).gate
+        for step in gate.steps if gate else ():
+            if step.when == when:
+                self._run_script(f"the step {step.name}", "-c", step.script, step.name)
+
+    def _run_script(self, name: str, *words: str) -> None:
+        """Have bash run these words; Refused if that fails."""
+        self._activity = f"{name} ran"
         try:
-            status = self._run(path, self._unit, str(max(1, int(self._seconds_left))))
+            status = self._run(*words, self._unit, str(max(1, int(self._seconds_left))))
         except OSError as error:
-            self._refuse_with(f"{path} cannot be run: {error}")
+            self._refuse_with(f"{name} cannot be run: {error}")
         if status:
-            self._refuse_with(f"{path} failed (exit {status})")
+            self._refuse_with(f"{name} failed (exit {status})")
         self._seen_from = self._clock.now()
 
     # What is said.
@@ -250,12 +263,11 @@ class Start:
         return self._began + TIME_LIMIT - self._clock.now()
 
     def _leave_note(self, *, is_refused: bool) -> None:
-        """What `status` reads of the last start of this unit. If it cannot be written, that changes
-        no decision. Without an ID of systemd's, this is not a start: an operator runs the gate.
+        """What `status` reads of the last start of this unit. Without an ID of systemd's, this is
+        not a start: an operator runs the gate.
         """
         invocation = os.environ.get("INVOCATION_ID", "")
         if not invocation:
             return
         note = StartNote(invocation, time.time(), refused=is_refused, errors=self._errors)
-        with suppress(Exception):
-            leave_note(self._files, self._unit, note)
+        leave_note(self._files, self._unit, note)

@@ -1,5 +1,5 @@
-"""JSON read into values of a class, for configurations and snapshots; every fault is reported at
-once.
+"""JSON read into values of a class, for configurations, snapshots, and an agent's own settings;
+every fault is reported at once.
 
 - `documents` reads the text of a file, and JSON in a text.
 - `types` has the way from a type to the function that reads its values, and the faults of these
@@ -8,9 +8,9 @@ once.
 """
 
 from hostrouting.reading.documents import load, parse
-from hostrouting.reading.sections import json_value, keys_of, read, section
+from hostrouting.reading.sections import json_value, keys_of, read, read_file, section
 from hostrouting.reading.types import matches, must, path_of, register, text_as
 
 __all__ = ["load", "parse"]  # documents
-__all__ += ["read", "json_value", "section", "keys_of"]  # objects
+__all__ += ["read", "read_file", "json_value", "section", "keys_of"]  # objects
 __all__ += ["must", "matches", "text_as", "register", "path_of"]  # the rules of types

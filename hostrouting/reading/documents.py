@@ -59,7 +59,12 @@ def _text_of(path: str, source: str) -> bytes:
         raise ConfigError([Fault("", "", "is not a path")], source) from error
 
 
-def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
+_WRITE_JSON = (
+    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
+)
+
+
+def parse(text: str | bytes, remedy: str = _WRITE_JSON, rule: str = "") -> Any:
     """The JSON value of the text.
 
     If the text is not JSON, the fault has this remedy, and this rule if one is given.

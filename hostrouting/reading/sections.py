@@ -3,12 +3,24 @@ their arguments.
 """
 
 from functools import wraps
-from typing import Any, TypeVar, get_type_hints
+from os import PathLike
+from typing import Any, TypeVar, cast, get_type_hints
 
 from hostrouting.errors import ConfigError, Fault
+from hostrouting.reading.documents import load, parse
 from hostrouting.reading.types import READERS, form_of, read_member
 
 T = TypeVar("T")
+
+
+class _Section(type):
+    """The type of a section class: for help() and for completion, it has its own attributes, and
+    not what each tuple has.
+    """
+
+    def __dir__(cls) -> list[str]:
+        names = set(super().__dir__()) - set(dir(tuple))
+        return sorted(name for name in names if not name.startswith("_"))
 
 
 def section(cls: type[T]) -> type[T]:
@@ -18,8 +30,11 @@ def section(cls: type[T]) -> type[T]:
     The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
     None stands for the default. The class may have a method `faults_between`: see `types`.
     """
-    section_class: Any = cls
+    # The same class, but of another type: that of a class cannot be changed.
+    section_class: Any = _Section(cls.__name__, (tuple,), dict(vars(cls)))
     section_class.json_keys = tuple(map(_camel, section_class._fields))  # `Form` reads by these
+    for name, key in zip(section_class._fields, section_class.json_keys, strict=True):
+        vars(section_class)[name].__doc__ = f"{key} in JSON"
     plain_new = section_class.__new__
     plain_new.__annotations__ = get_type_hints(cls)  # for help(): without the rules in `Annotated`
 
@@ -33,7 +48,7 @@ def section(cls: type[T]) -> type[T]:
     section_class.__new__ = new_section
     # `_replace` makes its value with `_make`.
     section_class._make = classmethod(lambda subclass, values: subclass(*values))
-    return cls
+    return cast("type[T]", section_class)
 
 
 def keys_of(cls: type[Any]) -> tuple[str, ...]:
@@ -55,6 +70,13 @@ def read(cls: type[T], document: object, *, key: str | None = None) -> T:
     if faults:
         raise ConfigError(faults)
     return result
+
+
+def read_file(cls: type[T], path: str | PathLike[str]) -> T:
+    """The object of this class in a JSON file; `-` is standard input. A ConfigError has all faults,
+    and names the file.
+    """
+    return load(path, lambda text: read(cls, parse(text)))
 
 
 def json_value(value: Any) -> Any:

@@ -22,6 +22,7 @@ default is None or a word. A key that is unknown or given twice is a fault.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -32,6 +33,7 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 REPEATED = object()
 """Stands for the values of a key that is given more than once; no type has it."""
+_TEXTS = (str, IPv4Address, IPv6Address, IPv4Network, IPv6Network)
 _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
 
@@ -65,7 +67,8 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
     cached = lru_cache(4096)(make)
 
     def read_text(value: Any) -> Any:
-        if not isinstance(value, str) and type(value).__module__ != "ipaddress":
+        is_text = isinstance(value, _TEXTS)
+        if not is_text:
             raise ValueError(rule)
         try:
             return cached(str(value))

@@ -164,9 +164,10 @@ def steps_for_key(
     - A of ours, C of another program: keep A.
     """
     wanted_by_form = {_compared_form(entry): entry for entry in wanted}
-    entries: list[Route] = []
+    entries: list[tuple[Route, Route]] = []
+    """Each behind its form."""
     for route in present:
-        entries += map(bare, as_stored(route))
+        entries += [(_compared_form(entry), entry) for entry in map(bare, as_stored(route))]
     stale = _stale_entries(wanted_by_form, entries)
     if wanted:
         conflict = _conflict(wanted, present, stale)
@@ -174,7 +175,7 @@ def steps_for_key(
             return [conflict]
 
     # Of several with the same form, the first, whoever added it.
-    present_by_form = {_compared_form(entry): entry for entry in reversed(entries)}
+    present_by_form = dict(reversed(entries))
     steps: list[Step] = []
     for form, entry in wanted_by_form.items():
         if form in present_by_form:
@@ -193,9 +194,12 @@ def _step_to_keep(entry: Route, why_ours: str) -> Step:
     return Step("keep", entry, f"exists (proto {owner}), and is not changed")
 
 
-def _stale_entries(wanted_forms: Container[Route], entries: Iterable[Route]) -> list[Route]:
-    """Our entries that are not wanted, in the order in which they are deleted: the last one first.
-    So the first one is in use until the end, and is the first again if `apply` rolls back.
+def _stale_entries(
+    wanted_forms: Container[Route], entries: Iterable[tuple[Route, Route]]
+) -> list[Route]:
+    """Our entries that are not wanted, of these entries with their forms, in the order in which
+    they are deleted: the last one first. So the first one is in use until the end, and is the first
+    again if `apply` rolls back.
 
     A request to delete an entry could take another one before it (`deletion_could_take`). So those
     by a nexthop object go first, then those with fewer next hops, and of these, those with more
@@ -204,10 +208,10 @@ def _stale_entries(wanted_forms: Container[Route], entries: Iterable[Route]) -> 
     """
     kept: list[Route] = []
     stale: list[Route] = []
-    for entry in entries:
+    for form, entry in entries:
         if entry.protocol != OURS:
             continue
-        if _compared_form(entry) in wanted_forms:
+        if form in wanted_forms:
             kept.append(entry)
         elif not any(deletion_could_take(entry, before) for before in kept):
             stale.append(entry)

@@ -17,10 +17,15 @@ Each test gets a new backend. It must describe the host of `contract_host`:
 - idle0, down, without an address;
 - br0, up, a bridge, and port0, up, a veth that is a port of br0, both without an IPv4 address;
 - dark0, up, without a carrier, with 10.9.0.1/24;
+- no device with an XDP program, or with IPv6 turned off, and no forwarding of IPv6;
 - the rules that the kernel has itself, and those in `RULES`;
 - only the routes that the kernel adds itself.
 
 If a backend does not support something, override the test and skip it.
+
+Not asked, because no change of a backend makes them: the peer of an address, the number of a
+nexthop object, and the preference, the sources, the lifetime and the `unread` words of a route. The
+suite only finds a backend that invents them.
 """
 
 # In `_equal(is_there, False, "the promise")`, False needs no name: the sentence explains it.
@@ -29,11 +34,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteBackend, RouteRequest, Verb, Watch
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import OURS, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_LOOPBACK, Link, Snapshot
@@ -41,8 +46,10 @@ from hostrouting.testing.kernel import FakeKernel
 from phases import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractContextManager
+
+__all__ = ["ADDRESSES", "RULES", "BackendContract", "contract_host"]
 
 ADDRESSES = (
     ("eth0", "10.0.0.4/24"),
@@ -87,13 +94,7 @@ packets: the goto is for a mark, and the tables of the others are empty.
 
 _LINKS: dict[str, dict[str, object]] = {
     "lo": {"up": True, "kind": "", "type": ARPHRD_LOOPBACK, "master": None},
-    "eth0": {
-        "up": True,
-        "type": ARPHRD_ETHERNET,
-        "master": None,
-        "xdp": False,
-        "ipv6_disabled": False,
-    },
+    "eth0": {"up": True, "type": ARPHRD_ETHERNET, "master": None},
     "ib0": {"up": True, "master": None},
     "idle0": {"up": False},
     "br0": {"up": True, "kind": "bridge", "type": ARPHRD_ETHERNET, "master": None},
@@ -101,12 +102,14 @@ _LINKS: dict[str, dict[str, object]] = {
     "dark0": {"up": True},
 }
 """Fields of each device of that host."""
+_OF_ALL_LINKS = {"xdp": False, "ipv6_disabled": False, "ignores_ra": False}
+"""Fields that are the same for all of them."""
 _ALL_ADDRESSES = {
-    ("lo", "127.0.0.1/8", SCOPE_HOST),
-    ("lo", "::1/128", SCOPE_HOST),
-    *((dev, interface, 0) for dev, interface in ADDRESSES),
+    ("lo", "127.0.0.1/8", SCOPE_HOST, None),
+    ("lo", "::1/128", SCOPE_HOST, None),
+    *((dev, interface, 0, None) for dev, interface in ADDRESSES),
 }
-"""Its addresses, with their devices and scopes."""
+"""Its addresses, with their devices, scopes and peers."""
 _KERNELS_ROUTES = {
     ("10.0.0.0/24", TABLE_MAIN, "unicast"),
     ("10.0.0.4/32", TABLE_LOCAL, "local"),
@@ -115,6 +118,7 @@ _KERNELS_ROUTES = {
     ("2001:db8::4/128", TABLE_LOCAL, "local"),
 }
 """Routes that the kernel adds for the addresses of eth0."""
+_COLLECTIONS = (list, set, frozenset, tuple)
 _ATTEMPTS = 99
 """A test asks this often whether the host is quiet, and then fails: a new host may still change,
 and a watch may report one change in several parts.
@@ -147,16 +151,57 @@ def contract_host() -> FakeKernel:
 
 
 def _equal(seen: object, promised: object, promise: str) -> None:
-    """Fail with the promise, and what was seen instead."""
-    if seen != promised:
-        raise AssertionError(f"{promise}; seen: {_shown(seen)}; promised: {_shown(promised)}")
+    """Fail with the promise, and what differs from it."""
+    if seen == promised:
+        return
+    difference = f"seen: {seen}; promised: {promised}"
+    if isinstance(seen, _COLLECTIONS) and isinstance(promised, _COLLECTIONS):
+        difference = _difference(seen, promised)
+    raise AssertionError(f"{promise}; {difference}")
 
 
-def _shown(value: object) -> str:
-    """A collection with its members as text: routes and rules as `ip` prints them."""
-    if isinstance(value, tuple | list | set):
-        return f"[{', '.join(map(str, value))}]"
-    return str(value)
+def _has_all(seen: Collection[object], required: Collection[object], promise: str) -> None:
+    """Fail with the promise, and what is missing."""
+    missing = [value for value in required if value not in seen]
+    if missing:
+        raise AssertionError(f"{promise}; missing: {_listed(missing)}")
+
+
+def _difference(seen: Collection[object], promised: Collection[object]) -> str:
+    """What differs in two collections: routes and rules as `ip` prints them, and the fields of two
+    that print alike.
+    """
+    missing = [value for value in promised if value not in seen]
+    unexpected = [value for value in seen if value not in promised]
+    if not missing and not unexpected:
+        return f"seen in this order: {_listed(seen)}; promised: {_listed(promised)}"
+    parts: list[str] = []
+    for value in tuple(missing):
+        for other in tuple(unexpected):
+            fields = _differing_fields(other, value)
+            if str(other) == str(value) and fields:
+                parts.append(f"{value}: {fields}")
+                missing.remove(value)
+                unexpected.remove(other)
+                break
+    if missing:
+        parts.append(f"missing: {_listed(missing)}")
+    if unexpected:
+        parts.append(f"not promised: {_listed(unexpected)}")
+    return "; ".join(parts)
+
+
+def _differing_fields(seen: Any, promised: Any) -> str:
+    fields: list[str] = []
+    for name in getattr(promised, "_fields", ()):
+        value, other = getattr(promised, name), getattr(seen, name, None)
+        if value != other:
+            fields.append(f"{name} is {other}, not {value}")
+    return ", ".join(fields)
+
+
+def _listed(values: Iterable[object]) -> str:
+    return f"[{', '.join(map(str, values))}]"
 
 
 def _equal_snapshots(seen: Snapshot, promised: Snapshot, promise: str) -> None:
@@ -248,9 +293,9 @@ class BackendContract:
         with self.make() as backend:
             snapshot = backend.snapshot()
         links = {link.name: link for link in snapshot.links}
-        _equal(set(_LINKS) - set(links), set(), "a snapshot has each device")
+        _has_all(links, _LINKS, "a snapshot has each device")
         for name, fields in _LINKS.items():
-            for field, value in fields.items():
+            for field, value in {**_OF_ALL_LINKS, **fields}.items():
                 promise = f"a snapshot has the {field} of each device: {name}"
                 _equal(getattr(links[name], field), value, promise)
         indexes = [link.index for link in snapshot.links]
@@ -268,16 +313,13 @@ class BackendContract:
         with self.make() as backend:
             snapshot = backend.snapshot()
         index_of = {link.name: link.index for link in snapshot.links}
-        addresses: set[tuple[str, str, int]] = set()
+        addresses: set[tuple[str, str, int, IP | None]] = set()
         indexes: dict[int, list[int]] = {4: [], 6: []}
         for address in snapshot.addresses:
-            addresses.add((address.dev, f"{address.ip}/{address.length}", address.scope))
+            interface = f"{address.ip}/{address.length}"
+            addresses.add((address.dev, interface, address.scope, address.peer))
             indexes[address.ip.version].append(index_of.get(address.dev, 0))
-        _equal(
-            _ALL_ADDRESSES - addresses,
-            set(),
-            "a snapshot has each address with its device and scope",
-        )
+        _has_all(addresses, _ALL_ADDRESSES, "a snapshot has each address with its device and scope")
         promise = "the addresses of a family are in the order of the numbers of devices"
         for of_family in indexes.values():
             _equal(of_family, sorted(of_family), promise)
@@ -286,7 +328,7 @@ class BackendContract:
             if route.devs == ("eth0",):
                 routes.add((str(route.prefix), route.table, route.type))
         promise = "a snapshot has the routes that the kernel adds for an address"
-        _equal(_KERNELS_ROUTES - routes, set(), promise)
+        _has_all(routes, _KERNELS_ROUTES, promise)
 
     def test_snapshot_has_the_rules(self) -> None:
         """A snapshot has the rules by priority, those of IPv4 first, with all selectors."""
@@ -298,6 +340,12 @@ class BackendContract:
             snapshot = backend.snapshot()
         promise = "a snapshot has the rules of IPv4 first, by priority, with all selectors"
         _equal(snapshot.rules, tuple(promised), promise)
+
+    def test_snapshot_says_whether_ipv6_is_forwarded(self) -> None:
+        """A snapshot says that IPv6 is not forwarded, or None if the backend cannot know it."""
+        with self.make() as backend:
+            is_forwarded = backend.snapshot().ipv6_forwarding
+        _equal(bool(is_forwarded), False, "a snapshot says whether IPv6 is forwarded")
 
     def test_snapshot_of_a_family(self) -> None:
         """`family` leaves out what is of the other family, and nothing else."""
@@ -634,6 +682,22 @@ class BackendContract:
                 _equal(answer_to[address].route, None, "an error has no route")
             _equal(backend.lookup([]), (), "no destinations have no answers")
 
+    def test_sources_are_those_of_packets(self) -> None:
+        """Each destination has the address that a packet to it would have as its source."""
+        by_src = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        by_src = by_src._replace(prefsrc=as_ip("172.16.1.10"))
+        with self.make() as backend:
+            _add(backend, by_src)
+            sources = {
+                "192.0.2.9": "172.16.1.10",
+                "10.0.0.99": "10.0.0.4",
+                "10.0.0.4": "10.0.0.4",
+                "203.0.113.65": None,
+            }
+            answers = backend.sources([as_ip(address) for address in sources])
+            promised = [source and as_ip(source) for source in sources.values()]
+            _equal(list(answers), promised, "a source is that of the packet")
+
     # watch: a fake kernel takes no time for a wait that is given no clock
 
     def test_watch_reports_a_change(self) -> None:
@@ -703,6 +767,7 @@ class BackendContract:
             calls: dict[str, Callable[[], object]] = {
                 "snapshot": backend.snapshot,
                 "lookup": lambda: backend.lookup([as_ip("192.0.2.1")]),
+                "sources": lambda: backend.sources([as_ip("192.0.2.1")]),
                 "change": lambda: backend.change([]),
                 "watch": backend.watch,
             }

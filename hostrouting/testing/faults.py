@@ -147,6 +147,10 @@ class FaultyBackend(RouteBackend):
         with self._moments["lookup"].call():
             return self.inner.lookup(destinations)
 
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        with self._moments["lookup"].call():
+            return self.inner.sources(destinations)
+
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         if not self._moments["change"].waiting:  # so no route needs to be counted
             return self.inner.change(requests)

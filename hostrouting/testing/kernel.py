@@ -23,6 +23,8 @@ The rest is left out, as follows; a test that relies on it is not warned:
   rules say. For an IPv6 gateway without a device, Linux may choose another device, or none;
 - a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop
   that it uses first;
+- of the addresses that can be the source of a packet, the first one is: of its device, or else of
+  the host. IPv4 prefers one in the network of the gateway, and IPv6 one like the destination;
 - lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not
   judged here either;
 - tables are listed by number, and the routes of a table by prefix. Routes to one prefix are in
@@ -131,6 +133,20 @@ class FakeKernel(RouteBackend):
         return tuple(
             _answer(self._fib(destination.version), destination) for destination in destinations
         )
+
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        self._require_open()
+        return tuple(map(self._source, destinations))
+
+    def _source(self, destination: IP) -> IP | None:
+        [answer] = self.lookup([destination])
+        if answer.route is None or answer.route.prefsrc is not None:
+            return answer.route and answer.route.prefsrc
+        of_family = [each for each in self._addresses if each.ip.version == destination.version]
+        of_device = [each for each in of_family if each.dev in answer.route.devs]
+        for address in of_device or of_family:
+            return address.ip
+        return None
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         self._require_open()

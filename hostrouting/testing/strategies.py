@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+__all__ = ["configs", "device_names", "networks", "static_routes"]  # configurations
+__all__ += ["destinations", "gateways"]  # the parts of a static route
+__all__ += ["next_hop", "prefixes", "routes", "rules", "small_block", "snapshots"]  # hosts
+
 _UNITS = (
     "k3s.service",
     "kubelet.service",
@@ -81,11 +85,11 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
 
 
 def networks(family: int | None = None) -> SearchStrategy[config.Network]:
-    """Any network of this family; without a family, of either one."""
+    """Any network of this family but the loopback one; without a family, of either one."""
     if family is None:
         return networks(4) | networks(6)
     ordinary = prefixes(Prefix(family, 0, 0)).filter(lambda block: as_ipv4(block) is None)
-    return ordinary.map(Prefix.to_network)
+    return ordinary.map(Prefix.to_network).filter(lambda network: not network.is_loopback)
 
 
 def destinations(family: int) -> SearchStrategy[config.Network]:
@@ -157,8 +161,18 @@ _CLEANUPS = st.none() | st.builds(
     uplinks=st.lists(device_names(), max_size=2),
     dry_run=st.booleans(),
 )
+_STEPS = st.builds(
+    config.GateStep,
+    name=st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True),
+    script=st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1).filter(
+        str.strip
+    ),
+    when=st.sampled_from(["before", "after"]),
+)
 _GATES = st.none() | st.builds(
-    config.GateConfig, units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
+    config.GateConfig,
+    units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True),
+    steps=st.lists(_STEPS, max_size=2, unique_by=lambda step: step.name),
 )
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 
@@ -195,18 +209,16 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
     """Any configuration."""
-    route_overlap = draw(_route_overlaps())
-    has_something_to_guard = bool(route_overlap.expected_cidrs)
-    is_guarded = draw(st.booleans()) and has_something_to_guard
-    return config.HostRoutingConfig(
+    without_guard = config.HostRoutingConfig(
         static_routes=draw(_STATIC_ROUTES),
-        route_overlap=route_overlap,
+        route_overlap=draw(_route_overlaps()),
         probe_rewrite=draw(_probe_rewrites()),
         azure_vnet_cleanup=draw(_CLEANUPS),
-        guard=config.GuardConfig(enabled=is_guarded),
         gate=draw(_GATES),
         manage_foreign=draw(st.sampled_from(["leave", "keep"])),
     )
+    is_guarded = draw(st.booleans()) and without_guard.has_work
+    return without_guard._replace(guard=config.GuardConfig(enabled=is_guarded))
 
 
 # Hosts

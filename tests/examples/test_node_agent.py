@@ -29,7 +29,7 @@ ROUTES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
 def configured(folder: Path, *routes: dict[str, str], **downloads: str) -> str:
     """The file with the configuration of an agent that downloads these into this folder."""
     document = {
-        "downloads": {str(folder / name): url for name, url in downloads.items()},
+        "downloads": [{"path": str(folder / name), "url": url} for name, url in downloads.items()],
         "hostRouting": {
             "staticRoutes": {"enabled": bool(routes), "routes": routes},
             "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
@@ -70,6 +70,7 @@ CONFIG = HostRoutingConfig.from_mapping(
         "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]},
     }
 )
+SETTINGS = runpy.run_path(str(EXAMPLES / "node_agent.py"))["Settings"](CONFIG)
 KUBELET = "kubelet.service"
 DROP_IN = f"/etc/systemd/system/{KUBELET}.d/50-node-ip.conf"
 
@@ -82,7 +83,7 @@ def made(name: str) -> Any:
 def run_and_fail(host: FakeHost) -> None:
     """Run the agent, and after it a task that fails: all that ran is undone."""
     fails = StubTask("join-cluster", errors=[OSError("refused")])
-    bootstrap = phases.serial(made("agent")({}, CONFIG, host), fails, name="node")
+    bootstrap = phases.serial(made("agent")(SETTINGS, host), fails, name="node")
     report = phases.run(bootstrap, undo_on_failure=True, observers=[])
     assert [step.name for step in report.failures] == ["join-cluster"]
 
@@ -92,10 +93,10 @@ def test_a_kubelet_that_runs() -> None:
     later, what the first one did stays.
     """
     host = FakeHost(kernel=h200())
-    assert phases.run(made("agent")({}, CONFIG, host), observers=[]).ok
+    assert phases.run(made("agent")(SETTINGS, host), observers=[]).ok
     calls, files = list(manager_of(host).calls), dict(host.files.texts)
     assert calls[-1] == "start kubelet.service"
-    assert phases.run(made("agent")({}, CONFIG, host), observers=[]).ok
+    assert phases.run(made("agent")(SETTINGS, host), observers=[]).ok
     run_and_fail(host)
     assert manager_of(host).calls == calls
     assert host.files.texts == files
@@ -126,14 +127,19 @@ def test_a_drop_in_that_cannot_be_read() -> None:
     host = FakeHost(kernel=h200(), files=FakeFiles(texts={f"{DROP_IN}/file": ""}))
     manager = manager_of(host)
     manager.states[KUBELET] = "active"
-    report = phases.run(made("agent")({}, CONFIG, host), undo_on_failure=True, observers=[])
+    report = phases.run(made("agent")(SETTINGS, host), undo_on_failure=True, observers=[])
     assert [step.name for step in report.failures] == ["start-kubelet"]
     assert manager.states[KUBELET] == "active"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [('{"gate": {}}', "gate.units"), ('{"downloads": {}}', "none of the keys"), ("{", "not JSON")],
+    [
+        ('{"hostRouting": {"gate": {}}}', "hostRouting.gate.units"),
+        ('{"downloads": [{"path": "x"}]}', 'downloads[0].path: "x" is not an absolute path'),
+        ('{"downloads": []}', "hostRouting: missing"),
+        ("{", "not JSON"),
+    ],
 )
 def test_a_configuration_that_is_faulty(tmp_path: Path, text: str, said: str) -> None:
     """The agent says what is wrong, and ends with the exit code of the commands."""

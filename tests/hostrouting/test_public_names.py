@@ -57,7 +57,7 @@ def test_a_task_is_made_from_its_configuration_and_keywords() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["check", "config", "fib", "host", "kernel", "model", "testing"]
+    "package", ["check", "config", "fib", "host", "kernel", "model", "reading", "testing"]
 )
 def test_the_catalogue_of_a_package(package: str) -> None:
     """`__all__` has each value that the package imports from its modules, once, and the guide names
@@ -89,6 +89,21 @@ def test_import_loads_nothing() -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['hostrouting.release']", "False"]
+
+
+@pytest.mark.linux
+def test_another_package_named_phases(tmp_path: pathlib.Path) -> None:
+    """One from the package index, in the place of ours, is named, with the way out."""
+    (tmp_path / "phases").mkdir()
+    (tmp_path / "phases/__init__.py").write_text("class Phase: ...")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from hostrouting import Configure"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT.parent
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: the package phases in {tmp_path}/phases/__init__.py is another project's, "
+        "in the place of hostrouting's; run `pip uninstall phases`, then install hostrouting again"
+    )
 
 
 @pytest.mark.linux

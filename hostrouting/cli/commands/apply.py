@@ -23,14 +23,12 @@ from hostrouting.cli.confirming import AwaitEnter, AwaitSuccess, controlling_ter
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import Run, change_lines, run_task, told_anyway
 from hostrouting.cli.source import as_whom, bad_input, read_config
-from hostrouting.cli.status_page import status_lines
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.command import Operator
 from hostrouting.gate.unit_gates import starts_unchecked
-from hostrouting.headline import what_is_wrong_now
 from hostrouting.host.host import Host
 from hostrouting.install.installed import installed_or_none
-from hostrouting.status import Status, find_status
+from hostrouting.status import Status, find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
 ARGUMENTS = ("--config", "--wait", "--allow-removal", "--gate", "--confirm", "--confirm-if")
@@ -53,17 +51,17 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document["findings"] = [finding.to_mapping() for finding in status.findings]
         document["check"] = status.check and status.check.document()
         code = outcome.code
-        if code == FINE and starts_unchecked(config, status.faults):
+        if code == FINE and starts_unchecked(config, status.findings):
             code = PROBLEM
-        return Answer(code, document, [*_lines(outcome, status, who)], status.report)
+        report = status.check and status.check.report
+        return Answer(code, document, [*_lines(outcome, status, who)], report)
 
 
 def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
     """What the run has done, and how the host is now, as status says it."""
-    headline, *page = status_lines(status)
+    headline, *page = status_lines(status, who)
     yield from outcome.lines(who, _success(status))
-    says_how_it_is = outcome.report.ok and status.state == "installed"
-    if not says_how_it_is:
+    if not outcome.report.ok:
         yield headline
     yield from page
 
@@ -71,10 +69,7 @@ def _lines(outcome: Run, status: Status, who: Operator) -> Iterator[str]:
 def _success(status: Status) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
-    if status.plan.routes.reply_findings:
-        sentence += ", except for the route for replies to probes"
-    wrong = what_is_wrong_now(status)
-    return f"{sentence}, but {wrong}" if wrong else sentence
+    return f"{sentence}, but {status.worst.sentence}" if status.worst is not None else sentence
 
 
 def _run_confirmed(

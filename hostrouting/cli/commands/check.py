@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings = [*unusable, *check.findings]
     if unusable:  # a repair begins with the installed configuration
         findings = [*map(_without_repair, findings)]
-    if arguments.snapshot is None:
+    elif arguments.snapshot is None:
         ungated = find_ungated(config, host)
         findings += with_gate_command(ungated, _apply_command(arguments, check))
     check = check._replace(findings=tuple(findings))

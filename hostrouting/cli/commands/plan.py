@@ -28,19 +28,18 @@ from hostrouting.command import Command, Operator, call
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import ESCAPES, Finding, worst_first
 from hostrouting.gate.unit_gates import judge_gates, starts_unchecked
-from hostrouting.headline import what_is_wrong
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.plan import Plan
 from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.status import IN_THE_WAY
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
 ARGUMENTS = ("--config", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
 
+_IN_THE_WAY = "a route that is not hostrouting's is in the way, so apply would fail"
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
 
@@ -152,7 +151,7 @@ def _judge(
         return _Judged("to do", PROBLEM, _what_to_type(arguments))
     match = _match(arguments)
     if openings:
-        match += f", but {what_is_wrong(openings, config)}"
+        match += f", but {openings[0].sentence}"
     code = PROBLEM if starts_unchecked(config, openings, arguments.ignore) else FINE
     return _Judged("nothing to do", code, match)
 
@@ -183,7 +182,7 @@ def _failing(plan: Plan, failures: Iterable[Finding]) -> _Judged:
     """Why apply would fail, and whether it would have changed something then."""
     for failure in failures:
         if failure.name == "route-conflict":
-            return _Judged("would fail", PROBLEM, f"{IN_THE_WAY}: {SEE_CONFLICTS}")
+            return _Judged("would fail", PROBLEM, f"{_IN_THE_WAY}: {SEE_CONFLICTS}")
         if failure.name not in ESCAPES:
             reason = f"apply would change nothing, because {failure.sentence}"
             return _Judged("would fail", PROBLEM, reason, failure)

@@ -18,7 +18,7 @@ from hostrouting.kernel.netlink.host import (
 )
 from hostrouting.kernel.netlink.lists import RouteReader, list_routes
 from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.requests import change_routes, lookup_routes
+from hostrouting.kernel.netlink.requests import change_routes, lookup_routes, lookup_sources
 from hostrouting.kernel.netlink.socket import Netlink, NetlinkSocket, kernel_errors
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import Rule, reached_tables
@@ -73,6 +73,11 @@ class NetlinkBackend(RouteBackend):
         """What the kernel would do with a plain packet of this host to each destination."""
         with self._attempt("look up destinations") as netlink:
             return lookup_routes(netlink, destinations)
+
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """The source that the kernel would write into such a packet."""
+        with self._attempt("look up sources") as netlink:
+            return lookup_sources(netlink, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""

@@ -125,7 +125,8 @@ _RTM_F_LOOKUP_TABLE = 0x1000
 _RTM_F_FIB_MATCH = 0x2000
 _RTA_UID = 25
 _RTA_IP_PROTO = 27
-_UDP = 17
+_ICMP = {IPV4: 1, IPV6: 58}
+"""By family: the protocol that no rule for TCP or UDP selects. Linux takes only these three."""
 _LOOKUP_FLAGS = {
     # Without the second flag, IPv4 reports table main for every route.
     IPV4: _RTM_F_FIB_MATCH | _RTM_F_LOOKUP_TABLE,
@@ -136,7 +137,19 @@ _LOOKUP_FLAGS = {
 
 def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
     """The route that decides for a plain packet to each destination."""
-    questions = [_question(address) for address in destinations]
+    questions = [_question(address, _LOOKUP_FLAGS[address.version]) for address in destinations]
+    return _answers(netlink, questions)
+
+
+def lookup_sources(netlink: Netlink, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+    """The source of a plain packet to each destination: Linux tells it with the route that it makes
+    of the one that decides.
+    """
+    answers = _answers(netlink, [_question(address, 0) for address in destinations])
+    return tuple(answer.route and answer.route.prefsrc for answer in answers)
+
+
+def _answers(netlink: Netlink, questions: Sequence[bytes]) -> tuple[Answer, ...]:
     answers = [*netlink.ask(RTM_GETROUTE, questions)]  # all of them, before the first name is asked
     # Many destinations have the same entry, and their answers are the same bytes, because `ask`
     # sends every lookup with the sequence number 0.
@@ -144,18 +157,18 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     return tuple(map(answer_of, answers))
 
 
-def _question(destination: IP) -> bytes:
+def _question(destination: IP, flags: int) -> bytes:
     """The body of a lookup."""
-    return _plain_packet(destination.version) + attribute(RTA_DST, destination.packed)
+    return _plain_packet(destination.version, flags) + attribute(RTA_DST, destination.packed)
 
 
 @cache
-def _plain_packet(family: int) -> bytes:
-    """The beginning of a lookup: a UDP packet of root, to an address that follows."""
-    fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
+def _plain_packet(family: int, flags: int) -> bytes:
+    """The beginning of a lookup: an ICMP packet of root, to an address that follows."""
+    fixed = question_rtmsg(family, width_of(family), flags)
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
-    by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
-    return fixed + of_root + by_udp
+    by_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
+    return fixed + of_root + by_icmp
 
 
 def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:

@@ -151,18 +151,6 @@ def test_a_third_default_route_beside_two_equal_ones() -> None:
     assert "default-routes" not in {flaw.name for flaw in family.flaws}
 
 
-def test_pods_whose_device_is_in_doubt() -> None:
-    """The doubt names the node's own pods in the range, and no others."""
-    tunnel = Link(name="tailscale0", index=8, kind="tun", type=65534)
-    bridge = Link(name="cni0", index=9, kind="bridge")
-    pods = [Route.to(f"10.{net}.0.0/24", dev="cni0", protocol=2) for net in (41, 42, 43)]
-    by_tunnel = Route.to("0.0.0.0/0", dev="tailscale0", table=52)
-    rule = Rule(family=4, priority=5270, table=52)
-    node = vm_with(*pods, by_tunnel, rules=(rule,), links=(tunnel, bridge))
-    [doubt] = checked(node, "10.42.0.0/16").doubts
-    assert doubt.sentence.endswith("even those to pods of this node: 10.42.0.0/24")
-
-
 @pytest.mark.parametrize(
     ("services", "verdict"),
     [
@@ -241,33 +229,6 @@ def test_the_kernel_differs(answer: Answer, words: str, monkeypatch: pytest.Monk
     assert doubt.sentence.startswith(
         f"172.16.0.0: the kernel answers {words}, and its tables say [default via "
     )
-
-
-@pytest.mark.parametrize(
-    ("to", "cidr", "names"),
-    [
-        pytest.param("0.0.0.0/0", "10.99.0.0/16", ["other-packets"], id="ipv4"),
-        pytest.param("::/0", "fd99::/64", ["other-packets", "kernel-differs"], id="ipv6"),
-    ],
-)
-def test_the_kernel_answers_for_udp(
-    to: str, cidr: str, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In IPv4, Linux is asked about UDP, so that its answer may be by a rule for that. In IPv6, it
-    is asked about no protocol.
-    """
-    kernel = h200(dual_stack=True)
-    by_rail = Route.to(to, dev="ib7", table=42)
-    kernel.ip_route("add", by_rail)
-    family = by_rail.prefix.family
-    udp = (("ipproto", "udp"),)
-    kernel.add_rule(Rule(family=family, priority=1000, table=42, others=udp))
-    answer = Answer("unicast", by_rail)
-    monkeypatch.setattr(FakeKernel, "lookup", lambda _, asked, *__: [answer] * len(asked))
-
-    [report] = check_kernel(kernel, config(cidrs=(cidr,))).families
-
-    assert [doubt.name for doubt in report.doubts] == names
 
 
 @pytest.mark.parametrize("address", ["172.16.0.0", "172.16.0.9", "172.16.0.10"])
@@ -459,7 +420,8 @@ class TestPods:
         rule = "[rule 100: from 10.244.1.0/24 lookup 7]"
         packets = "for packets of pods from 10.244.1.0/24"
         words = f"{CIDR}, {packets}, leaves through eth1 {route} by {rule}"
-        verdict = f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1"
+        way = "leaves through eth1 by rule 100: from 10.244.1.0/24 lookup 7"
+        verdict = f"OVERLAP: all of {CIDR}, for packets of pods, {way}"
         [escape] = report.escapes
         finding, unsafe = check_findings(report, mode="WARN")
         assert str(report) == f"{verdict}; expected: eth0"

@@ -581,14 +581,6 @@ class TestRefusedRanges:
         pod = Route(Prefix.of(refused.prefix.ip), (NextHop("cali1"),))
         assert checked(node(refused, BY_IPV6, pod, links=(CALI1,)), block).verdict == verdict
 
-    def test_a_doubt_about_a_refused_block_names_no_pods(self) -> None:
-        """Only a doubt about the default route is also about the pods of this node."""
-        refused = Route.to("172.16.0.0/20", type="prohibit", protocol=4)
-        pods = [Route.to("172.16.0.7/32", dev="cali1"), Route.to("172.16.0.0/16", dev="cni0")]
-        host = node(refused, *pods, links=(CALI1, CNI0))
-        [doubt] = checked(host, "172.16.0.0/20").families[0].doubts
-        assert "pods of this node" not in doubt.sentence
-
     @pytest.mark.parametrize(
         ("block", "verdict"),
         [
@@ -727,15 +719,6 @@ class TestWhatIsSaid:
         assert str(checked(node(block, pod, links=(CALI1,)))) == (
             "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or "
             "is refused because no pod has it, in 172.16.5.0/26 (Calico), or is this host's own"
-        )
-
-    def test_each_device_of_a_multipath_route(self) -> None:
-        """One is allowed by the configuration, and one as a CNI's."""
-        hops = (NextHop("wg1"), NextHop("cni0"), NextHop("eth0"))
-        host = node(Route(Prefix.parse(CIDR), hops, protocol=2), links=(WG1, CNI0))
-        assert str(checked(host, allowed_devs=["wg1"])) == (
-            "OK: every address of 172.16.0.0/16 leaves through eth0, or through cni0 (bridge) or "
-            "wg1 (allowedDevs), or is this host's own"
         )
 
     def test_each_cni_is_named_with_its_own_pattern(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -514,7 +514,8 @@ class TestSources:
         """An entry of intendedRules is about connections, too, which take the rule or not."""
         host = node(ELSEWHERE, rules=(rule("10.0.0.4/32"),))
         assert str(checked(host)) == (
-            "OVERLAP: all of 172.16.0.0/16, for connections, leaves through ib0; expected: eth0"
+            "OVERLAP: all of 172.16.0.0/16, for connections, leaves through ib0 by rule 100: from "
+            "10.0.0.4 lookup 100; expected: eth0"
         )
         assert checked(host, intended_rules=["from 10.0.0.4"]).verdict == "ok"
 

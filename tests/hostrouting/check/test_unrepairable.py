@@ -109,9 +109,7 @@ class TestRules:
         host = node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(to_main, rule("10.244.1.0/24")))
         report = checked(host, pod_cidrs=["10.244.1.0/24"])
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
-        assert reasons(report) == ["not-proven"]
-        proposed = "routes are proposed only for plain packets"
-        assert causes(report) == [f"{proposed}, and not for packets of pods from 10.244.1.0/24"]
+        assert reasons(report) == ["earlier-rule"]
 
     def test_a_route_to_one_address_for_packets_of_pods(self) -> None:
         """It is as long as their rule asks for, and so repairs both."""
@@ -202,17 +200,6 @@ class TestKeys:
         report = checked(node(*captures, *holders))
         assert destinations(report) == ["172.16.0.0/17", "172.16.128.0/17"]
         assert causes(report) == [f"[{held}] is as specific as a route can be" for held in holders]
-
-    def test_a_route_that_only_packets_of_pods_take_is_named(self) -> None:
-        """Packets of the host itself are fine: a rule for them comes first."""
-        fine = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
-        lost = Route.to("172.16.5.1/32", dev="ib0")
-        host = node(fine, lost, rules=(rule(iif="lo"),))
-        report = checked(host, pod_cidrs=["10.244.1.0/24"])
-        assert reasons(report) == ["host-route"]
-        assert causes(report) == [
-            f"for packets of pods from 10.244.1.0/24, [{lost}] is as specific as a route can be"
-        ]
 
     def test_a_throw_to_one_address_is_named(self) -> None:
         """A throw decides nothing, and is yet the route that no other comes before."""

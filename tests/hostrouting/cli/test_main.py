@@ -86,7 +86,7 @@ def test_the_words_that_the_help_explains() -> None:
     assert say("--help", "check").out == say("-h", "check").out == said, "no command is meant"
     assert say("--version", "check").out == f"hostrouting {__version__}\n"
     # A paragraph of a command's help begins on a line of its own. The first one has the summary.
-    assert "\n\nThe mode, the gated units and the guard" in say("status", "--help").out
+    assert "\n\nThe first line says how this host is" in say("status", "--help").out
     assert "\n\nWith --confirm" in say("apply", "--help").out
 
 

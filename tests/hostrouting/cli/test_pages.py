@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -16,16 +16,14 @@ import attrs
 import pytest
 
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.errors import BackendError, HostError
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
     FakeKernel,
-    FakeManager,
     cni_node,
     h200,
     plain_vm,
@@ -33,8 +31,8 @@ from hostrouting.testing import (
 )
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.incidents import let_pass, refuse, start_vpn
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, manager_of, type_routes
+from tests.support.statuses import HOSTS
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import marked_vm, refusing
 
 REPAIRED = document(*REPAIR)
@@ -133,107 +131,9 @@ def with_ours(host: FakeHost) -> None:
     type_routes(host, *REPAIR)
 
 
-def with_kubelet_and_ours(host: FakeHost) -> None:
-    """Both, and a file is lost."""
-    with_kubelet(host)
-    with_ours(host)
-    host.files.remove(LAYOUT.program_path)
-
-
-def without_default(host: FakeHost) -> None:
-    """The default route is lost, and our routes with it."""
-    lost = [
-        route
-        for route in host.kernel.snapshot().routes
-        if not route.prefix.length or route.protocol == OURS
-    ]
-    for route in lost:
-        host.kernel.ip_route("delete", route)
-
-
 def written(path: str, text: str) -> Callable[[FakeHost], object]:
     """Somebody has written this file."""
     return lambda host: host.files.write(path, text, mode=0o600)
-
-
-def rewritten(host: FakeHost) -> None:
-    """Another release has written the files."""
-    text = host.files.texts[LAYOUT.config_path]
-    host.files.texts[LAYOUT.config_path] = text.replace("hostrouting ", "hostrouting 0.9 of ", 1)
-
-
-def refused(host: FakeHost) -> None:
-    """A machine runs, and the gate has refused another one."""
-    manager = manager_of(host)
-    manager.states["systemd-nspawn@kube0.service"] = "active"
-    manager.properties["systemd-nspawn@kube0.service"] = {"StateChangeTimestamp": "Thu 08:00 UTC"}
-    overlap = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
-    let_pass(host, "systemd-nspawn@kube0.service")
-    refuse(host, "systemd-nspawn@kube1.service", overlap)
-
-
-def refused_beside_foreign(host: FakeHost) -> None:
-    """The same, and there is somebody else's script."""
-    FOREIGN(host)
-    refused(host)
-
-
-def with_full_run(host: FakeHost) -> None:
-    """The file system of /run is full."""
-    host.files.broken["/run"] = "No space left on device; free some space, or inodes (df -i)"
-
-
-def with_vpn_and_loss(host: FakeHost) -> None:
-    """As after a boot: the VPN came before our routes."""
-    start_vpn(host)
-    lose_routes(host)
-
-
-def without_guard(host: FakeHost) -> None:
-    """The guard has failed, and routes are lost since."""
-    manager = manager_of(host)
-    manager.properties[LAYOUT.guard_unit] = {
-        "ActiveState": "failed",
-        "ExecMainStartTimestamp": "Thu 09:00 UTC",
-    }
-    manager.errors[LAYOUT.guard_unit] = ("hostrouting: [Errno 12] Cannot allocate memory",)
-    lose_routes(host)
-
-
-def overridden(host: FakeHost) -> None:
-    """Another program has written a drop-in, and systemd has not read it."""
-    manager_of(host).properties["kubelet.service"] = {"LoadState": "loaded"}
-    path = f"{LAYOUT.unit_directory}/kubelet.service.d/10-kubeadm.conf"
-    host.files.write(path, "[Service]\nExecCondition=\n")
-
-
-def broken(host: FakeHost) -> None:
-    """The file is cut off, somebody has opened the gate, and a machine was refused before."""
-    GARBLED(host)
-    OPENED(host)
-    refused(host)
-
-
-class SilentManager(FakeManager):
-    """A systemd that does not answer."""
-
-    def show(self, _names: Sequence[str], *_units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
-        raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
-
-
-def silent() -> FakeHost:
-    """A host whose systemd does not answer any more."""
-    return attrs.evolve(applied()(), manager=SilentManager())
-
-
-def deaf() -> FakeHost:
-    """A host whose kernel does not answer any more."""
-    host = applied()()
-    for nth in range(1, 5):  # the page and the document read it twice each
-        error = BackendError("no answer to the dump", kind="timeout")
-        host.faults.fail("snapshot", error, nth=nth)
-    return host
 
 
 ABSENT, HOLDING = (
@@ -389,69 +289,8 @@ CASES: dict[
         REPAIRED,
     ),
     "apply: a unit that cannot be gated": (f"{APPLY} --gate kubelet", fresh_with_kubelet, REPAIRED),
-    "status: nothing is installed": ("status", of(h200)),
-    "status: as it should be": ("status", applied()),
-    "status: routes are lost": ("status", applied(change=lose_routes)),
-    "status: a file is lost": (
-        "status",
-        applied(change=lambda host: host.files.remove(LAYOUT.program_path)),
-    ),
-    "status: the configuration is lost": (
-        "status",
-        applied(change=lambda host: host.files.remove(LAYOUT.config_path)),
-    ),
-    "status: the configuration is broken, the gate is open, and a unit was refused": (
-        "status",
-        applied(change=broken),
-    ),
-    "status: systemd does not answer": ("status", silent),
-    "status: the kernel does not answer": ("status", deaf),
-    "status: another release": ("status", applied(change=rewritten)),
-    "status: no systemd": (
-        "status",
-        applied(change=lambda host: setattr(host.manager, "running", False)),
-    ),
-    "status: a unit was refused": ("status", applied(change=refused)),
-    "status: a unit was refused, perhaps by somebody else's script": (
-        "status",
-        applied(change=refused_beside_foreign),
-    ),
-    "status: why a unit does not start": (
-        "status systemd-nspawn@kube1.service",
-        applied(change=refused),
-    ),
-    "status: a unit that is not gated": ("status ssh.service", applied(change=refused)),
-    "status: the gate is open": ("status", applied(change=OPENED)),
-    "status: an address escapes": ("status", applied(document(mode="WARN"))),
-    "status: a VPN has the default route": ("status", applied(change=start_vpn)),
-    "status: a VPN has the default route, and routes are lost": (
-        "status",
-        applied(change=with_vpn_and_loss),
-    ),
-    "status: the guard has failed, and routes are lost": (
-        "status",
-        applied({**REPAIRED, "guard": {"enabled": True}}, without_guard),
-    ),
-    "status: an unread drop-in would open the gate": (
-        "status kubelet",
-        applied({**REPAIRED, "gate": {"units": ["kubelet.service"]}}, overridden),
-    ),
-    "status: a conflict": ("status", applied(change=taken)),
-    "status: no default route": (
-        "status",
-        applied(document("9.0.0.0/8", cidrs=()), change=without_default),
-    ),
-    "status: a repair that is not in the configuration": (
-        "status",
-        applied(document(mode="WARN"), with_ours),
-    ),
-    "status: no result of a check can be written": ("status", applied(change=with_full_run)),
-    "status: kubelet is not gated": ("status", applied(change=with_kubelet)),
-    "status: all of that": ("status", applied(document(), with_kubelet_and_ours)),
-    "status: a file is lost, and an address escapes": (
-        "status",
-        applied(document(), lambda host: host.files.remove(LAYOUT.program_path)),
-    ),
+    # tests/hostrouting/status has the other pages.
+    "status: routes are lost": ("status", HOSTS["differs: routes are missing"]),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: a dry run": ("remove --dry-run", applied()),

@@ -197,7 +197,10 @@ def test_the_strip_of_what_is_not_judged() -> None:
     ("line", "colours"),
     [
         ("DONE: a sentence", ["1;32"]),
+        ("IN FORCE: a sentence", ["1;32"]),
         ("OVERLAP: a sentence", ["1;31"]),
+        ("DIFFERS: a sentence", ["1;31"]),
+        ("WAITING: a sentence", ["1;33"]),
         ("REPAIR-COST: a sentence", ["1;33"]),
         ("  + 10.9.0.0/16 dev eth0", ["32"]),
         ("  removed /etc/a", ["31"]),

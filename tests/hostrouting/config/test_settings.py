@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pickle
+import pydoc
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
@@ -483,7 +484,14 @@ def test_a_configuration_does_not_change() -> None:
 
 
 def test_what_help_shows() -> None:
-    """The arguments of a section, with their types and defaults; the rules are left out."""
+    """The settings of a section with their keys, and the arguments with their types and defaults;
+    not the rules, and not what each tuple has.
+    """
+    page = re.sub("\b.", "", pydoc.render_doc(StaticRoute))
+    assert "destination\n |      destination in JSON" in page
+    assert "to_mapping(self)" in page
+    assert "index" not in dir(StaticRoute)
+    assert len(page.splitlines()) < 60
     parameters = inspect.signature(StaticRoute).parameters
     assert {name: value.annotation for name, value in parameters.items()} == {
         "destination": IPv4Network | IPv6Network,
@@ -521,7 +529,7 @@ RIGHT: dict[str, Any] = {
         "uplinks": ["eth0"],
     },
     "guard": {},
-    "gate": {"units": ["kubelet.service"]},
+    "gate": {"units": ["kubelet.service"], "steps": [{"name": "a", "script": "true"}]},
 }
 # Where a value is put; how its fault begins after the path and the value; and the values.
 VALUES: dict[str, dict[str, list[Any]]] = {
@@ -633,6 +641,21 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     },
     "gate.units": {
         "is empty: no unit would wait": [[]],
+    },
+    "gate.steps[0].name": {
+        "is not of the letters a-z, digits and -": ["", "50_rails", "-a", "Licence", "a" * 64],
+    },
+    "gate.steps[0].script": {
+        "is not the text of a script of up to 100,000 bytes": [
+            "",
+            " \n",
+            "a\0b",
+            "é" * 50_001,
+            7,
+        ],
+    },
+    "gate.steps[0].when": {
+        "is not one of before, after": ["during"],
     },
     "gate.units[0]": {
         "is not the name of a service; write one": [

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.base import Files
+from hostrouting.host.base import Files, LockHolder
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.lock import lock_holders, service_of
 from hostrouting.testing import FakeFiles
@@ -111,15 +111,14 @@ def test_who_has_a_lock(tmp_path: Path) -> None:
     """
     files, place = LocalFiles(str(tmp_path)), tmp_path / "lock"
     service = service_of(Path("/proc/self/cgroup").read_text())  # that of this test, if any
-    of_service = f" of {service}" if service else ""
     assert files.lock_holders("/lock") == ()
     (tmp_path / "other").mkdir()
     with locking(tmp_path / "other/lock", "--exclusive"), locking(place, "--shared") as pid:
-        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+        assert files.lock_holders("/lock") == (LockHolder(pid, "sleep", service),)
     with locking(place, "--exclusive") as pid, subprocess.Popen(["flock", place, "true"]) as next_:
         waits = re.compile(f"-> .*:{place.stat().st_ino} ")
         wait_for("the next one", lambda: bool(waits.search(Path("/proc/locks").read_text())))
-        assert files.lock_holders("/lock") == (f"process {pid} (sleep){of_service}",)
+        assert files.lock_holders("/lock") == (LockHolder(pid, "sleep", service),)
         next_.kill()
     assert files.lock_holders("/lock") == ()
 
@@ -149,7 +148,7 @@ def test_who_has_the_lock_of_the_root_folder(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     lock = files.lock("/", list)
     [holder] = files.lock_holders("/")
-    assert holder.startswith(f"process {os.getpid()} (")
+    assert str(holder).startswith(f"process {os.getpid()} (")
     lock.release()
     assert files.lock_holders("/") == ()
 
@@ -172,6 +171,6 @@ def test_who_has_a_lock_with_a_name_that_is_no_text(tmp_path: Path) -> None:
     """What cannot be read of it is replaced."""
     named = os.fsencode(tmp_path) + b"/sleep\xff"
     os.symlink(str(shutil.which("sleep")), named)
-    with locking(tmp_path / "lock", "--exclusive", sleep=named) as pid:
-        holder = f"process {pid} (sleep\N{REPLACEMENT CHARACTER})"
-        assert LocalFiles(str(tmp_path)).lock_holders("/lock") == (holder,)
+    with locking(tmp_path / "lock", "--exclusive", sleep=named):
+        [holder] = LocalFiles(str(tmp_path)).lock_holders("/lock")
+        assert holder.name == "sleep\N{REPLACEMENT CHARACTER}"

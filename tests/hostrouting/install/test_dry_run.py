@@ -205,6 +205,14 @@ CASES: dict[str, Case] = {
         own_probe_address,
     ),
     "a program": ("bash is not installed", Configure, REPAIRED, without_bash),
+    "a program for a step": (
+        "each step in gate.steps needs it",
+        Configure,
+        settings(
+            gate={"units": ["kubelet.service"], "steps": [{"name": "rails", "script": "true"}]}
+        ),
+        lambda: attrs.evolve(h200_node(), missing=["bash"]),
+    ),
     "an interpreter": ("it is Python 3.9", Configure, REPAIRED, with_an_old_interpreter),
     "an interpreter of an image": (
         "",

@@ -12,9 +12,8 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeFiles, FakeHost, h200
-from phases.testing import FakeClock
 from tests.support.sections import expect
-from tests.support.tasks import LAYOUT, WANTED
+from tests.support.tasks import LAYOUT, WANTED, context
 
 ESCAPING = HostRoutingConfig(route_overlap=expect("172.16.0.0/16", mode="STRICT"))
 """In STRICT, and addresses escape."""
@@ -64,8 +63,8 @@ TASKS: dict[str, Callable[[FakeHost], phases.Task[object]]] = {
 
 
 def report_of(task: phases.Task[object]) -> phases.Step:
-    """The report of a run of this task."""
-    return phases.run(task, observers=[], clock=FakeClock())
+    """The report of a run of this task, which has a context of its own."""
+    return phases.run(task, ctx=context())
 
 
 @given(

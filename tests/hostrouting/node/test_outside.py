@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.node import outside
-from hostrouting.node.ending import Stopped, TimeIsUp, limited_to, stop_on_signals
+from hostrouting.node.ending import Stopped, TimeIsUp, TimeLimit, stop_on_signals
 from hostrouting.node.outside import run_script
 from tests.support.children import in_child
 from tests.support.waiting import wait_for
@@ -129,7 +129,7 @@ def interrupted(folder: Path, text: str, *, kill_after: float = 5.0) -> tuple[st
         stop_on_signals()
         raised = "none"
         try:
-            with limited_to(60):
+            with TimeLimit(60):
                 run_script(script(folder, text), str(os.getpid()), str(pids))
         except (Stopped, TimeIsUp) as error:
             raised = type(error).__name__
@@ -169,3 +169,9 @@ kill -ALRM $1
 while :; do sleep 0.01; done
 """
     assert interrupted(tmp_path, text) == ("Stopped", [True])
+
+
+def test_a_step(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its text is no file: bash gets it as an argument, with its name, the unit and the seconds."""
+    assert run_script("-c", 'echo "$0 $1 $2"; exit 3', "licence", UNIT, "75") == 3
+    assert capfd.readouterr().err == f"licence {UNIT} 75\n"

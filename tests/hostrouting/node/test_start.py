@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.boot.files import render_config
+from hostrouting.config.settings import GateConfig, GateStep
 from hostrouting.errors import BackendError
 from hostrouting.gate.start_note import StartNote, read_note
 from hostrouting.host.files import Entry
@@ -51,9 +52,10 @@ class Scripts:
         self._ends = ends
         self.host = node()
 
-    def __call__(self, path: str, *arguments: str) -> int:
+    def __call__(self, *words: str) -> int:
         """See RunScript."""
-        name = os.path.basename(path)
+        name, *arguments = words[2:] if words[0] == "-c" else words
+        name = os.path.basename(name)
         self.ran.append((name, *arguments, marker_of(self.host)))
         end = self._ends.get(name.partition(".")[0].replace("-", "_"), 0)
         if isinstance(end, BaseException):
@@ -61,9 +63,9 @@ class Scripts:
         return end
 
 
-def no_script(path: str, *_arguments: str) -> int:
+def no_script(*words: str) -> int:
     """Fail: this test has no scripts."""
-    raise AssertionError(path)
+    raise AssertionError(words)
 
 
 def decide(
@@ -244,6 +246,29 @@ def with_scripts(*names: str, **ends: int | BaseException) -> tuple[FakeHost, Sc
     return scripts.host, scripts
 
 
+def test_steps_of_the_configuration(capfd: pytest.CaptureFixture[str]) -> None:
+    """They run in their order, beside other programs' scripts, before the routes or after the
+    check. One that fails is named, and what comes after it is not run.
+    """
+    steps = [
+        GateStep("licence", "exit 1"),
+        GateStep("rails", "true", when="before"),
+        GateStep("late", "true"),
+    ]
+    wanted = wanting(*HALVES)
+    gate = GateConfig((UNIT,), tuple(steps))
+    for status in (0, 1):
+        host, scripts = with_scripts("05-a.sh", "50-b.sh", licence=status)
+        host.files.texts[CONFIG] = render_config(wanted._replace(gate=gate))
+        assert decide(host, run=scripts) == (REFUSED if status else PASSED)
+        names = ["05-a.sh", "rails", "licence"]
+        if not status:
+            names += ["late", "50-b.sh"]
+        assert [name for name, *_ in scripts.ran] == names
+        assert [marker for *_, marker in scripts.ran] == ["", "", *["ok"] * (len(names) - 2)]
+    assert "3 the step licence failed (exit 1)" in logged(capfd)
+
+
 def test_the_order_of_scripts() -> None:
     """Those that sort before 10- run before the pass, the others after it. What is no script is not
     run, nor what an earlier release of ours has left. Each gets the unit, and the seconds that are
@@ -355,9 +380,9 @@ def test_a_default_route_that_does_not_come(
     host, clock, lock = before_dhcp()
     host.files.texts[f"{GATE_D}/05-a.sh"] = ""
 
-    def run_slowly(path: str, *arguments: str) -> int:
+    def run_slowly(*words: str) -> int:
         clock.sleep(before)
-        return Scripts()(path, *arguments)
+        return Scripts()(*words)
 
     assert decide(host, clock=clock, lock=lock, run=run_slowly) == REFUSED
     assert 60 <= clock.now() < 62

@@ -10,7 +10,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.part import part_of
 from hostrouting.kernel.refusals import refusal
-from hostrouting.model.prefix import IP
+from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
@@ -32,6 +32,10 @@ class Honest(RouteBackend):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""
         return self.inner.lookup(destinations)
+
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """See RouteBackend."""
+        return self.inner.sources(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """See RouteBackend."""
@@ -134,6 +138,15 @@ def answers(change: Callable[[tuple[Answer, ...]], tuple[Answer, ...]]) -> Lie:
             return change(self.inner.lookup(destinations))
 
     return Liar
+
+
+class TakesTheFirstAddress(Honest):
+    """Says that each packet has the same source, where the route names another one."""
+
+    def sources(self, destinations: Sequence[IP]) -> tuple[IP | None, ...]:
+        """See RouteBackend."""
+        sources = self.inner.sources(destinations)
+        return tuple(source and as_ip("10.0.0.4") for source in sources)
 
 
 class DoesNothing(Honest):
@@ -514,7 +527,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every device is up": (links(up=True), STATE),
     "no device": (
         snapshots(lambda it: it._replace(links=())),
-        "a snapshot has each device; seen: ",
+        "a snapshot has each device; missing: ",
     ),
     "one number for all devices": (links(index=2), "each device has a number of its own"),
     "devices from last to first": (
@@ -532,11 +545,17 @@ LIES: dict[str, tuple[Lie, str]] = {
     "no device is a port": (links(master=None), MASTER),
     "every device is a port": (links(master="br0"), MASTER),
     "IPv6 is off": (links(ipv6_disabled=True), "has the ipv6_disabled of each device: "),
+    "advertisements ignored": (links(ignores_ra=True), "has the ignores_ra of each device: "),
     "XDP everywhere": (links(xdp=True), "has the xdp of each device: "),
     "every address is global": (addresses(scope=0), ADDRESS),
     "every address is of the host": (addresses(scope=254), ADDRESS),
     "every network is a /32": (addresses(length=32), ADDRESS),
     "every address is on lo": (addresses(dev="lo"), ADDRESS),
+    "every address has a peer": (addresses(peer=as_ip("10.8.0.1")), ADDRESS),
+    "IPv6 is forwarded": (
+        snapshots(lambda it: it._replace(ipv6_forwarding=True)),
+        "whether IPv6 is forwarded; seen: True",
+    ),
     "addresses from last to first": (
         snapshots(lambda it: it._replace(addresses=it.addresses[::-1])),
         "the addresses of a family are in the order",
@@ -565,6 +584,10 @@ LIES: dict[str, tuple[Lie, str]] = {
     "no preferred source": (routes(prefsrc=None), BACK),
     "no metric": (routes(metric=0), BACK),
     "one scope": (routes(scope=0), BACK),
+    "a nexthop object": (routes(nexthop_id=7), BACK),
+    "a preference": (routes(preference="high"), BACK),
+    "a lifetime": (routes(expired=False), ": expired is False, not None"),
+    "further words": (routes(unread=("encap seg6",)), BACK),
     "every route is unicast": (routes(type="unicast"), BACK),
     "a state in a request is a wish": (ObeysStates, "state of a next hop in a request is ignored"),
     "family is ignored": (parts(family=None), "`family` leaves out what is of the other family"),
@@ -576,6 +599,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "nothing has a route": (answers(lambda seen: (Answer("no-route", None),) * len(seen)), ANSWERS),
     "answers from last to first": (answers(lambda seen: seen[::-1]), ANSWERS),
     "nothing is prohibited": (answers(without_prohibit), ANSWERS),
+    "one source for all": (TakesTheFirstAddress, "a source is that of the packet"),
     "one next hop in an answer": (answers(with_one_hop), "an answer has the route that decides"),
     "nothing is done": (DoesNothing, BACK),
     "another route is overwritten": (Overwrites, "`add` is refused if the destination and metric"),
@@ -628,6 +652,21 @@ def broken_promises(lie: Lie, *, patience: float = BackendContract.patience) -> 
         except (AssertionError, BackendError) as error:
             said.append(str(error))
     return said
+
+
+def test_what_a_failure_says() -> None:
+    """What is missing, what is not promised, and the fields of two rules that print alike."""
+    [said] = broken_promises(rules(suppress_ifgroup=None))
+    assert said.startswith(f"{RULES}; missing: [100: from 2001:db8:7::/48 ")
+    assert "; not promised: [100: from 2001:db8:7::/48 " in said
+    [said] = broken_promises(snapshots(without_the_kernels_routes))
+    assert said.startswith(
+        "a snapshot has the routes that the kernel adds for an address; missing: ["
+    )
+    [said] = broken_promises(snapshots(lambda it: it._replace(rules=it.rules[::-1])))
+    assert said.startswith(f"{RULES}; seen in this order: [")
+    said_of_routes = broken_promises(routes(expired=False))
+    assert any(": expired is False, not None" in words for words in said_of_routes)
 
 
 def test_an_honest_backend() -> None:

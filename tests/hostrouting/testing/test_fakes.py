@@ -11,7 +11,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import Route
-from hostrouting.testing import FakeKernel, FaultyBackend, h200
+from hostrouting.testing import FaultyBackend, h200
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 
@@ -29,29 +29,6 @@ class TestFakeKernel(BackendContract):
         """The fake kernel of the suite."""
         with FaultyBackend(contract_host()) as backend:
             yield backend
-
-
-def test_a_suite_says_what_is_wrong() -> None:
-    """A failure of the contract suite is a sentence, with the field that differs, and its value as
-    `ip` prints it.
-    """
-
-    class WithoutRules(FakeKernel):
-        def snapshot(self, **_: object) -> object:  # type: ignore[override]
-            return super().snapshot()._replace(rules=())
-
-    class Suite(BackendContract):
-        @contextmanager
-        def make(self) -> Iterator[RouteBackend]:
-            yield WithoutRules()
-
-    with pytest.raises(AssertionError) as caught:
-        Suite().test_snapshot_has_the_rules()
-    said = str(caught.value)
-    assert said.startswith(
-        "a snapshot has the rules of IPv4 first, by priority, with all selectors"
-    )
-    assert "; seen: []; promised: [0: from all lookup local, 100: not from " in said
 
 
 def test_a_suite_without_a_backend() -> None:

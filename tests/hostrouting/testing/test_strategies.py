@@ -1,6 +1,7 @@
 """hostrouting.testing.strategies: the rare shapes are drawn, too, for which the laws are there."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import Phase, find, settings
 from hypothesis.strategies import SearchStrategy
 
 from hostrouting.model.route import TABLE_LOCAL
+from hostrouting.testing import contract, strategies
 from hostrouting.testing.strategies import configs, prefixes, routes, rules, small_block
 
 FOUR = small_block(4)
@@ -51,3 +53,20 @@ def test_what_is_drawn(shape: str) -> None:
     """A law says nothing about what its strategy never draws."""
     strategy, is_drawn = DRAWN[shape]
     find(strategy, lambda value: bool(is_drawn(value)), settings=few)
+
+
+def test_public_names() -> None:
+    """`__all__` of the modules that tests import from has each public function and class of them,
+    and the guide has each strategy.
+    """
+    guide = (Path(__file__).parents[3] / "docs/library.md").read_text(encoding="utf-8")
+    for module in (strategies, contract):
+        public: set[str] = set()
+        for name, value in vars(module).items():
+            is_its_own = getattr(value, "__module__", "") == module.__name__
+            if is_its_own and callable(value) and not name.startswith("_"):
+                public.add(name)
+        public.discard("T")
+        assert public <= set(module.__all__)
+        assert all(hasattr(module, name) for name in module.__all__)
+    assert all(f"`{name}(" in guide for name in strategies.__all__)

@@ -319,9 +319,41 @@ def test_what_the_files_of_a_unit_say() -> None:
 def test_a_manager_starts_what_does_not_run() -> None:
     """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
     manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})
-    for unit in ("a.service", "a.service", "b.service"):
+    for unit in ("a", "a.service", "b"):
         manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service"]
+    assert manager.show(("Id", "ActiveState"), "a") == (
+        {"Id": "a.service", "ActiveState": "active"},
+    )
+
+
+def test_a_start_takes_its_time() -> None:
+    """By the clock of the run: a retry, a deadline and a cancellation can be tested without
+    waiting. A start that is given up is ended by a stop.
+    """
+    clock = FakeClock()
+    manager = FakeManager(seconds={"kubelet": 50, "slow.service": 100})
+
+    def start(unit: str) -> phases.Task[None]:
+        return phases.task(unit)(lambda ctx: manager.start(unit, timeout=60, ctx=ctx))
+
+    def run_for(task: phases.AnyTask) -> tuple[str, float]:
+        before = clock.now()
+        return phases.run(task, clock=clock, observers=[]).why, clock.now() - before
+
+    too_slow = "HostError: systemctl did not start slow.service within 60 s; check that it answers"
+    assert run_for(start("slow")) == (f"{too_slow}, then try again", 60)
+    in_vain = "DeadlineExceeded: not finished within 30 s"
+    assert run_for(phases.deadline(start("kubelet"), 30)) == (in_vain, 30)
+    assert manager.states == {"slow.service": "inactive", "kubelet.service": "inactive"}
+    assert run_for(start("kubelet")) == ("", 50)
+    with pytest.raises(HostError, match="did not start slow"):
+        manager.start("slow", timeout=60)  # without a context, no time passes
+    assert manager.calls == [
+        *["start slow.service", "stop slow.service"],
+        *["start kubelet.service", "stop kubelet.service", "start kubelet.service"],
+        *["start slow.service", "stop slow.service"],
+    ]
 
 
 def test_a_unit_that_does_not_start() -> None:

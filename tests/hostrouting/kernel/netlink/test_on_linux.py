@@ -379,6 +379,17 @@ def test_forwarding(namespace: Namespace, backend: NetlinkBackend, *, is_on: boo
     assert backend.snapshot().ipv6_forwarding is is_on
 
 
+@pytest.mark.parametrize(("accept_ra", "ignores"), [(0, False), (1, True), (2, False)])
+def test_advertisements_on_a_host_that_forwards(
+    namespace: Namespace, backend: NetlinkBackend, accept_ra: int, *, ignores: bool
+) -> None:
+    """Linux ignores them if `accept_ra` is 1; with 0, another program may look at them."""
+    namespace.sysctl("ipv6/conf/eth1/accept_ra", accept_ra)
+    assert not backend.snapshot().links_by_name["eth1"].ignores_ra
+    namespace.sysctl("ipv6/conf/all/forwarding", 1)
+    assert backend.snapshot().links_by_name["eth1"].ignores_ra is ignores
+
+
 def test_a_device_whose_mtu_is_too_small_for_ipv6(
     namespace: Namespace, backend: NetlinkBackend
 ) -> None:
@@ -515,15 +526,15 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
     with private_namespace() as namespace, namespace.inside():
         block = built(namespace, data)[family]
         addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
-        by_ip = namespace.get(family, [f"{address} ipproto udp uid 0" for address in addresses])
+        protocol = "icmp" if family == 4 else "ipv6-icmp"
+        plain = f"ipproto {protocol} uid 0"
+        by_ip = namespace.get(family, [f"{address} {plain}" for address in addresses])
 
         with both_backends() as (backend, pyroute2_backend):
             answers = backend.lookup(addresses)
             by_pyroute2 = pyroute2_backend.lookup(addresses)
-            snapshot = backend.snapshot()
 
-    if family == 4 or not has_a_rule_for_protocols(snapshot):
-        assert in_short(by_pyroute2) == in_short(answers)
+    assert in_short(by_pyroute2) == in_short(answers)
     for address, said, answer in zip(addresses, by_ip, answers, strict=True):
         if isinstance(said, str):
             assert answer.kind == KIND_OF_ERRNO[ERRNO_OF[said]], address
@@ -535,11 +546,6 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
             assert answer.route.metric == said.metric, address
             if family == 4:  # IPv6 answers with any next hop of ECMP first
                 assert set(answer.route.next_hops) == set(said.next_hops), address
-
-
-def has_a_rule_for_protocols(snapshot: Snapshot) -> bool:
-    """Whether a rule selects by the protocol of packets."""
-    return any("ipproto" in dict(rule.others) for rule in snapshot.rules)
 
 
 def in_short(answers: Iterable[Answer]) -> list[tuple[str, RouteKey | None]]:
