@@ -8,7 +8,7 @@ that which devices it may be, and what is known of each.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -26,8 +26,27 @@ if TYPE_CHECKING:
 def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> Command:
     """The line to type that has this device expected; without a CIDR, the operator writes one."""
     typed = shlex.join(map(str, cidrs)) or "CIDR"
-    repair = call(f"repair {typed} --dev {shlex.quote(dev)}")
-    return joined(" | ", repair, call("apply --config -"))
+    return _repair_line(typed, "--dev", dev)
+
+
+def line_allowing(devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has these devices allowed."""
+    return _repair_line(shlex.join(map(str, cidrs)), "--allow", *devs)
+
+
+def _repair_line(cidrs: str, option: str, *devs: str) -> Command:
+    words = f"repair {cidrs}"
+    for dev in devs:
+        words += f" {option} {shlex.quote(dev)}"
+    return joined(" | ", call(words), call("apply --config -"))
+
+
+def how_to_allow(kinds: Mapping[str, str], command: Command) -> Remedy:
+    """The remedy if packets are meant to leave through these devices, of which the kinds are given:
+    the command allows them.
+    """
+    named = [f"{dev} ({kind})" for dev, kind in kinds.items()]
+    return Remedy(f"if leaving through {spoken(named)} is intended", command)
 
 
 NAME_DEVICES = Remedy(
@@ -48,7 +67,10 @@ DOUBTS = {
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
-        Remedy("remove the leftovers of the CNI that is not used"),
+        Remedy(
+            "drain the node if pods of both run here, then remove the leftovers of the CNI that is "
+            "not used"
+        ),
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",

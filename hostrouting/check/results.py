@@ -349,6 +349,10 @@ class FamilyReport(NamedTuple):
             return False
         return self.escapes[0].prefixes == self.cidrs
 
+    def expected_by(self, escape: Escape) -> tuple[str, ...]:
+        """The devices through which the packets of this escape should leave."""
+        return self.expected_devs if escape.hidden is None else escape.hidden.devs
+
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, without the verdict's own word."""
