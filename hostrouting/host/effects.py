@@ -60,7 +60,8 @@ class Effects:
 
     def log_fields(self) -> dict[str, object]:
         """The number of changes of routes, of operations, of files and of warnings, without those that
-        are 0."""
+        are 0.
+        """
         fields = {
             "routes": len(self.changes),
             "operations": len(self.operations),
