@@ -5,6 +5,7 @@ somewhere.
 import ast
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_shown_commands(name: str) -> None:
     """
     after_a_prompt = r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)"
     for typed in re.findall(after_a_prompt, PAGES[name], re.MULTILINE):
-        words = typed.split()
+        words = shlex.split(typed)
         make_parser(words).parse_args(words)
 
 

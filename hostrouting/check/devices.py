@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import ByPrefix
-from hostrouting.model.link_kinds import OF_GUESTS, is_card
+from hostrouting.model.link_kinds import OF_GUESTS, is_card, is_tunnel
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
 
@@ -71,6 +71,10 @@ class Devices:
     def leads_to_own_pods(self, dev: str) -> bool:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
         return not self.uses(dev).isdisjoint({"pod", "bridge"})
+
+    def is_overlay(self, dev: str) -> bool:
+        """Whether the device is a tunnel by which a CNI leads to the pods of other nodes."""
+        return "network" in self.uses(dev) and is_tunnel(self.links[dev])
 
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""

@@ -26,8 +26,27 @@ if TYPE_CHECKING:
 def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> Command:
     """The line to type that has this device expected; without a CIDR, the operator writes one."""
     typed = shlex.join(map(str, cidrs)) or "CIDR"
-    repair = call(f"repair {typed} --dev {shlex.quote(dev)}")
-    return joined(" | ", repair, call("apply --config -"))
+    return _repair_line(typed, "--dev", dev)
+
+
+def line_allowing(devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has these devices allowed."""
+    return _repair_line(shlex.join(map(str, cidrs)), "--allow", *devs)
+
+
+def _repair_line(cidrs: str, option: str, *devs: str) -> Command:
+    words = f"repair {cidrs}"
+    for dev in devs:
+        words += f" {option} {shlex.quote(dev)}"
+    return joined(" | ", call(words), call("apply --config -"))
+
+
+def how_to_allow(kinds: Mapping[str, str], command: Command) -> Remedy:
+    """The remedy if packets are meant to leave through these devices, of which the kinds are given:
+    the command allows them.
+    """
+    named = [f"{dev} ({kind})" for dev, kind in kinds.items()]
+    return Remedy(f"if leaving through {spoken(named)} is intended", command)
 
 
 NAME_DEVICES = Remedy(
@@ -48,7 +67,10 @@ DOUBTS = {
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
-        Remedy("remove the leftovers of the CNI that is not used"),
+        Remedy(
+            "drain the node if pods of both run here, then remove the leftovers of the CNI that is "
+            "not used"
+        ),
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",
@@ -92,21 +114,18 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            remedy = how_to_name_a_device(opinion.candidates, report, costs={})
+            remedy = how_to_name_a_device(opinion.candidates, report)
             facts["candidates"] = list(opinion.candidates)
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
 
 
-def how_to_name_a_device(
-    devs: Sequence[str], report: FamilyReport, *, costs: Mapping[str, str]
-) -> Remedy | None:
-    """How to name each of these devices, of which one is intended; with what is known of it and,
-    from `costs`, what its repair costs.
+def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:
+    """How to name each of these devices, of which one is intended; with what is known of it.
 
     The last way is for the case that none of the others is right: if there is one device, another
     may be intended; if one of several is a tunnel, it may have a default route by mistake.
     """
-    ways = [_way_to_name(dev, report, costs.get(dev, "")) for dev in devs]
+    ways = [_way_to_name(dev, report) for dev in devs]
     links = report.snapshot.links
     tunnels = [link.name for link in links if link.name in devs and is_tunnel(link)]
     if len(devs) == 1:
@@ -117,12 +136,12 @@ def how_to_name_a_device(
     return in_turn(ways)
 
 
-def _way_to_name(dev: str, report: FamilyReport, cost: str) -> Remedy:
+def _way_to_name(dev: str, report: FamilyReport) -> Remedy:
     """What to do if this device is intended, with what is known of it."""
     words = f"if {dev} is intended"
-    details = "; ".join(text for text in (_known_of(dev, report), cost) if text)
-    if details:
-        words += f" ({details})"
+    known = _known_of(dev, report)
+    if known:
+        words += f" ({known})"
     if is_configurable_dev(dev):
         return Remedy(words, line_naming(dev, report.cidrs))
     return Remedy(f"{words}, give it another name: a configuration cannot have this one")

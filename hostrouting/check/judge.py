@@ -288,16 +288,10 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
 
 
 def _worst_of(opinions: list[Opinion]) -> Opinion:
-    """The worst opinion, and of equal ones the first. An escape names the devices of all escapes.
-
-    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops, and all of them are named: `other_packets.captures_a_plain_source` asks
-    for these.
+    """The worst opinion, and of equal ones one that belongs elsewhere than at the uplink, or else
+    the first. An escape names the devices of all escapes.
     """
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
-    if worst.grade is Grade.FINE and worst.is_fine_elsewhere:
-        allowances = {opinion.reason for opinion in opinions if opinion.is_fine_elsewhere}
-        return worst._replace(reason=spoken(sorted(allowances), last="or"))
     devs: list[str] = []  # an opinion has some only if it is an escape
     for opinion in opinions:
         devs += opinion.devs

@@ -4,6 +4,7 @@ Each story begins on a host whose gate runs a script of another program, and on 
 instance of a template, does not run.
 """
 
+import re
 import time
 from itertools import cycle
 from typing import NamedTuple
@@ -189,7 +190,8 @@ def a_crash_loop(system: System) -> None:
     for verb in (*RELOADS, "daemon-reload"):
         shown = state(system)
         assert shown.state == "fails", verb
-        assert "and was restarted 6 times" in shown.sentence, verb
+        # How often depends on how long a start takes.
+        assert re.search(r"and was restarted \d+ times", shown.sentence), verb
         system.must("systemctl", verb)
 
 

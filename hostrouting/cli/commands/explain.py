@@ -49,8 +49,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
         say("\n".join(finding_lines(unusable, as_whom(arguments))))
-    snapshot = read_snapshot(arguments, host)
-    explained = explain_packet(snapshot, address, config)
+    if arguments.snapshot is None:
+        with host.open_kernel() as kernel:
+            explained = explain_packet(kernel.snapshot(), address, config, kernel)
+    else:
+        explained = explain_packet(read_snapshot(arguments, host), address, config)
     doubts = explained.report.doubts
     if doubts and arguments.config is not None:
         doubts = with_typed_options(doubts, _options(arguments, config))

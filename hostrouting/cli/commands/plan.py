@@ -227,7 +227,7 @@ def _command(arguments: argparse.Namespace, plan: Plan) -> str:
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        return repair_pipeline(typed_file(arguments), apply_options=_apply_options(arguments))
+        return repair_pipeline(typed_file(arguments), more=_apply_options(arguments))
     return _apply_command(arguments)
 
 

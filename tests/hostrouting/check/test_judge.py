@@ -721,15 +721,6 @@ class TestWhatIsSaid:
             "is refused because no pod has it, in 172.16.5.0/26 (Calico), or is this host's own"
         )
 
-    def test_each_device_of_a_multipath_route(self) -> None:
-        """One is allowed by the configuration, and one as a CNI's."""
-        hops = (NextHop("wg1"), NextHop("cni0"), NextHop("eth0"))
-        host = node(Route(Prefix.parse(CIDR), hops, protocol=2), links=(WG1, CNI0))
-        assert str(checked(host, allowed_devs=["wg1"])) == (
-            "OK: every address of 172.16.0.0/16 leaves through eth0, or through cni0 (bridge) or "
-            "wg1 (allowedDevs), or is this host's own"
-        )
-
     def test_each_cni_is_named_with_its_own_pattern(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of several CNIs that may have made a device, each may know it by another pattern."""
         made_up = [

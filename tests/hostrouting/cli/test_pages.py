@@ -48,6 +48,15 @@ def with_docker() -> FakeKernel:
     return kernel
 
 
+def with_seven_networks() -> FakeKernel:
+    """A VM with seven networks of containers."""
+    kernel = plain_vm()
+    for number in range(7):
+        kernel.add_link(Link(name=f"br-{number}", index=0, kind="bridge"))
+        kernel.add_address(f"br-{number}", f"172.{17 + number}.0.1/16")
+    return kernel
+
+
 def of(
     kernel: Callable[[], FakeKernel], change: Callable[[FakeKernel], object] = lambda _: None
 ) -> Callable[[], FakeHost]:
@@ -150,6 +159,7 @@ CASES: dict[
     "check: ok, by pods' devices": ("check 10.244.0.0/24", of(cni_node)),
     "check: overlap": (f"check {CIDR}", of(h200)),
     "check: overlap that may be intended": ("check 172.16.0.0/12", of(with_docker)),
+    "check: seven overlaps of a kind": ("check 172.16.0.0/12", of(with_seven_networks)),
     "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
     "check: undecided, for two reasons": (f"check {CIDR}", of(marked_vm, also_by_protocol)),
@@ -199,6 +209,7 @@ CASES: dict[
     "repair: a configuration": (f"repair {CIDR}", of(h200)),
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
+    "repair: a device is allowed": ("repair 172.16.0.0/12 --allow docker0", of(with_docker)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),

@@ -3,6 +3,7 @@ type.
 """
 
 import json
+from typing import Any
 
 import attrs
 import pytest
@@ -130,9 +131,9 @@ def test_a_guard_that_was_unmasked_runs_after_apply() -> None:
 class DyingManager(FakeManager):
     """systemd starts a simple service without waiting whether it lives."""
 
-    def start(self, unit: str, *, timeout: float) -> None:
+    def start(self, unit: str, **options: Any) -> None:
         """See FakeManager. The unit ends at once."""
-        super().start(unit, timeout=timeout)
+        super().start(unit, **options)
         self.states[unit] = "failed"
 
 

@@ -127,6 +127,11 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             "mode is '0644'; it must be a number, such as 0o644",
         ),
         (
+            lambda files, path: files.write(path, "text", mode=644),
+            ValueError,
+            "mode is 644; it must be one to 0o777, in octal digits: 0o644",
+        ),
+        (
             lambda files, path: files.write(path, "secret \udce9"),
             ValueError,
             "position 7: surrogates not allowed",
@@ -142,7 +147,7 @@ def test_what_is_not_a_path(make: Callable[[], Files], path: Any) -> None:
             "target is ''; it must be a str, not empty",
         ),
     ],
-    ids=["bytearray", "mode", "surrogate", "target", "no target"],
+    ids=["bytearray", "mode", "decimal mode", "surrogate", "target", "no target"],
 )
 def test_what_cannot_be_written(
     tmp_path: Path, step: Callable[[Files, Any], None], kind: type[Exception], said: str
