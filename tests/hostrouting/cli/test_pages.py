@@ -357,9 +357,8 @@ def pages(name: str, folder: Path) -> str:
         call = shlex.split(typed_next)
         if "--help" not in call:
             make_parser(call).parse_args(call)
-    if command not in {"status", "apply"}:
-        elsewhere = said(called="my/hostrouting")
-        assert elsewhere.out + elsewhere.err == CALL.sub(r"my/hostrouting \1", printed)
+    elsewhere = said(called="my/hostrouting")
+    assert elsewhere.out + elsewhere.err == CALL.sub(r"my/hostrouting \1", printed)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):
