@@ -8,7 +8,7 @@ explains each name.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from hostrouting.command import AS_ROOT, Operator
+from hostrouting.command import AS_ROOT, LineToType, Operator
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -64,6 +64,11 @@ class Remedy(NamedTuple):
         if self.needs_root:
             before.append(str(who))
         return f"{', '.join(before)}: ", who.line(self.command)
+
+    def line_for(self, who: Operator, before: str = "") -> LineToType:
+        """The first way as a line for this operator, after these words."""
+        words, command = self.parts_for(who)
+        return LineToType(before + words, command)
 
     def text_for(self, who: Operator) -> str:
         """The remedy in words, for this operator."""

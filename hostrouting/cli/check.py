@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.check.doubts import how_to_allow
 from hostrouting.check.sentences import grouped_costs, repair_commands
-from hostrouting.cli.output import LineToType, capped, finding_lines
-from hostrouting.command import AS_ROOT, Operator, call, joined
+from hostrouting.cli.output import capped, finding_lines
+from hostrouting.command import AS_ROOT, LineToType, Operator, call, joined
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.typed_commands import allow_options
 from hostrouting.text import spoken

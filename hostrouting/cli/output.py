@@ -18,33 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
-from hostrouting.command import AS_ROOT, Operator
+from hostrouting.command import AS_ROOT, LineToType, Operator
 from hostrouting.text import printable, printable_lines
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from hostrouting.check.results import CheckReport
     from hostrouting.finding import Finding, Remedy
 
 SHOWN = 20
 """How many things of one kind a page has; the JSON contains all."""
-
-
-class LineToType(str):
-    """A line that ends with a command. A terminal shows the command unbroken, so that it can be
-    copied.
-    """
-
-    __slots__ = ("command",)
-
-    command: str
-
-    def __new__(cls, words: str, command: str) -> Self:
-        """The words come first."""
-        line = super().__new__(cls, words + command)
-        line.command = command
-        return line
 
 
 class Answer(NamedTuple):
@@ -211,8 +193,7 @@ def finding_lines(findings: Sequence[Finding], who: Operator = AS_ROOT) -> Itera
         if remedy is None or remedy in [following.remedy for following in shown[number + 1 :][:1]]:
             yield line
         elif remedy.otherwise is None:
-            words, command = remedy.parts_for(who)
-            yield LineToType(f"{line}; {words}", command)
+            yield remedy.line_for(who, f"{line}; ")
         else:
             yield line
             yield from way_lines(remedy, who)
@@ -223,8 +204,7 @@ def way_lines(remedy: Remedy | None, who: Operator = AS_ROOT, *, indent: int = 2
     """Each way out on a line of its own."""
     if remedy is not None:
         for way in remedy.ways():
-            words, command = way.parts_for(who)
-            yield LineToType(f"{' ' * indent}{words}", command)
+            yield way.line_for(who, " " * indent)
 
 
 def _print(text: str, stream: TextIO | None) -> None:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import attrs
 import pytest
@@ -326,6 +327,7 @@ CASES: dict[
 }
 
 
+CALLED = "my/hostrouting"
 CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
 """A call of hostrouting that is printed, and its words."""
 READING = {"check", "explain", "plan", "repair", "status"}
@@ -343,11 +345,16 @@ def pages(name: str, folder: Path) -> str:
     path.write_text(json.dumps(settings[0] if settings else {}))
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
 
-    def said(*more: str, called: str = "") -> Said:
-        """What the host says, with an empty image."""
+    def said(*more: str, called: str = "", width: int = 0) -> Said:
+        """What the host says, with an empty image; on a terminal, if that has a width."""
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
-        return say(*typed, *more, host=make(), called=called)
+        output = "hostrouting.cli.output"
+        with (
+            mock.patch(f"{output}._width_of", return_value=width),
+            mock.patch(f"{output}._print_in_colour", return_value=False),
+        ):
+            return say(*typed, *more, host=make(), called=called)
 
     page = said()
     document = said("--json")
@@ -357,9 +364,10 @@ def pages(name: str, folder: Path) -> str:
         call = shlex.split(typed_next)
         if "--help" not in call:
             make_parser(call).parse_args(call)
-    if command not in {"status", "apply"}:
-        elsewhere = said(called="my/hostrouting")
-        assert elsewhere.out + elsewhere.err == CALL.sub(r"my/hostrouting \1", printed)
+    narrow = said(called=CALLED, width=50)
+    as_called = CALL.sub(rf"{CALLED} \1", page.out)
+    assert narrow.err == CALL.sub(rf"{CALLED} \1", page.err)
+    assert_fits(narrow.lines, as_called.splitlines(), 50)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):
@@ -372,6 +380,19 @@ def pages(name: str, folder: Path) -> str:
     shown += [f"! {remark}" for remark in remarks]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
     return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
+
+
+def assert_fits(narrow: list[str], wide: list[str], width: int) -> None:
+    """The same words are on a page for a terminal of this width. Only a command is longer, which
+    ends a line as on the other page, and a single word.
+    """
+    assert " ".join(narrow).split() == " ".join(wide).split()
+    for line in narrow:
+        _, call, words = line.partition(CALLED)
+        if call:
+            assert any(each.endswith(call + words) for each in wide), line
+        elif not line.strip().startswith(("ip ", "rm ", "systemctl ")):
+            assert len(line) <= width or len(line.split()) == 1, line
 
 
 def without_repetitions(page: str) -> str:

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.output import LineToType, wrapped
+from hostrouting.cli.output import wrapped
 from hostrouting.cli.terminal import print_page
+from hostrouting.command import LineToType
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, as_ip, width_of
 from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
