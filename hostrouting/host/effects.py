@@ -59,8 +59,8 @@ class Effects:
         return "\n".join(lines) or "nothing was changed"
 
     def log_fields(self) -> dict[str, object]:
-        """The number of changes of routes, of operations, of files and of warnings, without those that
-        are 0.
+        """How many routes, operations and files were changed, and how many warnings there are; only
+        those that are not 0.
         """
         fields = {
             "routes": len(self.changes),
