@@ -768,18 +768,24 @@ def test_a_route_whose_metric_is_taken_away(fault: str) -> None:
     assert kernel.inner.snapshot() == before
 
 
-def test_a_rollback_without_an_answer_that_begins_again() -> None:
-    """After Ctrl-C, what was done without an answer is taken back all the same."""
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_additions_without_an_answer(*, is_interrupted: bool) -> None:
+    """They are taken back, also if Ctrl-C ends the first attempt. Then it is known that they had
+    been made: an undo of the run must not add them again, as if they had been there before.
+    """
     kernel = faulty()
     plan, before = planned(kernel, [by(place, ROUTER_1) for place in PREFIXES[IPV4]])
     kernel.fail("change", LATE, nth=3, done=True)
-    kernel.meanwhile("change", ctrl_c, nth=4)
+    if is_interrupted:
+        kernel.meanwhile("change", ctrl_c, nth=4)
+    done: list[RouteRequest] = []
 
-    with pytest.raises(KeyboardInterrupt) as caught:
-        apply_plan(plan, kernel, before=before)
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, done=done))
 
-    assert notes_of(caught.value) == [AS_BEFORE]
+    assert error is not None
+    assert says_what_is_true(error, kernel.inner.snapshot(), before)
     assert kernel.inner.snapshot() == before
+    assert [request.verb for request in done] == ["add"] * 3 + ["delete"] * 3
 
 
 @pytest.mark.parametrize(("moment", "nth"), [("change", 6), ("snapshot", 2)])
