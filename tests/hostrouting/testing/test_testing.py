@@ -205,7 +205,7 @@ def test_a_program_that_nobody_needs(missing: Any) -> None:
     ("number", "attempts"), [(errno.ENODEV, 2), (errno.ENETDOWN, 2), (errno.ENOBUFS, 1)]
 )
 def test_what_is_tried_again_after_a_fault(number: int, attempts: int) -> None:
-    """An errno of a fault has the effect that it has on Linux, as docs/library.md says."""
+    """An errno of a fault has the effect that it has on Linux, as docs/testing.md says."""
     host = FakeHost(kernel=h200())
     host.faults.fail("change", number, nth=2)
     task = phases.retry(Configure(config("10.9.0.0/16", "10.10.0.0/16"), host=host))
