@@ -84,6 +84,10 @@ class Opinion(NamedTuple):
     """The route to a pod of this node that packets miss."""
     candidates: tuple[str, ...] = ()
     """The devices that may be the intended one, if that is in doubt and they are known."""
+    route: Route | None = None
+    """The route by which packets may be lost, if that is in doubt."""
+    may_allow: str = ""
+    """A device that is fine if the configuration allows it."""
 
     @property
     def is_fine_elsewhere(self) -> bool:

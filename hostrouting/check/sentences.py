@@ -13,7 +13,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.check.doubts import how_to_allow, how_to_name_a_device, line_allowing
+from hostrouting.check.doubts import (
+    cards_with_address,
+    devices_to_name,
+    how_to_allow,
+    how_to_name_a_device,
+    line_allowing,
+)
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     OVERLAP,
@@ -26,7 +32,6 @@ from hostrouting.check.results import (
     extents_of,
     phrase_of_extents,
 )
-from hostrouting.config.cni import devices_of
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity, in_turn
 from hostrouting.model.link_kinds import BRIDGE, is_card
@@ -76,7 +81,7 @@ def check_findings(
         findings += _describe_unrepairable(family, severity)
         findings += _describe_costs(family)
         findings += family.flaws
-        findings += family.doubts
+        findings += family.doubts if mode == "WARN" else map(_without_allowance, family.doubts)
         findings += _describe_allowances(family)
     return tuple(dict.fromkeys(findings))
 
@@ -110,19 +115,14 @@ def _how_to_add_default(family: FamilyReport, target: str) -> Remedy | None:
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of network cards, by which a default route could lead. A CNI's device leads to
-    pods, and so does a bridge without a card, such as docker0.
-    """
+    """The cards by which a default route could lead, each with its address."""
     links = family.snapshot.links_by_name
     candidates: list[str] = []
-    for address in family.addresses:
-        link = links.get(address.dev)
-        if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
-            continue
+    for address in cards_with_address(family):
         text = f"{address.ip}/{address.length}"
-        if not link.up:
+        if not links[address.dev].up:
             text += ", down"
-        candidates.append(f"{link.name} ({text})")
+        candidates.append(f"{address.dev} ({text})")
     return candidates
 
 
@@ -174,6 +174,13 @@ def _kinds_to_allow(
             return {}
         kinds[dev] = link.kind
     return kinds
+
+
+def _without_allowance(doubt: Finding) -> Finding:
+    """The doubt without the way to allow a device, which is the first."""
+    if doubt.remedy is None or "mayAllow" not in doubt.facts:
+        return doubt
+    return doubt._replace(remedy=doubt.remedy.otherwise, facts={})
 
 
 def _how_to_end_overlap(
@@ -370,7 +377,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         sentence = f"{_claim(why, where)}: {why.cause}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
-            facts["candidates"] = list(why.devs)
+            facts["candidates"] = devices_to_name(why.devs, family)
         yield Finding(
             "unsafe", severity, sentence, where, _remedy_for_unrepairable(why, family), facts
         )
@@ -388,7 +395,7 @@ def _claim(why: Why, where: str) -> str:
 def _remedy_for_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """What repairs these ranges instead of a route, as far as one line can say it."""
     if why.devs:
-        return how_to_name_a_device(why.devs, family)
+        return how_to_name_a_device(devices_to_name(why.devs, family), family)
     return _how_to_delete_routes(why.to_delete)
 
 

@@ -96,9 +96,10 @@ def _place(finding: Finding, check: HostCheck) -> _Place:
     if finding.name in {*ESCAPES, "no-default-route"}:
         return "verdict"
     for family in check.report.families:
-        # The verdict is said in the words of the first doubt. The finding about that may have got
+        # The verdict is said in the words of the only doubt. The finding about that may have got
         # another remedy since, so only the words are equal.
-        if family.verdict == "undecided" and family.doubts[0].sentence == finding.sentence:
+        is_said = [doubt.sentence for doubt in family.doubts] == [finding.sentence]
+        if family.verdict == "undecided" and is_said:
             return "verdict"
     return "rest"
 

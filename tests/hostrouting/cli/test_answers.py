@@ -207,11 +207,14 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, given: list[str]) -
 
 
 def test_explain_names_devices_where_the_file_has_no_cidr(tmp_path: Path) -> None:
-    """The operator types one: a repair needs it."""
+    """A repair needs one, so the address is expected; the command works."""
     file = tmp_path / "routes.json"
     file.write_text(json.dumps({"manageForeign": "keep"}))
     explained = say("explain", "172.16.5.9", "--config", str(file), kernel=vpn_node())
-    assert f"hostrouting repair CIDR --config {file} --dev eth0 | " in explained.out
+    for_eth0 = f"repair 172.16.5.9/32 --config {file} --dev eth0"
+    assert f"hostrouting {for_eth0} | hostrouting apply --config -" in explained.out
+    repair = say(*for_eth0.split(), kernel=vpn_node()).json
+    assert repair["routeOverlap"]["expectedDevs"] == ["eth0"]
 
 
 def test_explain_does_not_say_what_is_not_judged() -> None:
