@@ -8,31 +8,54 @@ that which devices it may be, and what is known of each.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from hostrouting.check.results import FamilyReport, RangeInDoubt, extents_of, phrase_of_extents
+from hostrouting.check.results import (
+    DOUBTFUL_ROUTE,
+    FamilyReport,
+    Opinion,
+    RangeInDoubt,
+    extents_of,
+    phrase_of_extents,
+)
 from hostrouting.command import Command, call, joined
+from hostrouting.config.cni import devices_of
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.finding import Finding, Name, Remedy, in_turn
-from hostrouting.model.link_kinds import is_tunnel
+from hostrouting.model.link_kinds import is_card, is_tunnel
+from hostrouting.model.route import deletion_command
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
+    from hostrouting.model.snapshot import Address
 
 
-def line_naming(dev: str, cidrs: Iterable[Prefix] = ()) -> Command:
-    """The line to type that has this device expected; without a CIDR, the operator writes one."""
-    typed = shlex.join(map(str, cidrs)) or "CIDR"
-    repair = call(f"repair {typed} --dev {shlex.quote(dev)}")
-    return joined(" | ", repair, call("apply --config -"))
+def line_naming(dev: str, cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has this device expected."""
+    return _repair_line("--dev", [dev], cidrs)
 
 
-NAME_DEVICES = Remedy(
-    "in routeOverlap.expectedDevs, name the intended devices", line_naming("NAME")
-)
+def line_allowing(devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    """The line to type that has these devices allowed."""
+    return _repair_line("--allow", devs, cidrs)
+
+
+def _repair_line(option: str, devs: Iterable[str], cidrs: Iterable[Prefix]) -> Command:
+    words = ["repair", *map(str, cidrs)]
+    for dev in devs:
+        words += [option, dev]
+    return joined(" | ", call(shlex.join(words)), call("apply --config -"))
+
+
+def how_to_allow(kinds: Mapping[str, str], command: Command) -> Remedy:
+    """The remedy if packets are meant to leave through these devices, of which the kinds are given:
+    the command allows them.
+    """
+    named = [f"{dev} ({kind})" if kind else dev for dev, kind in kinds.items()]
+    return Remedy(f"if leaving through {spoken(named)} is intended", command)
 
 
 class Wording(NamedTuple):
@@ -44,7 +67,8 @@ class Wording(NamedTuple):
 
 DOUBTS = {
     "default-routes": Wording(
-        "it is unclear whether packets to {where} should leave through {reason}", NAME_DEVICES
+        "it is unclear whether packets to {where} should leave through {reason}",
+        Remedy("in routeOverlap.expectedDevs, name the intended devices"),
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
@@ -95,9 +119,55 @@ def describe_doubts(report: FamilyReport, doubts: Iterable[RangeInDoubt]) -> Ite
         remedy: Remedy | None = wording.remedy._replace(words=words)
         facts: dict[str, Any] = {}
         if opinion.candidates:
-            remedy = how_to_name_a_device(opinion.candidates, report)
-            facts["candidates"] = list(opinion.candidates)
+            devs = devices_to_name(opinion.candidates, report)
+            remedy = how_to_name_a_device(devs, report)
+            facts["candidates"] = devs
+        elif opinion.name == DOUBTFUL_ROUTE:
+            kinds = _kinds_to_allow(opinion, report)
+            remedy = _how_to_end_doubt(opinion, kinds, report, words)
+            if kinds:
+                facts["mayAllow"] = kinds
         yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy, facts)
+
+
+def _kinds_to_allow(opinion: Opinion, report: FamilyReport) -> dict[str, str]:
+    """The device that ends the doubt if it is allowed, with its kind; none if there is none."""
+    link = report.snapshot.links_by_name.get(opinion.may_allow)
+    if link is None or not is_configurable_dev(link.name):
+        return {}
+    return {link.name: link.kind}
+
+
+def _how_to_end_doubt(
+    opinion: Opinion, kinds: Mapping[str, str], report: FamilyReport, otherwise: str
+) -> Remedy | None:
+    """How to allow the device by which packets may be lost, and how to delete the route."""
+    deletion = "" if opinion.route is None else deletion_command(opinion.route)
+    ways = [Remedy(otherwise, deletion)]
+    if kinds:
+        ways.insert(0, how_to_allow(kinds, line_allowing(kinds, report.cidrs)))
+    return in_turn(ways)
+
+
+def cards_with_address(report: FamilyReport) -> list[Address]:
+    """The addresses of network cards, by which a default route could lead. A CNI's device leads to
+    pods, and so does a bridge without a card, such as docker0.
+    """
+    links = report.snapshot.links_by_name
+    addresses: list[Address] = []
+    for address in report.addresses:
+        link = links.get(address.dev)
+        if link is None or not is_card(link, links) or devices_of(link.name, link.kind):
+            continue
+        addresses.append(address)
+    return addresses
+
+
+def devices_to_name(devs: Sequence[str], report: FamilyReport) -> list[str]:
+    """Of which devices one is intended: of these, or if there is only one, perhaps of the cards."""
+    if len(devs) > 1:
+        return [*devs]
+    return [*dict.fromkeys([*devs, *(address.dev for address in cards_with_address(report))])]
 
 
 def how_to_name_a_device(devs: Sequence[str], report: FamilyReport) -> Remedy | None:

@@ -20,7 +20,7 @@ from hostrouting.check.judge import of_family
 from hostrouting.check.sources import node_sources
 from hostrouting.config.settings import typed_with_host_bits
 from hostrouting.fib.engine import NOT_JUDGED
-from hostrouting.finding import Finding, Name, Remedy
+from hostrouting.finding import Finding, Name, Remedy, in_turn
 from hostrouting.model.prefix import IP, IPV6, Prefix, outermost
 from hostrouting.model.route import PROTOCOL_RA, TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
@@ -187,13 +187,10 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = spoken(sorted(uplinks.devs))
         sentence = f"Linux prefers the default route of {used} to that of {spoken(cards)}"
-        command = line_naming("NAME")  # of several, the operator writes the right one
-        candidates: list[str] = []
-        if len(cards) == 1:
-            command = line_naming(cards[0], of_family(judge.config.cidrs, judge.fib.family))
-            candidates = cards
-        remedy = Remedy(f"if {spoken(cards, last='or')} is intended", command)
-        facts = {"candidates": candidates}
+        cidrs = of_family(judge.config.cidrs, judge.fib.family)
+        ways = [Remedy(f"if {card} is intended", line_naming(card, cidrs)) for card in cards]
+        remedy = in_turn(ways)
+        facts = {"candidates": cards}
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)
 
 

@@ -84,6 +84,10 @@ class Opinion(NamedTuple):
     """The route to a pod of this node that packets miss."""
     candidates: tuple[str, ...] = ()
     """The devices that may be the intended one, if that is in doubt and they are known."""
+    route: Route | None = None
+    """The route by which packets may be lost, if that is in doubt."""
+    may_allow: str = ""
+    """A device that is fine if the configuration allows it."""
 
     @property
     def is_fine_elsewhere(self) -> bool:
@@ -348,6 +352,10 @@ class FamilyReport(NamedTuple):
         if len(self.escapes) != 1:
             return False
         return self.escapes[0].prefixes == self.cidrs
+
+    def expected_by(self, escape: Escape) -> tuple[str, ...]:
+        """The devices through which the packets of this escape should leave."""
+        return self.expected_devs if escape.hidden is None else escape.hidden.devs
 
     @property
     def sentence(self) -> str:

@@ -136,6 +136,12 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": [],
         "help": "an expected device, instead of those of the default route; can be repeated",
     },
+    "--allow": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "a device that packets may leave through as well; can be repeated",
+    },
     "--metrics": {
         "action": "store_true",
         "help": "print metrics, for the folder of Prometheus' node exporter",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.command import AS_ROOT, Operator, call
+from hostrouting.command import AS_ROOT, LineToType, Operator, call
 from hostrouting.gate.unit_gates import APPLY
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
@@ -37,7 +37,7 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
             yield from _below(unit, who)
     yield _first_line(status)
     if status.state == "nothing":
-        yield f"  to check its routes: {who.line(call('check CIDR'))}"
+        yield LineToType("  to check its routes: ", who.line(call("check CIDR")))
         return
     if status.worst is not None:
         yield from _way_lines(status.worst, status, who)
@@ -53,7 +53,7 @@ def status_lines(status: Status, who: Operator = AS_ROOT) -> Iterator[str]:
     if status.command:
         yield ""
         yield f"To have this host as {HostLayout.config_path} asks, {who}:"
-        yield f"  {who.line(status.command)}"
+        yield LineToType("  ", who.line(status.command))
 
 
 def _first_line(status: Status) -> str:
@@ -82,7 +82,8 @@ def _below(unit: UnitState, who: Operator) -> Iterator[str]:
     for reason in unit.reasons:
         yield f"    {reason}"
     if unit.remedy is not None:
-        yield f"    {unit.remedy.text_for(who)}"
+        for way in unit.remedy.ways():
+            yield way.line_for(who, "    ")
 
 
 def _route_lines(status: Status) -> Iterator[str]:
@@ -121,7 +122,7 @@ def _way_lines(finding: Finding, status: Status, who: Operator) -> Iterator[str]
     if finding.remedy is not None:
         for way in finding.remedy.ways():
             if not way.command or way.command != status.command:
-                yield f"  {way.text_for(who)}"
+                yield way.line_for(who, "  ")
 
 
 def _verdict_lines(status: Status, who: Operator) -> Iterator[str]:

@@ -295,8 +295,8 @@ def the_proposed_deletions_work(
     deletes just that.
     """
     commands: list[str] = []
-    for finding in check_findings(report, mode="WARN"):
-        if finding.remedy and finding.name in {"refused", "own-range", "unsafe"}:
+    for finding in check_findings(report, mode="STRICT"):
+        if finding.remedy and finding.name in {"refused", "own-range", "unsafe", "doubtful-route"}:
             commands += finding.remedy.command.split(" && ")
     for command in dict.fromkeys(commands):
         if not command.startswith("ip "):  # a device to be named, which is not a deletion
@@ -310,7 +310,7 @@ def the_proposed_deletions_work(
 
 def agrees(field: Field, report: CheckReport) -> None:
     """The report says what the file says: of both families, and of each."""
-    findings = check_findings(report, mode="STRICT")
+    findings = check_findings(report)
     page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
     for family, said in zip(report.families, field.families.values(), strict=True):

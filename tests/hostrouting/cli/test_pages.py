@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import attrs
 import pytest
@@ -45,6 +46,15 @@ def with_docker() -> FakeKernel:
     kernel = plain_vm()
     kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
     kernel.add_address("docker0", "172.17.0.1/16")
+    return kernel
+
+
+def with_seven_networks() -> FakeKernel:
+    """A VM with seven networks of containers."""
+    kernel = plain_vm()
+    for number in range(7):
+        kernel.add_link(Link(name=f"br-{number}", index=0, kind="bridge"))
+        kernel.add_address(f"br-{number}", f"172.{17 + number}.0.1/16")
     return kernel
 
 
@@ -150,6 +160,7 @@ CASES: dict[
     "check: ok, by pods' devices": ("check 10.244.0.0/24", of(cni_node)),
     "check: overlap": (f"check {CIDR}", of(h200)),
     "check: overlap that may be intended": ("check 172.16.0.0/12", of(with_docker)),
+    "check: seven overlaps of a kind": ("check 172.16.0.0/12", of(with_seven_networks)),
     "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
     "check: undecided, for two reasons": (f"check {CIDR}", of(marked_vm, also_by_protocol)),
@@ -199,6 +210,7 @@ CASES: dict[
     "repair: a configuration": (f"repair {CIDR}", of(h200)),
     "repair: commands": (f"repair {CIDR} --commands", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
+    "repair: a device is allowed": ("repair 172.16.0.0/12 --allow docker0", of(with_docker)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
@@ -315,6 +327,7 @@ CASES: dict[
 }
 
 
+CALLED = "my/hostrouting"
 CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
 """A call of hostrouting that is printed, and its words."""
 READING = {"check", "explain", "plan", "repair", "status"}
@@ -332,11 +345,16 @@ def pages(name: str, folder: Path) -> str:
     path.write_text(json.dumps(settings[0] if settings else {}))
     typed = words.replace("FILE", str(path)).replace("IMAGE", str(image)).split()
 
-    def said(*more: str, called: str = "") -> Said:
-        """What the host says, with an empty image."""
+    def said(*more: str, called: str = "", width: int = 0) -> Said:
+        """What the host says, with an empty image; on a terminal, if that has a width."""
         shutil.rmtree(image, ignore_errors=True)
         image.mkdir()
-        return say(*typed, *more, host=make(), called=called)
+        output = "hostrouting.cli.output"
+        with (
+            mock.patch(f"{output}._width_of", return_value=width),
+            mock.patch(f"{output}._print_in_colour", return_value=False),
+        ):
+            return say(*typed, *more, host=make(), called=called)
 
     page = said()
     document = said("--json")
@@ -346,9 +364,10 @@ def pages(name: str, folder: Path) -> str:
         call = shlex.split(typed_next)
         if "--help" not in call:
             make_parser(call).parse_args(call)
-    if command not in {"status", "apply"}:
-        elsewhere = said(called="my/hostrouting")
-        assert elsewhere.out + elsewhere.err == CALL.sub(r"my/hostrouting \1", printed)
+    narrow = said(called=CALLED, width=50)
+    as_called = CALL.sub(rf"{CALLED} \1", page.out)
+    assert narrow.err == CALL.sub(rf"{CALLED} \1", page.err)
+    assert_fits(narrow.lines, as_called.splitlines(), 50)
 
     text = without_repetitions(page.out)
     if not name.startswith("check"):
@@ -361,6 +380,19 @@ def pages(name: str, folder: Path) -> str:
     shown += [f"! {remark}" for remark in remarks]
     shown.append(f"= {page.code} {json.dumps(document.json)}")
     return "\n".join(shown).replace(str(path), "FILE").replace(str(image), "IMAGE")
+
+
+def assert_fits(narrow: list[str], wide: list[str], width: int) -> None:
+    """The same words are on a page for a terminal of this width. Only a command is longer, which
+    ends a line as on the other page, and a single word.
+    """
+    assert " ".join(narrow).split() == " ".join(wide).split()
+    for line in narrow:
+        _, call, words = line.partition(CALLED)
+        if call:
+            assert any(each.endswith(call + words) for each in wide), line
+        elif not line.strip().startswith(("ip ", "rm ", "systemctl ")):
+            assert len(line) <= width or len(line.split()) == 1, line
 
 
 def without_repetitions(page: str) -> str:
