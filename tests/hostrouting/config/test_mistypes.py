@@ -1,4 +1,4 @@
-"""hostrouting.config.mistypes: what is valid, and may yet have been typed wrong, as a check says it."""
+"""hostrouting.config.mistypes: what is valid and may be typed wrong, as a check says it."""
 
 import pytest
 
