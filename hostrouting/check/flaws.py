@@ -85,7 +85,9 @@ def _networks_of_overlays(judge: Judge) -> tuple[Prefix, ...]:
     """The networks to which a tunnel of a CNI leads, and those of `podCidrs` if there are any.
     Without an overlay, pods may have addresses of the host's own network.
     """
-    overlays = {dev for dev in judge.devices.links if judge.devices.is_overlay(dev)}
+    overlays = judge.devices.overlays
+    if not overlays:  # as on most hosts, where there may be many routes
+        return ()
     routes = [route for route in judge.fib.routes if not overlays.isdisjoint(route.devs)]
     networks = {route.prefix for route in routes if not route.prefix.is_single}
     networks.discard(Prefix(judge.fib.family, 0, 0))
