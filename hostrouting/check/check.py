@@ -65,6 +65,7 @@ def check_kernel(
     The name servers (`Host.name_servers`) are for a flaw: no kernel knows them. Raises ConfigError
     if no CIDRs are expected.
     """
+    _require(backend, "lookup", "a RouteBackend: `with host.open_kernel() as backend:`")
     require_cidrs(config)
     check = partial(_check_settled, backend, config, name_servers)
     if ctx is None:
@@ -107,16 +108,24 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no
     CIDRs are expected.
     """
+    _require(snapshot, "rules", "a Snapshot, such as backend.snapshot()")
     require_cidrs(config)
     judges = _judges(snapshot, config.route_overlap)
     return _report(config, (check_family(judge) for judge in judges))
 
 
+def _require(value: object, attribute: str, rule: str) -> None:
+    """Raise TypeError unless the value has this attribute: arguments are easily swapped."""
+    if not hasattr(value, attribute):
+        kind = type(value).__name__
+        raise TypeError(
+            f"a check takes first the host, then its configuration; {kind} is not {rule}"
+        )
+
+
 def require_cidrs(config: HostRoutingConfig) -> None:
     """Raise ConfigError if the configuration expects no CIDRs."""
-    if not hasattr(config, "route_overlap"):
-        rule = "it must be a HostRoutingConfig, which comes after the host"
-        raise TypeError(f"config is {config!r:.80}; {rule}")
+    _require(config, "route_overlap", "a HostRoutingConfig")
     if config.route_overlap.cidrs:
         return
     rule = "is empty, so there is nothing to check"

@@ -72,7 +72,10 @@ DOUBTS = {
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
-        Remedy("remove the leftovers of the CNI that is not used"),
+        Remedy(
+            "drain the node if pods of both run here, then remove the leftovers of the CNI that is "
+            "not used"
+        ),
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",

@@ -26,7 +26,7 @@ from hostrouting.check.results import Grade, Part, Repair, Why
 from hostrouting.check.unrepairable import Attempt, Change
 from hostrouting.check.walk import Walk
 from hostrouting.check.way_out import find_way_out
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, joined
 from hostrouting.routes.uplink import Need
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if isinstance(way_out, Need):
         return _without_routes(case, _no_gateway(way_out))
     walk = Walk(judge.fib, parts, way_out.default_route, case.hidden)
-    prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
+    prefixes = list(islice(walk.prefixes(joined(blocks)), _MOST + 1))
     if len(prefixes) > _MOST:
         return _without_routes(case, _TOO_MANY)
     routes: list[Route] = []

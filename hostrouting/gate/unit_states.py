@@ -187,10 +187,8 @@ def _name_of(properties: Mapping[str, str], note: StartNote | None) -> State:
         return "masked"
     if properties["LoadState"] == "not-found":
         return "unknown"
-    was_refused = _REFUSED in gate  # without a note, the gate did not run to its end
-    if note is not None:
-        was_refused = note.refused
-    if was_refused:
+    # Without a note, the gate did not run to its end.
+    if _REFUSED in gate or (note is not None and note.refused):
         return "refused"
     if properties["ActiveState"] == "failed" or properties["SubState"] in _RESTARTING:
         return "fails"

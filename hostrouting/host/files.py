@@ -115,9 +115,13 @@ def as_bytes(content: object) -> bytes:
 
 
 def require_mode(mode: object) -> None:
-    """Raise TypeError unless this is a number, as chmod(2) takes it."""
+    """Raise TypeError unless this is a number, as chmod(2) takes it; ValueError if it has more than
+    permissions, as the decimal numbers 644, 600 and 755 have.
+    """
     if not isinstance(mode, int):
         raise TypeError(f"mode is {mode!r:.80}; it must be a number, such as 0o644")
+    if not 0 <= mode <= 0o777:
+        raise ValueError(f"mode is {mode}; it must be one to 0o777, in octal digits: 0o{mode}")
 
 
 class LocalFiles:

@@ -218,6 +218,9 @@ class Form:
     """How the objects of one class are read: by key, in the order of their attributes."""
 
     def __init__(self, cls: type[Any]) -> None:
+        if not hasattr(cls, "_fields"):
+            rule = "it must be a NamedTuple, or one of the types that this module lists"
+            raise TypeError(f"no value of the type {cls.__name__} can be read from JSON; {rule}")
         self.cls = cls
         self.readers: dict[str, Reader] = {}
         self.defaults: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
-from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
+from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import Route, RouteKey, as_listed, as_stored, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
@@ -197,7 +197,8 @@ class _Transaction:
             return []
         self._check()
         self._uncertain = requests
-        outcomes = self._request(requests)
+        outcomes = self._backend.change(requests)
+        self._done += [outcome.change for outcome in outcomes if outcome.ok]
         self._uncertain = ()
         refusals: list[BackendError] = []
         for outcome in outcomes:
@@ -208,11 +209,6 @@ class _Transaction:
         if not refusals:  # otherwise all is taken back anyway, and the refusal is the reason
             self._check()
         return refusals
-
-    def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        outcomes = self._backend.change(requests)
-        self._done += [outcome.change for outcome in outcomes if outcome.ok]
-        return outcomes
 
     def _differences(self, tolerated: Container[Action]) -> list[BackendError]:
         """Read back; the keys for which a plan has more to do than these actions."""
@@ -232,10 +228,15 @@ class _Transaction:
         problem = ""
         try:
             requests = self._reversed_requests()
+            without_answer = [each for each in self._uncertain if each not in self._done]
             # From here on, until the answer, each may be reversed or not.
             self._uncertain = [*self._accepted, *self._uncertain]
             self._accepted = []
-            self._request(requests)
+            outcomes = self._backend.change(requests)
+            reversed_routes = {outcome.change.route for outcome in outcomes if outcome.ok}
+            # What could be reversed had been carried out, though there was no answer.
+            self._done += [each for each in without_answer if each.route in reversed_routes]
+            self._done += [outcome.change for outcome in outcomes if outcome.ok]
         except BackendError as error:
             problem = f" ({error})"
         try:

@@ -7,8 +7,8 @@ unit files and drop-ins in /etc/systemd/system.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from hostrouting.testing.files import FakeFiles
 
 T = TypeVar("T")
+
+Gate: TypeAlias = "Callable[[str, phases.Context | None], tuple[str, ...]]"
+"""Given a unit, and perhaps the context of who starts it: what the gate logs if it refuses the
+unit; empty if it lets the unit pass.
+"""
 
 _FOLDER = "/etc/systemd/system/"
 _SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
@@ -38,8 +43,9 @@ _STATES = ("ActiveState", "SubState")
 @attrs.define
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
-    fail to start, and so do those that are masked. One without a file starts: systemd would read
-    kubelet.service and others from folders that a test need not fill.
+    fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
+    One without a file starts: systemd would read kubelet.service and others from folders that a
+    test need not fill.
     """
 
     running: bool = True
@@ -60,6 +66,10 @@ class FakeManager:
     version: str = "257"
     errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """By unit: what it has logged as errors since it began."""
+    gate: Gate | None = attrs.field(default=None, repr=False, eq=False)
+    """Asked before each start. The FakeHost of the manager sets it: a unit that the installed
+    configuration refuses does not start.
+    """
     read: dict[str, str] = attrs.field(init=False, factory=dict)
     """The units as last read, by path."""
 
@@ -89,6 +99,11 @@ class FakeManager:
         if properties["LoadState"] == "masked":
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=[reason])
+        if self.gate is not None:
+            refusal = self.gate(unit, ctx)
+            if refusal:
+                self._set_state(unit, "failed")
+                raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
         self._take_time(unit, timeout, ctx)
         lines = _of(unit, self.failing)
         if lines is not None:

@@ -14,6 +14,7 @@ from hostrouting.host.files import Entry
 from hostrouting.model.route import OURS, Route
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.incidents import (
+    BY_HAND,
     GUARDED,
     KUBELET,
     config,
@@ -26,7 +27,7 @@ from tests.support.incidents import (
     refuse,
     start_vpn,
 )
-from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of
+from tests.support.tasks import LAYOUT, REPAIR, lose_routes, manager_of, type_routes
 
 OVERLAP = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
 OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/10-kubeadm.conf"
@@ -181,6 +182,25 @@ def break_python(host: FakeHost) -> None:
     host.interpreter.broken = "No module named 'json'"
 
 
+def open_script(host: FakeHost) -> None:
+    """Anybody can change another program's script, which root would run."""
+    script = f"{LAYOUT.gate_directory}/30-site.sh"
+    host.files.texts[script] = "exit 0\n"
+    host.files.modes[script] = 0o777
+
+
+def replace_routes(host: FakeHost) -> None:
+    """Another program sets the routes before us."""
+    lose_routes(host)
+    type_routes(host, *REPAIR, protocol=BY_HAND)
+
+
+def deny_nftables(host: FakeHost) -> None:
+    """Only root may list nftables."""
+    refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
+    host.nftables.fault = refusal
+
+
 def in_warn() -> FakeHost:
     """A node in mode WARN, from which addresses escape."""
     host = node(config(mode="WARN"))
@@ -195,10 +215,18 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
         start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}
     ),
     "in force: the files of another release": right_but(rewrite),
+    "in force: another program has set the routes": right_but(replace_routes),
     "differs: routes are missing": right_but(lose_routes),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": in_warn,
     "differs: addresses escape in mode STRICT": escaping_node,
+    "differs: addresses escape in mode WARN, and nft does not answer": right_but(
+        lose_routes,
+        deny_nftables,
+        staticRoutes={},
+        routeOverlap={"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"},
+        probeRewrite=PROBES,
+    ),
     "differs: config.json was edited": right_but(
         lambda host: edit_config(host, take_kubelet_out), gate={"units": [KUBELET, "k3s.service"]}
     ),
@@ -223,6 +251,7 @@ HOSTS: dict[str, Callable[[], FakeHost]] = {
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
     "shut: Python is broken": right_but(break_python),
+    "shut: others can change a script": right_but(open_script),
     "shut: config.json is broken": right_but(garble),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
     "waiting: for a default route": right_but(lose_default),

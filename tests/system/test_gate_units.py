@@ -14,7 +14,7 @@ pytestmark = gate_tests
 KUBELET, K3S, AGENT, LATER = "kubelet.service", "k3s.service", "agent@.service", "later.service"
 STARTED = (KUBELET, K3S, "agent@a.service")
 
-# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which operators.md
+# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which install.md
 # names both.
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {

@@ -158,12 +158,12 @@ class TestTheDefaultRoute:
 
     def test_one_default_route_beside_two_halves_and_a_goto(self) -> None:
         """The default route that plain packets may miss is the only one, and not in doubt."""
-        halves = [Route.to(half, dev="wg1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
+        halves = [Route.to(half, dev="eth1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
         rules = (
             rule(priority=49, table=TABLE_MAIN, suppress_prefixlength=1),
             rule(priority=50, table=0, action="goto", target=32766),
         )
-        report = checked(node(*halves, rules=rules, links=(WG1,)), "10.0.0.0/24")
+        report = checked(node(*halves, rules=rules, links=(ETH1,)), "10.0.0.0/24")
         assert report.families[0].expected_devs == ("eth0",)
         assert "default-routes" not in {doubt.name for doubt in report.doubts}
 

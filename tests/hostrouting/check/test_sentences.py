@@ -294,8 +294,8 @@ def test_a_repair_that_takes_from_two_rails() -> None:
     by_ib0, by_ib1 = named("repair-cost", kernel.snapshot())
 
     behind = "172.16.2.0\N{EN DASH}172.16.255.255"
-    assert by_ib0.facts == {"dev": "ib0", "ranges": ["172.16.0.0/24", behind]}
-    assert by_ib1.facts == {"dev": "ib1", "ranges": ["172.16.1.0/24"]}
+    assert by_ib0.facts == {"dev": "ib0", "ranges": ["172.16.0.0\N{EN DASH}172.16.0.254", behind]}
+    assert by_ib1.facts == {"dev": "ib1", "ranges": ["172.16.1.0\N{EN DASH}172.16.1.254"]}
 
 
 def test_a_repair_takes_nothing_from_the_default_route_of_a_card() -> None:

@@ -166,59 +166,44 @@ def test_the_lock_of_an_image(tmp_path: Path) -> None:
 
 
 def test_programs(tmp_path: Path) -> None:
-    """Those of an image are looked for in the image, and those of a host on this machine, wherever
-    its files are.
+    """Those of an image are looked for in the image, and those of a host on this machine. A link
+    over /etc/alternatives may stay when the package is removed: it is no program any more.
     """
-    image = Host.offline(str(tmp_path))
+    image = Host.offline(tmp_path)
     assert Host.local().has_program("sh")
     assert not Host.local().has_program("no-such-program")
     assert not image.has_program("sh")
-    image.files.write("/usr/bin/sh", "", mode=0o755)
+    image.files.link("/usr/bin/sh", "/etc/alternatives/sh")
+    image.files.link("/etc/alternatives/sh", "../../usr/bin/dash")
+    assert not image.has_program("sh")
+    image.files.write("/usr/bin/dash", "", mode=0o644)
+    assert not image.has_program("sh"), "a hardening script has taken its mode away"
+    image.files.write("/usr/bin/dash", "", mode=0o755)
     assert image.has_program("sh")
-
-
-def test_a_link_to_a_program_that_is_gone(tmp_path: Path) -> None:
-    """A package that is removed may leave a link over /etc/alternatives: it is no program any more.
-    In an image, the links start at its root.
-    """
-    image = Host.offline(str(tmp_path))
-    image.files.link("/usr/sbin/nft", "/etc/alternatives/nft")
-    image.files.link("/etc/alternatives/nft", "../../usr/sbin/nft-1.0")
-    assert not image.has_program("nft")
-    image.files.write("/usr/sbin/nft-1.0", "", mode=0o644)
-    assert not image.has_program("nft"), "a hardening script has taken its mode away"
-    image.files.write("/usr/sbin/nft-1.0", "", mode=0o755)
-    assert image.has_program("nft")
     image.files.link("/usr/bin/bash", "/usr/bin/bash")
     assert not image.has_program("bash")
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "is_ours"),
     [
-        "config_path",
-        "program_path",
-        "ok_path",
-        "networkd_path",
-        "/etc/systemd/system/a.service.d/00-host-routing.conf",
+        (LAYOUT.config_path, True),
+        (LAYOUT.program_path, True),
+        (LAYOUT.ok_path, True),
+        (LAYOUT.networkd_path, True),
+        (LAYOUT.drop_in_path("a.service"), True),
+        (LAYOUT.unit_path("a.service"), False),
+        (LAYOUT.unit_path("a.service.d/10-site.conf"), False),
     ],
 )
-def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
-    """What a removal that was interrupted leaves is found: the program, a result or a drop-in
-    alone.
+def test_what_has_to_be_looked_at(path: str, *, is_ours: bool) -> None:
+    """What a removal that was interrupted leaves is found: one file is enough. Units and drop-ins
+    of others are not ours.
     """
     host = FakeHost()
     assert not host.may_have_ours
-    host.files.write(getattr(LAYOUT, path, path), "text")
-    assert host.may_have_ours
-
-
-def test_what_others_have_in_the_folders_of_systemd() -> None:
-    """Their units and drop-ins are not ours."""
-    host = FakeHost()
-    host.files.write(LAYOUT.unit_path("a.service"), "[Service]\n")
-    host.files.write(LAYOUT.unit_path("a.service.d/10-site.conf"), "[Service]\n")
-    assert not host.may_have_ours
+    host.files.write(path, "text")
+    assert host.may_have_ours is is_ours
 
 
 def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPatch) -> None:

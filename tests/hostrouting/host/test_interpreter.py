@@ -142,10 +142,6 @@ class TestCompile:
         """The reason is its last line, or how it ended."""
         assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
 
-    def test_one_that_says_nothing(self, tmp_path: Path) -> None:
-        """How it ended is the reason."""
-        assert self.reason(script(tmp_path, "exit 3")) == "it ended with 3"
-
     def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is ended."""
         monkeypatch.setattr(module, "_TIMEOUT", 0.1)
@@ -157,14 +153,6 @@ class TestCompile:
         full = OSError(errno.ENOSPC, "No space left on device")
         monkeypatch.setattr("tempfile.TemporaryDirectory", mock.Mock(side_effect=full))
         assert self.reason("/bin/true") == "No space left on device"
-
-    def test_none(self, tmp_path: Path) -> None:
-        """Nothing is at the path, or nothing that can be executed."""
-        path = tmp_path / "python3"
-        assert self.reason(str(path)) == "No such file or directory"
-        path.write_text("")
-        path.chmod(0o644)
-        assert self.reason(str(path)) == "Permission denied"
 
     def test_the_environment_of_the_agent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -204,13 +192,10 @@ class TestRun:
         ("change", "reason"),
         [
             ("rm hostrouting.pyz", "No module named 'hostrouting'"),
-            ("truncate --size=100000 hostrouting.pyz", "No module named 'hostrouting'"),
             (": >hostrouting.pyz", "No module named 'hostrouting'"),
-            ("rm python", "No such file or directory"),
             ("ln -sf /nowhere python", "No such file or directory"),
             ("rm python; : >python; chmod 755 python", "Exec format error"),
             ("ln -sf /bin/true python", "it ended with 0"),
-            ("ln -sf /bin/false python", "it ended with 1"),
         ],
     )
     def test_it_cannot(self, program: Path, change: str, reason: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files, LockHolder
 from hostrouting.host.files import LocalFiles
-from hostrouting.host.lock import lock_holders, service_of
+from hostrouting.host.lock import service_of
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
 from tests.support.locks import locking, wait_until_no_thread_locks
@@ -93,16 +93,6 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_system_that_lists_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is known to have a lock."""
-
-    def listdir(place: str) -> list[str]:
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", place)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    assert lock_holders("/lock") == ()
-
-
 @pytest.mark.linux
 def test_who_has_a_lock(tmp_path: Path) -> None:
     """The process in which the locked file is open; not one that waits, nor one that has locked
@@ -140,17 +130,6 @@ def test_the_service_of_a_process(groups: str, service: str) -> None:
     A process of a session, or of a container, is not its service.
     """
     assert service_of(groups) == service
-
-
-@pytest.mark.linux
-def test_who_has_the_lock_of_the_root_folder(tmp_path: Path) -> None:
-    """The lock of an image is found like that of a file."""
-    files = LocalFiles(str(tmp_path))
-    lock = files.lock("/", list)
-    [holder] = files.lock_holders("/")
-    assert str(holder).startswith(f"process {os.getpid()} (")
-    lock.release()
-    assert files.lock_holders("/") == ()
 
 
 @pytest.mark.linux

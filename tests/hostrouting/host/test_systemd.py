@@ -90,27 +90,19 @@ def test_the_errors_of_a_unit() -> None:
     run = Systemctl(sync="", quiet="a line\n\nanother\n")
     assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
     assert "--since=Thu 09:00 --priority=err " in run.commands[-1]
+    assert SystemdManager(run=run).errors_of(UNIT, "") == (), "it has not started"
+    assert len(run.commands) == 2
 
 
-def test_the_log_of_a_unit_that_has_not_started() -> None:
-    """Nobody is asked for it."""
-    run = Systemctl()
-    assert SystemdManager(run=run).errors_of(UNIT, "") == ()
-    assert run.commands == []
-
-
-def test_a_unit_that_fails_without_a_word() -> None:
-    """The error has only systemd's reason."""
-    error = unit_failed(UNIT, result="signal", status="9", lines=())
-    assert str(error) == f"{UNIT} failed (signal, exit status 9); see `journalctl -u {UNIT}`"
+@pytest.mark.parametrize(
+    ("lines", "said"), [([], ""), ([str(number) for number in range(1, 13)], ": 3 | 4 | 5")]
+)
+def test_what_a_failed_unit_has_said(lines: list[str], said: str) -> None:
+    """The last ten lines have the reason; without one, systemd's reason is all."""
+    error = unit_failed(UNIT, result="signal", status="9", lines=lines)
+    assert str(error).startswith(f"{UNIT} failed (signal, exit status 9){said}")
+    assert str(error).endswith(f"{'12' * bool(lines)}; see `journalctl -u {UNIT}`".lstrip("|"))
     assert error.target == UNIT
-
-
-def test_a_unit_that_fails_with_many_words() -> None:
-    """The last lines have the reason."""
-    lines = [str(number) for number in range(1, 13)]
-    error = unit_failed(UNIT, result="exit-code", status="3", lines=lines)
-    assert ": 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12; see" in str(error)
     assert error.lines == tuple(lines)
 
 

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import pytest
 from hypothesis import given, strategies as st
 
 import phases
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config.settings import (
+    MACHINES,
+    GateConfig,
+    HostRoutingConfig,
+    ProbeRewriteConfig,
+)
 from hostrouting.errors import ConfigError
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import InstallTask
@@ -39,7 +44,6 @@ from tests.support.tasks import (
     REPAIR,
     config,
     configured,
-    document,
     failure_of,
     lose_routes,
     manager_of,
@@ -57,6 +61,7 @@ OWN_ADDRESS: dict[str, object] = {
 }
 SCRIPT = f"{LAYOUT.gate_directory}/40-licence.sh"
 """Of another program."""
+PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
 FOREIGN_UNIT = LAYOUT.unit_path(LAYOUT.check_unit)
 
 
@@ -111,6 +116,23 @@ def with_an_old_interpreter() -> FakeHost:
 def with_systemd_248() -> FakeHost:
     """A host whose systemd is too old."""
     return FakeHost(kernel=h200(), manager=FakeManager(version="248"))
+
+
+def with_properties(unit: str, **properties: str) -> FakeHost:
+    """A host with this unit."""
+    return FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))
+
+
+def gating(unit: str) -> HostRoutingConfig:
+    """The configuration that repairs the host, and gates this unit."""
+    return REPAIRED._replace(gate=GateConfig((unit,)))
+
+
+def read_only() -> FakeHost:
+    """A host that cannot change the files of systemd."""
+    host = h200_node()
+    host.files.broken["/etc/systemd"] = "it is read-only"
+    return host
 
 
 def removal(_config: HostRoutingConfig, *, host: FakeHost) -> Remove:
@@ -174,124 +196,136 @@ def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
     return lambda: FakeHost(kernel=kernel())
 
 
-Case = tuple[str, Callable[..., phases.Task[Any]], HostRoutingConfig, Callable[[], FakeHost]]
+class Case(NamedTuple):
+    """A run, and a part of the reason why it would fail; empty if it would not."""
+
+    reason: str
+    host: Callable[[], FakeHost]
+    wanted: HostRoutingConfig
+    task: Callable[..., phases.Task[Any]]
+
+
+def case(
+    reason: str,
+    host: Callable[[], FakeHost] = h200_node,
+    *,
+    wanted: HostRoutingConfig = REPAIRED,
+    task: Callable[..., phases.Task[Any]] = Configure,
+) -> Case:
+    """Most cases are about the configuration that repairs an H200 node."""
+    return Case(reason, host, wanted, task)
+
+
 SERVICES = settings(routeOverlap={"serviceCidrs": ["10.0.0.0/24"], "mode": "STRICT"})
 LATE_REPLY = settings(probeRewrite={**PROBES, "interfaces": ["eth9"]})
 KEEPING = partial(Configure, allow_removal=False)
 CASES: dict[str, Case] = {
-    "a repair": ("", Configure, REPAIRED, h200_node),
-    "nothing": ("", Configure, NOTHING, h200_node),
-    "nothing to do": ("", Configure, REPAIRED, lambda: configured(REPAIRED)),
-    "an overlap, STRICT": ("leaves through ib0", Configure, STRICT, h200_node),
-    "an overlap, WARN": ("", Configure, WARN, h200_node),
-    "an overlap that no route repairs": ("is refused as prohibited", Configure, STRICT, refusing),
-    "no default route, STRICT": ("is no IPv4 default route", Configure, STRICT, of(FakeKernel)),
-    "no default route, WARN": ("", Configure, WARN, of(FakeKernel)),
-    "undecided, STRICT": ("", Configure, STRICT, two_defaults),
-    "a service network that holds the host": ("", Configure, SERVICES, of(plain_vm)),
-    "a conflict, new": (CONFLICT, Configure, REPAIRED, lambda: holding(h200_node())),
-    "a conflict, installed": (CONFLICT, Configure, REPAIRED, lambda: holding(configured(WARN))),
-    "a route that waits": (
-        "needs an IPv4 default route",
-        Configure,
-        config("9.0.0.0/8"),
-        of(FakeKernel),
+    "a repair": case(""),
+    "nothing": case("", wanted=NOTHING),
+    "nothing to do": case("", lambda: configured(REPAIRED)),
+    "an overlap, STRICT": case("leaves through ib0", wanted=STRICT),
+    "an overlap, WARN": case("", wanted=WARN),
+    "an overlap that no route repairs": case("is refused as prohibited", refusing, wanted=STRICT),
+    "no default route, STRICT": case("is no IPv4 default route", of(FakeKernel), wanted=STRICT),
+    "no default route, WARN": case("", of(FakeKernel), wanted=WARN),
+    "undecided, STRICT": case("", two_defaults, wanted=STRICT),
+    "a service network that holds the host": case("", of(plain_vm), wanted=SERVICES),
+    "a conflict, new": case(CONFLICT, lambda: holding(h200_node())),
+    "a conflict, installed": case(CONFLICT, lambda: holding(configured(WARN))),
+    "a route that waits": case(
+        "needs an IPv4 default route", of(FakeKernel), wanted=config("9.0.0.0/8")
     ),
-    "a route for replies that waits": ("", Configure, LATE_REPLY, h200_node),
-    "the rewritten source": (
-        "is an address of this host",
-        Configure,
-        settings(**OWN_ADDRESS),
-        own_probe_address,
+    "a route for replies that waits": case("", wanted=LATE_REPLY),
+    "the rewritten source": case(
+        "is an address of this host", own_probe_address, wanted=settings(**OWN_ADDRESS)
     ),
-    "a program": ("bash is not installed", Configure, REPAIRED, without_bash),
-    "a program for a step": (
+    "a program": case("bash is not installed", without_bash),
+    "a program for a step": case(
         "each step in gate.steps needs it",
-        Configure,
-        settings(
+        lambda: attrs.evolve(h200_node(), missing=["bash"]),
+        wanted=settings(
             gate={"units": ["kubelet.service"], "steps": [{"name": "rails", "script": "true"}]}
         ),
-        lambda: attrs.evolve(h200_node(), missing=["bash"]),
     ),
-    "an interpreter": ("it is Python 3.9", Configure, REPAIRED, with_an_old_interpreter),
-    "an interpreter of an image": (
+    "an interpreter": case("it is Python 3.9", with_an_old_interpreter),
+    "an interpreter of an image": case(
+        "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
+    ),
+    "an old systemd": case("systemd 248 runs here", with_systemd_248),
+    "no interpreter": case(
+        "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
+        lambda: attrs.evolve(h200_node(), interpreter=FakeInterpreter(path="")),
+    ),
+    "a unit that the network waits for": case(
+        f"{MACHINES} starts before network.target, which the gate waits for",
+        lambda: with_properties(PROBE_UNIT, Before="a.service network.target"),
+    ),
+    "another name of a unit": case(
+        "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
+        "kubelet.service in gate.units instead",
+        lambda: with_properties("k8s.service", Id="kubelet.service"),
+        wanted=gating("k8s.service"),
+    ),
+    "another name of a template": case(
+        f"k@.service is another name of {MACHINES}, ",
+        lambda: with_properties("k@hostrouting-probe.service", Id=PROBE_UNIT),
+        wanted=gating("k@.service"),
+    ),
+    "a read-only file system": case(
+        "nothing can be changed in /etc/systemd/system, /etc/systemd/system/multi-user.target.wants"
+        " and /etc/systemd/system/systemd-nspawn@.service.d: it is read-only",
+        read_only,
+    ),
+    "a foreign unit": case("was not written by", lambda: with_file(FOREIGN_UNIT, h200_node())),
+    "a script that others can change": case(
+        "users other than root can write to", lambda: with_a_script_of_others(h200_node())
+    ),
+    "a linked script": case("is a link, so the gate", with_a_linked_script),
+    "a script that others can change, and no gated unit": case(
         "",
-        Configure,
-        REPAIRED,
-        lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path="")),
-    ),
-    "an old systemd": ("systemd 248 runs here", Configure, REPAIRED, with_systemd_248),
-    "a foreign unit": (
-        "was not written by",
-        Configure,
-        REPAIRED,
-        lambda: with_file(FOREIGN_UNIT, h200_node()),
-    ),
-    "a script that others can change": (
-        "users other than root can write to",
-        Configure,
-        REPAIRED,
         lambda: with_a_script_of_others(h200_node()),
+        wanted=HostRoutingConfig(manage_foreign="keep"),
     ),
-    "a linked script": ("is a link, so the gate", Configure, REPAIRED, with_a_linked_script),
-    "a script that others can change, and no gated unit": (
-        "",
-        Configure,
-        HostRoutingConfig(manage_foreign="keep"),
-        lambda: with_a_script_of_others(h200_node()),
+    "a loss": case(
+        "STRICT is installed", lambda: configured(REPAIRED), wanted=WARN_REPAIRED, task=KEEPING
     ),
-    "a loss": ("STRICT is installed", KEEPING, WARN_REPAIRED, lambda: configured(REPAIRED)),
-    "an allowed loss": ("", Configure, WARN_REPAIRED, lambda: configured(REPAIRED)),
-    "a removal": ("", removal, NOTHING, lambda: configured(REPAIRED)),
-    "a removal of nothing": ("", removal, NOTHING, h200_node),
-    "a refused removal": (
+    "an allowed loss": case("", lambda: configured(REPAIRED), wanted=WARN_REPAIRED),
+    "a removal": case("", lambda: configured(REPAIRED), wanted=NOTHING, task=removal),
+    "a removal of nothing": case("", wanted=NOTHING, task=removal),
+    "a refused removal": case(
         FOREIGN_SCRIPT,
-        removal,
-        NOTHING,
         lambda: with_file(SCRIPT, configured(REPAIRED)),
+        wanted=NOTHING,
+        task=removal,
     ),
-    "a check alone": ("leaves through ib0", CheckRouteOverlap, STRICT, h200_node),
-    "a check alone, without the routes": (
-        "leaves through ib0",
-        CheckRouteOverlap,
-        REPAIRED,
-        losing,
+    "a check alone": case("leaves through ib0", wanted=STRICT, task=CheckRouteOverlap),
+    "a check alone, without the routes": case("leaves through ib0", losing, task=CheckRouteOverlap),
+    "routes alone": case("", task=ConfigureStaticRoutes),
+    "routes alone, and a conflict": case(
+        CONFLICT, lambda: holding(h200_node()), task=ConfigureStaticRoutes
     ),
-    "routes alone": ("", ConfigureStaticRoutes, REPAIRED, h200_node),
-    "routes alone, and a conflict": (
-        CONFLICT,
-        ConfigureStaticRoutes,
-        REPAIRED,
-        lambda: holding(h200_node()),
-    ),
-    "routes alone, which takes needed ones away": (
+    "routes alone, which takes needed ones away": case(
         "172.16.0.0/16 would escape, and does not escape now",
-        partial(ConfigureStaticRoutes, allow_removal=False),
-        config("10.77.0.0/16"),
         repaired_by_hand,
+        wanted=config("10.77.0.0/16"),
+        task=partial(ConfigureStaticRoutes, allow_removal=False),
     ),
-    "routes alone, which takes others away while one waits": (
+    "routes alone, which takes others away while one waits": case(
         "while another route waits; run this again when no route waits",
-        partial(ConfigureStaticRoutes, allow_removal=False),
-        config("10.77.0.0/16"),
         without_default_route,
+        wanted=config("10.77.0.0/16"),
+        task=partial(ConfigureStaticRoutes, allow_removal=False),
     ),
-    "routes alone, which may take needed ones away": (
-        "",
-        ConfigureStaticRoutes,
-        config("10.77.0.0/16"),
-        repaired_by_hand,
+    "routes alone, which may take needed ones away": case(
+        "", repaired_by_hand, wanted=config("10.77.0.0/16"), task=ConfigureStaticRoutes
     ),
-    "probes alone": (
+    "probes alone": case(
         "is an address of this host",
-        RewriteProbeSource,
-        settings(**OWN_ADDRESS),
         own_probe_address,
+        wanted=settings(**OWN_ADDRESS),
+        task=RewriteProbeSource,
     ),
 }
-"""By case: a part of the reason why the run would fail (empty if it would not), the task, its
-configuration, the host.
-"""
 
 
 def deleted_by(plan: Plan) -> list[str]:
@@ -343,12 +377,12 @@ def foreseen(task: phases.Task[Any]) -> phases.Step:
     return dry
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_each_cause(case: str) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_each_cause(name: str) -> None:
     """A dry run is not ok if the run would fail on this host;
     it says why, and still has the plan.
     """
-    reason, kind, wanted, make = CASES[case]
+    reason, make, wanted, kind = CASES[name]
     host = make()
     before, texts = host.kernel.snapshot(), dict(host.files.texts)
 
@@ -420,21 +454,3 @@ def test_one_snapshot() -> None:
     assert (plan.report and plan.report.verdict) == "ok"
     assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]
-
-
-def test_typed_routes_that_are_replaced_while_another_waits() -> None:
-    """A configured route to the same destination takes the place of a typed one, so nothing is
-    lost.
-    """
-    host = FakeHost(kernel=plain_vm())
-    type_routes(host, "172.16.0.0/17")
-    routes = [
-        {"destination": "172.16.0.0/17", "gateway": "10.0.0.9", "dev": "eth0"},
-        {"destination": "10.9.0.0/16", "dev": "eth9"},
-    ]
-    static = {"enabled": True, "routes": routes}
-    wanted = HostRoutingConfig.from_mapping(document(staticRoutes=static))
-    plan = Configure(wanted, host=host, allow_removal=False).plan()
-    assert plan.routes.waiting
-    assert deleted_by(plan) == ["172.16.0.0/17"]
-    assert "removal" not in {finding.name for finding in plan.findings}

@@ -6,12 +6,11 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeHost, FakeKernel, h200, vpn_node
 from phases.testing import FakeClock
 from tests.support.tasks import (
     CIDR,
@@ -52,37 +51,6 @@ def test_what_makes_the_verdict_undecided() -> None:
     assert check.code(ignored) == 0
 
 
-def test_what_escapes() -> None:
-    """It escapes for certain: the check is wrong, and has no doubt."""
-    check = check_of(h200())
-    assert check.is_wrong
-    assert check.doubts == []
-
-
-def test_what_is_right() -> None:
-    """There is nothing to find."""
-    check = check_of(plain_vm())
-    assert list(check.findings) == []
-    assert check.doubts == []
-    assert not check.is_wrong
-
-
-def test_two_devices_to_choose() -> None:
-    """Each way names its device, with the options that are typed; there is no third way."""
-    kernel = plain_vm()
-    kernel.add_link("eth1")
-    kernel.add_address("eth1", "10.0.1.4/24")
-    kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.0.1.1", metric=100))
-    [doubt] = check_of(kernel).doubts
-    first = doubt.remedy
-    assert first is not None
-    second = first.otherwise
-    assert second is not None
-    assert f"hostrouting repair {CIDR} --dev eth0 |" in first.command
-    assert f"hostrouting repair {CIDR} --dev eth1 |" in second.command
-    assert second.otherwise is None
-
-
 def test_an_image() -> None:
     """It has no kernel that could be checked."""
     with pytest.raises(BackendError, match="an image has no kernel; use a snapshot of its host"):
@@ -109,14 +77,3 @@ def test_a_repair_that_takes_something_away() -> None:
     assert [loss.path for loss in check.losses] == ["guard.enabled"]
     assert check.repair_line().endswith(" --allow-removal")
     assert check_host(GUARDED, host).losses == ()
-
-
-def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check needs no systemd; nobody says then that the guard is masked."""
-
-    def show(*_: object) -> None:
-        raise HostError("systemctl did not answer", what="systemd", kind="no-answer")
-
-    host = configured(GUARDED)
-    monkeypatch.setattr(type(host.manager), "show", show)
-    assert list(check_host(GUARDED, host).findings) == []

@@ -18,12 +18,10 @@ from hostrouting.boot.files import files_of
 from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
-from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.install.installed import Wanted, read_installed
-from hostrouting.install.plan import Plan
+from hostrouting.host.effects import effects_of
+from hostrouting.install.installed import read_installed
 from hostrouting.install.task import InstallTask, SectionTask
 from hostrouting.kernel.rights import Rights
-from hostrouting.model.snapshot import Snapshot
 from hostrouting.probe.table import TABLE, probe_comments
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
@@ -54,7 +52,6 @@ from tests.support.tasks import (
 
 NOTHING = HostRoutingConfig()
 KUBE1 = "systemd-nspawn@kube1.service"
-PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
 FOREIGN = {
     "/etc/systemd/system/kubelet.service.d/10-site.conf": "[Service]\nExecStartPre=/bin/true\n",
     "/etc/systemd/networkd.conf.d/10-site.conf": "[Network]\n",
@@ -277,24 +274,6 @@ class TestLaws:
         assert differing(disk(host), wanted_disk(whole)) == []
 
 
-class Greet(SectionTask):
-    """Somebody's task for a section of the configuration."""
-
-    name, section, reason_to_skip = "greet", "manage_foreign", "there is nobody to greet"
-
-    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
-        """One operation."""
-        devices = len(read_snapshot().links)
-        reason = f"{wanted.config.manage_foreign} of {devices}"
-        return Plan(operations=(Operation("greet", "the operator", reason),))
-
-    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
-        """Greet as configured."""
-        with self.changing(ctx, wanted) as installed:
-            done = Operation("greet", "the operator", installed.manage_foreign)
-        return Effects(operations=(done,))
-
-
 class TestOrder:
     """In which order files and units change, and what systemd is told."""
 
@@ -417,30 +396,6 @@ class TestOrder:
         run(Remove(host=host))
         assert host.files.texts == {}
 
-    def test_a_reload_that_fails(self) -> None:
-        """A unit that left the gate is gated until systemd has read that;
-        the next run sees to it.
-        """
-        both = WANTED._replace(gate=GateConfig(("a.service", "b.service")))
-        only_a = WANTED._replace(gate=GateConfig(("a.service",)))
-        host, mishaps = mishap_host()
-        run(Configure(both, host=host))
-
-        def fail_the_reload(event: str) -> None:
-            if event == "reload":
-                mishaps.arm(1, full)
-
-        mishaps.watch = fail_the_reload
-        failure_of(run, Configure(only_a, host=host), of=HostError)
-        mishaps.watch = lambda _event: None
-        mishaps.disarm()
-
-        task = Configure(only_a, host=host)
-        assert [operation.verb for operation in task.plan().systemd] == ["reload"]
-        run(task)
-        [shown] = manager_of(host).show(("NeedDaemonReload",), "b.service")
-        assert shown["NeedDaemonReload"] == "no"
-
     def test_a_drop_in_that_stays(self) -> None:
         """If it cannot be removed, the gate stays whole: its unit would never start without the
         program.
@@ -454,18 +409,7 @@ class TestOrder:
         assert LAYOUT.ok_path not in host.files.texts
         assert effects_of(error).files == ()
 
-    @pytest.mark.parametrize(
-        "broken", [LAYOUT.unit_path(LAYOUT.routes_unit), LAYOUT.drop_in_path(MACHINES)]
-    )
-    def test_effects_of_a_failure(self, broken: str) -> None:
-        """The error has the paths that were changed before it."""
-        host = FakeHost(kernel=h200())
-        host.files.broken[broken] = "No space left on device"
-        error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
-        assert LAYOUT.config_path in host.files.texts
-        assert {*effects_of(error).files} == {*disk(host)}
-
-    @pytest.mark.parametrize("task", [Configure, *TASKS])
+    @pytest.mark.parametrize("task", [Configure, CheckRouteOverlap])
     def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
         """The report has the step that failed, with what it had written before;
         no later step ran.
@@ -484,33 +428,6 @@ class TestOrder:
         assert {*effects_of(step.error).files} == {*disk(host)}
         assert LAYOUT.config_path in host.files.texts
         assert our_routes(host) == ()
-
-    def test_a_task_of_ones_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A task is one class, and one line in TASKS: Configure plans it and runs it as a step."""
-        monkeypatch.setattr("hostrouting.tasks.configure.TASKS", (Greet, *TASKS))
-        host = FakeHost(kernel=h200())
-        task = Configure(WANTED._replace(manage_foreign="keep"), host=host)
-        devices = len(host.kernel.snapshot().links)
-        assert f"greet the operator    # keep of {devices}" in str(task.plan())
-        report = phases.run(task, observers=[], clock=FakeClock())
-        assert [step.name for step in report.children[:2]] == ["install-files", "greet"]
-        assert "greet the operator    # keep" in str(report.result)
-
-    def test_a_task_of_ones_own_alone(self) -> None:
-        """It is Configure of what is installed, with its own section."""
-        host = configured(WANTED._replace(manage_foreign="keep"))
-        alone = phases.execute(Greet(HostRoutingConfig(), host=host), phases.Context(observers=[]))
-        assert effects_of(alone).operations == (Operation("greet", "the operator", "leave"),)
-        assert read_installed(host) == WANTED
-
-    def test_a_guard_that_does_not_run(self) -> None:
-        """It is started again, and the plan says so."""
-        host = configured(GUARDED)
-        task = Configure(GUARDED, host=host)
-        manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        assert f"start {LAYOUT.guard_unit}    # it does not run" in str(task.plan()).splitlines()
-        run(task)
-        assert left_to_do(task) == ""
 
 
 ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
@@ -578,112 +495,38 @@ class TestOriginal:
 
 
 class TestRequirements:
-    """What must fail fails before the first write, all of it at once, and the plan has it."""
+    """What must fail fails before the first write; test_dry_run has each cause."""
 
     @pytest.fixture
     def host(self) -> FakeHost:
         """A host that lacks nothing."""
-        host = FakeHost(kernel=h200())
-        assert Configure(WANTED, host=host).plan().errors == ()
-        return host
+        return FakeHost(kernel=h200())
 
-    @staticmethod
-    def lacking(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
-        """What the run says that the host lacks; the plan says the same. Nothing was written, and
-        not even the lock was taken.
+    def test_all_at_once(self, host: FakeHost) -> None:
+        """The error has all that the host lacks, as the plan has it. Nothing was written, and not
+        even the lock was taken.
         """
-        task = Configure(wanted, host=host)
-        error = failure_of(run, task, of=RequirementError)
-        lacking = [str(finding) for finding in error.findings]
-        assert [str(finding) for finding in task.plan().errors] == lacking
-        for words in lacking:
-            assert words in str(error)
-        assert host.files.writes == []
-        return lacking
-
-    def test_programs(self, host: FakeHost) -> None:
-        """Each that is missing is named, with the package that has it."""
         host.files.texts[f"{LAYOUT.gate_directory}/50-site.sh"] = "true\n"
         wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
-        nft, bash = self.lacking(attrs.evolve(host, missing={"nft", "bash"}), wanted)
+        task = Configure(wanted, host=attrs.evolve(host, missing={"nft", "bash"}))
+        error = failure_of(run, task, of=RequirementError)
+        assert error.findings == task.plan().errors
+        nft, bash = map(str, error.findings)
         assert re.search("program nft is not .*; install the package nftables", nft)
         assert re.search("program bash is not .*; install the package bash", bash)
-
-    def test_no_interpreter(self, host: FakeHost) -> None:
-        """The node has none that is new enough."""
-        host.interpreter.path = ""
-        [words] = self.lacking(host)
-        assert words == (
-            "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install "
-            "Python 3.10 or newer, as the package python3 or python3.N"
-        )
+        assert str(error) == f"{nft}; {bash}"
+        assert host.files.writes == []
 
     def test_an_interpreter_that_cannot_run_it(self, host: FakeHost) -> None:
         """It is tried before anything changes, and not if the program stays as it is."""
         host.interpreter.broken = "No module named 'json'"
-        [words] = self.lacking(host)
-        assert words.startswith(
-            "/usr/bin/python3 cannot run hostrouting on this node: No module named 'json'; install "
-        )
+        words = "/usr/bin/python3 cannot run hostrouting on this node: No module named 'json'; inst"
+        failure_of(run, Configure(WANTED, host=host), of=RequirementError, match=words)
         host.interpreter.broken = ""
         run(Configure(WANTED, host=host))
         host.interpreter.broken = "No module named 'json'"
         assert Configure(WANTED, host=host).plan().errors == ()
         assert Remove(host=host).plan().errors == ()
-
-    def test_the_version_of_systemd(self, host: FakeHost) -> None:
-        """The gate needs a newer one."""
-        manager_of(host).version = "248.3-1"
-        [words] = self.lacking(host)
-        assert "systemd 248 runs here, and the gate needs" in words
-
-    @pytest.mark.parametrize(
-        "target", ["sysinit", "basic", "network-pre", "network", "network-online"]
-    )
-    def test_a_unit_that_starts_before_what_the_gate_waits_for(
-        self, host: FakeHost, target: str
-    ) -> None:
-        """Each would wait for the other."""
-        manager_of(host).properties[PROBE_UNIT] = {"Before": f"a.service {target}.target"}
-        [words] = self.lacking(host)
-        assert f"{MACHINES} starts before {target}.target, which the gate waits for" in words
-
-    @pytest.mark.parametrize(
-        ("alias", "asked", "shown", "own"),
-        [
-            ("k8s.service", "k8s.service", "kubelet.service", "kubelet.service"),
-            ("k8s.service", "k8s.service", "agent@a.service", "agent@a.service"),
-            ("k@.service", "k@hostrouting-probe.service", PROBE_UNIT, MACHINES),
-        ],
-    )
-    def test_another_name_of_a_unit(
-        self, host: FakeHost, alias: str, asked: str, shown: str, own: str
-    ) -> None:
-        """The gate knows a unit by its own name, which is proposed."""
-        manager_of(host).properties[asked] = {"Id": shown}
-        wanted = WANTED._replace(gate=GateConfig((alias,)))
-        [words] = self.lacking(host, wanted)
-        assert words == (
-            f"{alias} is another name of {own}, and the gate needs the unit's own; name {own} in "
-            "gate.units instead"
-        )
-
-    def test_a_file_system_that_is_read_only(self, host: FakeHost) -> None:
-        """The folders in which something would be written are named."""
-        host.files.broken["/etc/systemd"] = "the file system is read-only"
-        [words] = self.lacking(host)
-        reason = "the file system is read-only"
-        assert re.search(
-            f"nothing can be changed in /etc/systemd/system, .* and .*: {reason}", words
-        )
-
-    def test_one_folder_that_is_read_only(self, host: FakeHost) -> None:
-        """It is the target of the finding."""
-        folder = LAYOUT.config_directory
-        host.files.broken[folder] = "the file system is read-only"
-        [error] = Configure(WANTED, host=host).plan().errors
-        assert error.target == folder
-        assert error.sentence.startswith(f"nothing can be changed in {folder}: ")
 
     def test_a_file_system_that_is_full(self, host: FakeHost) -> None:
         """What is written needs space, and what is removed does not."""
@@ -692,18 +535,12 @@ class TestRequirements:
             def why_unwritable(self, _folder: str, *, needs_space: bool = True) -> str:
                 return "it is full" if needs_space else ""
 
-        [words] = self.lacking(attrs.evolve(host, files=FullFiles()))
-        assert words.endswith(": it is full")
+        task = Configure(WANTED, host=attrs.evolve(host, files=FullFiles()))
+        failure_of(run, task, of=RequirementError, match=": it is full")
         run(Configure(WANTED, host=host))
         full = FullFiles(host.files.texts, host.files.modes, programs=host.files.programs)
         full_host = attrs.evolve(host, files=full)
         assert Remove(host=full_host).plan().errors == ()
-
-    def test_a_file_of_somebody_else_in_our_place(self, host: FakeHost) -> None:
-        """It is not replaced."""
-        host.files.texts[LAYOUT.drop_in_path(MACHINES)] = "[Service]\n"
-        [words] = self.lacking(host)
-        assert re.search("was not written by hostrouting, .*: move the file away", words)
 
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
         """It is a warning: it may be installed later. The run logs it, too, and writes the program
@@ -760,51 +597,32 @@ class TestRequirements:
         failure_of(run, another, match="Permission denied|run it as root")
 
 
-class TestUnusableConfigJson:
-    """A task alone does not know what is installed."""
-
-    @staticmethod
-    def host_with(text: str | None) -> FakeHost:
-        """A host on which config.json has become this, or is missing."""
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (None, "json is missing, although .*conf is still there, so the installed .* is unknown"),
+        ("{", "json is not JSON: .*line 1 column 2"),
+        ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
+    ],
+)
+def test_an_unusable_config_json(text: str | None, rule: str) -> None:
+    """A task alone does not know what is installed: it fails, and changes nothing. A whole
+    configuration takes the place of what cannot be read, and a removal needs none.
+    """
+    for task, wanted in ((ConfigureStaticRoutes, None), (Configure, WANTED), (Configure, NOTHING)):
         host = configured(WANTED)
         del host.files.texts[LAYOUT.config_path]
         if text is not None:
             host.files.texts[LAYOUT.config_path] = text
-        host.files.writes.clear()
-        return host
-
-    @pytest.mark.parametrize("task", TASKS)
-    @pytest.mark.parametrize(
-        ("text", "rule"),
-        [
-            (
-                None,
-                "json is missing, although .*conf is still there, so the installed .* is unknown",
-            ),
-            ("{", "json is not JSON: .*line 1 column 2"),
-            ('{"hostRouting": {"later": 1}}', "json: hostRouting.later: unknown key"),
-        ],
-    )
-    def test_a_task_alone(self, text: str | None, rule: str, task: type[SectionTask]) -> None:
-        """It fails, and changes nothing."""
-        host = self.host_with(text)
-        words = f"{rule}.*to remove hostrouting .*, as root: hostrouting remove"
-        failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
-        assert host.files.writes == []
-
-    @pytest.mark.parametrize("text", [None, "{", '{"hostRouting": {"later": 1}}'])
-    def test_a_whole_configuration(self, text: str | None) -> None:
-        """It takes the place of what cannot be read."""
-        host = self.host_with(text)
-        run(Configure(WANTED, host=host))
-        assert differing(disk(host), files_by_path(WANTED)) == []
-
-    @pytest.mark.parametrize("text", [None, "{", '{"hostRouting": {"later": 1}}'])
-    def test_removal(self, text: str | None) -> None:
-        """It needs no configuration."""
-        host = self.host_with(text)
-        run(Remove(host=host))
-        assert differing(disk(host), {}) == []
+        before = disk(host)
+        if wanted is not None:
+            run(task(wanted, host=host))
+            assert differing(disk(host), files_by_path(wanted)) == []
+            assert (LAYOUT.ok_path in host.files.texts) is (wanted is WANTED)
+        else:
+            words = f"{rule}.*to remove hostrouting .*, as root: hostrouting remove"
+            failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
+            assert disk(host) == before
 
 
 WITHOUT_GATE = HostRoutingConfig(manage_foreign="keep")
@@ -826,9 +644,7 @@ class TestForeignScripts:
     @pytest.mark.parametrize(
         ("make", "is_whole"),
         [
-            pytest.param(partial(Configure, config()), True, id="apply"),
             pytest.param(Remove, True, id="remove"),
-            pytest.param(partial(Configure, config()), False, id="apply, half removed"),
             pytest.param(Remove, False, id="remove, half removed"),
             pytest.param(partial(Configure, WITHOUT_GATE), True, id="config.json stays"),
         ],
@@ -864,7 +680,7 @@ PROBES = HostRoutingConfig(
 class TestLock:
     """The lock keeps other runs, and units that start, apart from a change."""
 
-    @pytest.mark.parametrize("make", [Configure, *TASKS])
+    @pytest.mark.parametrize("make", [Configure, CheckRouteOverlap])
     def test_held(self, make: type[Any], caplog: pytest.LogCaptureFixture) -> None:
         """A run says that it waits, gives up after 150 s, can be repeated, and holds and has
         changed nothing.
@@ -893,22 +709,6 @@ class TestLock:
         words = "another run has installed a different configuration"
         failure_of(run, Configure(WANTED, host=host), of=NotReady, match=words)
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
-        assert left_to_do(Configure(other, host=host)) == ""
-
-    @pytest.mark.parametrize("wanted", [WANTED, PROBES])
-    def test_another_configuration_while_the_lock_is_awaited(
-        self, wanted: HostRoutingConfig
-    ) -> None:
-        """What is installed counts as of the moment when the task of a section has the lock."""
-        host, mishaps = mishap_host()
-        other = config("10.7.0.0/16")
-        mishaps.meanwhile(
-            f"lock {LAYOUT.lock_path}",
-            lambda: run(Configure(other, host=host)),
-            when=lambda: LAYOUT.config_path in host.files.texts,
-        )
-        task = Configure(wanted, host=host)
-        failure_of(run, task, of=NotReady, match="another run has installed")
         assert left_to_do(Configure(other, host=host)) == ""
 
     def test_another_section_meanwhile(self) -> None:

@@ -1,7 +1,5 @@
 """hostrouting.install.requirements: what a host lacks for a configuration."""
 
-from pathlib import Path
-
 import attrs
 import pytest
 
@@ -9,13 +7,11 @@ from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding
-from hostrouting.gate.health import find_faults
 from hostrouting.host.fileset import FileChanges
-from hostrouting.host.host import Host
 from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.rights import Rights
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, failure_of, manager_of, run
 
 OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
@@ -78,13 +74,6 @@ class TestIneffectiveGates:
         host.files.texts[f"{UNITS}/{KUBELET}"] += f"{line}\n"
         manager_of(host).boot()
         assert lacking(host) == lacks
-
-    def test_a_setting_of_one_instance(self, host: FakeHost) -> None:
-        """The other instances can be gated."""
-        gpu = "systemd-nspawn@gpu.service"
-        manager_of(host).properties[gpu] = {"SuccessExitStatus": "255"}
-        assert lacking(host) == []
-        assert [fault.target for fault in find_faults(host, GATED)] == [gpu]
 
     def test_a_setting_beside_a_gate(self, host: FakeHost) -> None:
         """The unit is open already, so a run that repairs something else does not open it."""
@@ -169,13 +158,6 @@ class TestPaths:
             host.files.texts[f"{path}/x"] = ""
         assert ("file", path) in lacking(host)
 
-    def test_a_folder_where_a_link_has_to_be(self) -> None:
-        """The link that starts a unit at boot."""
-        host = FakeHost(kernel=h200())
-        path = LAYOUT.enabled_path(LAYOUT.routes_unit)
-        host.files.texts[f"{path}/x"] = ""
-        assert ("file", path) in lacking(host)
-
     def test_a_masked_guard(self) -> None:
         """A link of an administrator's is named, once; what masks it elsewhere, systemd knows."""
         guard = LAYOUT.guard_unit
@@ -189,15 +171,6 @@ class TestPaths:
         manager_of(elsewhere).properties[guard] = {"LoadState": "masked"}
         assert lacking(elsewhere, OLD) == [("requirement", guard)]
 
-    def test_removal(self) -> None:
-        """It fails before it has removed anything."""
-        host = FakeHost(kernel=h200())
-        run(Configure(OLD, host=host))
-        path = LAYOUT.program_path
-        del host.files.programs[path]
-        host.files.texts[f"{path}/x"] = ""
-        assert lacking(host, HostRoutingConfig()) == [("file", path)]
-
     def test_a_drop_in_of_another_unit(self) -> None:
         """A folder with the name of our drop-in hides no other unit, and is in nobody's way."""
         host = FakeHost(kernel=h200())
@@ -208,14 +181,6 @@ class TestPaths:
         assert lacking(host, GATED) == []
         run(Remove(host=host))
         assert [*host.files.texts] == [f"{path}/x"]
-
-
-def test_what_no_gate_needs() -> None:
-    """Where no unit is gated, no program runs on the node."""
-    manager = FakeManager(version="245")
-    host = FakeHost(kernel=h200(), missing={"nft", "bash"}, manager=manager)
-    host.interpreter.path = ""
-    assert lacking(host, HostRoutingConfig(manage_foreign="keep")) == []
 
 
 NOT_ROOT = Rights(is_root=False)
@@ -256,30 +221,6 @@ def test_a_drop_in_of_an_image_that_cancels_the_gate(
     assert caplog.text.count("change that in the image") == 1
 
 
-def test_a_folder_that_others_can_change(tmp_path: Path) -> None:
-    """Whatever is in it, root would run theirs."""
-    folder = tmp_path / LAYOUT.gate_directory.lstrip("/")
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    image = Host.offline(tmp_path)
-    findings = find_requirements(image, OLD, FileChanges())
-    errors = [finding.target for finding in findings if finding.severity == "error"]
-    assert errors == [LAYOUT.gate_directory]
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        pytest.param(FakeHost.image(), id="an image of root's"),
-        pytest.param(FakeHost(rights=lambda: NOT_ROOT), id="a host that they cannot change"),
-    ],
-)
-def test_files_that_are_roots(host: FakeHost) -> None:
-    """Nobody else can change them."""
-    for finding in requirements(host):
-        assert "another user owns" not in finding.sentence
-
-
 @pytest.mark.parametrize("path", [LAYOUT.config_path, LAYOUT.program_path])
 def test_a_file_of_ours_that_others_can_change(path: str) -> None:
     """The run writes it anew."""
@@ -288,41 +229,3 @@ def test_a_file_of_ours_that_others_can_change(path: str) -> None:
     host.files.modes[path] = 0o666
     assert lacking(host, OLD) == []
     assert host.files.modes[path] == 0o644
-
-
-@pytest.mark.parametrize("manager", ["systemd", "no systemd", "an image"])
-class TestScriptsThatTheGateDoesNotRun:
-    """The next gated start would be refused, whether or not systemd runs now: such a script is
-    named before anything is written.
-    """
-
-    PATH = f"{LAYOUT.gate_directory}/50-x.sh"
-
-    @pytest.fixture
-    def host(self, manager: str) -> FakeHost:
-        """A host with a script of another program, which the gate runs."""
-        files = FakeFiles({self.PATH: "exit 0\n"}, {self.PATH: 0o644})
-        host = FakeHost(files=files)
-        if manager == "no systemd":
-            host = FakeHost(files=files, manager=FakeManager(running=False))
-        if manager == "an image":
-            host = attrs.evolve(FakeHost.image(), files=files)
-        assert requirements(host) == []
-        return host
-
-    def test_it_is_named(self, host: FakeHost) -> None:
-        """As `status` names it; the remedy is a command."""
-        host.files.modes[self.PATH] = 0o775
-        [finding] = requirements(host)
-        assert finding.name == "file"
-        assert finding.severity == "error"
-        assert finding.target == self.PATH
-        assert str(finding) == (
-            f"users other than root can write to {self.PATH}, so the gate lets no unit pass; "
-            f"as root: chown root {self.PATH} && chmod go-w {self.PATH}"
-        )
-
-    def test_no_unit_is_gated(self, host: FakeHost) -> None:
-        """Nobody waits for it."""
-        host.files.modes[self.PATH] = 0o775
-        assert requirements(host, HostRoutingConfig(manage_foreign="keep")) == []

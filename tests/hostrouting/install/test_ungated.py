@@ -27,7 +27,6 @@ def ungated(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
     return [finding.target for finding in findings]
 
 
-@pytest.mark.parametrize("unit", KUBELETS)
 @pytest.mark.parametrize(
     ("active", "enabled", "is_named"),
     [
@@ -37,61 +36,39 @@ def ungated(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
         ("inactive", "enabled", True),
         ("failed", "enabled-runtime", True),
         ("inactive", "disabled", False),
-        ("inactive", "static", False),
         ("failed", "masked", False),
         ("inactive", "", False),  # it does not exist
     ],
 )
-def test_what_a_used_unit_is(unit: str, active: str, enabled: str, *, is_named: bool) -> None:
+def test_what_a_used_unit_is(active: str, enabled: str, *, is_named: bool) -> None:
     """A unit that systemd says is running, or is started at boot."""
-    properties = {"ActiveState": active, "UnitFileState": enabled}
-    host = FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))
-    assert ungated(host) == ([unit] if is_named else [])
+    used = {"ActiveState": active, "UnitFileState": enabled}
+    manager = FakeManager(properties=dict.fromkeys(KUBELETS, used))
+    assert ungated(FakeHost(kernel=h200(), manager=manager)) == [*KUBELETS] * is_named
 
 
-NAMED = pytest.mark.parametrize(
+@pytest.mark.parametrize("kind", ["a host", "an image", "a container"])
+@pytest.mark.parametrize(
     ("wanted", "named"),
     [
         (WANTED, ["kubelet.service", "rke2-agent.service"]),
         (GATED, ["rke2-agent.service"]),
         (config(*REPAIR, cidrs=(CIDR,), mode="WARN"), ["kubelet.service", "rke2-agent.service"]),
         (config(*REPAIR), []),  # nothing is checked
-        (HostRoutingConfig(), []),
     ],
 )
-"""A gated unit is not named."""
-USED = ("kubelet.service", "rke2-agent.service")
-
-
-def enable_on_disk(host: FakeHost) -> None:
-    """The links with which systemd would start both units at boot."""
-    for unit in USED:
-        host.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
-
-
-@NAMED
-def test_units_of_a_host(wanted: HostRoutingConfig, named: list[str]) -> None:
-    """A host has a systemd, which says what runs."""
-    host = FakeHost(kernel=h200())
-    for unit in USED:
-        manager_of(host).states[unit] = "active"
-    assert ungated(host, wanted) == named
-
-
-@NAMED
-def test_units_of_an_image(wanted: HostRoutingConfig, named: list[str]) -> None:
-    """On an image, a link enables a unit."""
-    image = FakeHost.image()
-    enable_on_disk(image)
-    assert ungated(image, wanted) == named
-
-
-@NAMED
-def test_units_of_a_container(wanted: HostRoutingConfig, named: list[str]) -> None:
-    """Where no systemd runs, the links count, too."""
-    host = FakeHost(kernel=h200())
-    manager_of(host).running = False
-    enable_on_disk(host)
+def test_what_is_named(kind: str, wanted: HostRoutingConfig, named: list[str]) -> None:
+    """A gated unit is not named. On an image, and where no
+    systemd runs, the link counts with which systemd would start a unit at boot.
+    """
+    host = FakeHost.image() if kind == "an image" else FakeHost(kernel=h200())
+    for unit in ("kubelet.service", "rke2-agent.service"):
+        if kind == "a host":
+            manager_of(host).states[unit] = "active"
+        else:
+            host.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
+    if kind == "a container":
+        manager_of(host).running = False
     assert ungated(host, wanted) == named
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, strategies as st
 
 import phases
 from hostrouting.boot.on_disk import owned_paths, proof_of_installation
@@ -26,7 +26,6 @@ from tests.support.tasks import (
     GUARDED,
     LAYOUT,
     WANTED,
-    config,
     configured,
     context,
     failure_of,
@@ -42,6 +41,7 @@ OLDER = "# of an older release\n"
 CHANGES = {"write", "link", "remove", "reload", "start", "stop", "route", "nft"}
 PROGRAM = LAYOUT.program_path
 GUARD_UNIT = LAYOUT.unit_path(LAYOUT.guard_unit)
+LAST = LAYOUT.drop_in_path("systemd-nspawn@.service")
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
 
@@ -73,16 +73,11 @@ def make_old(host: FakeHost, *paths: str) -> None:
     for path in paths:
         if path in host.files.programs:
             host.files.programs[path] += OLDER.encode()
+        elif path == LAYOUT.config_path:
+            text = host.files.texts[path]
+            host.files.texts[path] = text.replace("hostrouting ", "hostrouting 0.", 1)
         else:
             host.files.texts[path] += OLDER
-
-
-def guarded() -> tuple[FakeHost, Mishaps]:
-    """A host whose guard runs, and whose program an older release has written."""
-    host, mishaps = mishap_host()
-    run(Configure(GUARDED, host=host))
-    make_old(host, PROGRAM)
-    return host, mishaps
 
 
 def is_guard_active(host: FakeHost) -> bool:
@@ -198,16 +193,6 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     assert moments.wrong == []
 
 
-def test_a_run_that_fails_leaves_no_verdict_on_another_configuration() -> None:
-    """Not even the next run of another task makes it look like one on the new configuration."""
-    host = configured(config(cidrs=("10.9.0.0/16",)))
-    assert LAYOUT.ok_path in host.files.texts
-    host.files.broken[LAYOUT.drop_in_path(KUBELET)] = "No space left on device"
-    failure_of(run, Configure(GATED, host=host), of=HostError)
-    assert read_installed(host) == GATED
-    assert not {*HostLayout.markers} & {*host.files.texts}
-
-
 def test_a_file_that_another_program_removes_meanwhile() -> None:
     """The run has not removed it, and says so."""
     host, mishaps = mishap_host()
@@ -217,14 +202,6 @@ def test_a_file_that_another_program_removes_meanwhile() -> None:
     removed = effects_of(run(Remove(host=host))).files
     assert LAYOUT.unit_path(LAYOUT.routes_unit) in removed
     assert gone not in removed
-
-
-def test_removal_without_a_configuration() -> None:
-    """If somebody has deleted config.json, the marker goes with the rest."""
-    host = configured(config(cidrs=("10.9.0.0/16",)))
-    del host.files.texts[LAYOUT.config_path]
-    run(Remove(host=host))
-    assert host.files.texts == {}
 
 
 def test_a_removal_that_is_killed_before_its_last_file() -> None:
@@ -238,25 +215,8 @@ def test_a_removal_that_is_killed_before_its_last_file() -> None:
     assert LAYOUT.opening_path not in host.files.texts
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_folders_of_an_image(tmp_path: Path) -> None:
-    """Folders of ours go when they are empty; in a folder that others use, their file stays."""
-    theirs = tmp_path / f"etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
-    theirs.parent.mkdir(parents=True)
-    theirs.write_text("[Service]\n")
-    image = Host.offline(str(tmp_path))
-    run(Configure(GATED._replace(manage_foreign="keep"), host=image))
-    run(Remove(host=image))
-    assert [*tmp_path.rglob("*.d")] == [theirs.parent]
-    assert not [*tmp_path.rglob("*hostrouting*")]
-    assert theirs.exists()
-
-
 def test_what_is_ours_without_a_configuration() -> None:
-    """What a killed writer has left, and the link to a masked unit of ours. The file that opens the
-    gate, alone, is the administrator's.
-    """
+    """The file that opens the gate, alone, is the administrator's."""
     host = FakeHost()
     host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
     assert owned_paths(host.files) == ()
@@ -265,17 +225,6 @@ def test_what_is_ours_without_a_configuration() -> None:
     assert read_installed(host) == HostRoutingConfig()
     run(Remove(host=host))
     assert host.files.texts == {}
-
-    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
-    half_written = f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new"
-    host.files.texts[half_written] = UNITS[LAYOUT.check_unit]
-    host.files.links[GUARD_UNIT] = "/dev/null"
-    host.files.links[LAYOUT.enabled_path(LAYOUT.guard_unit)] = GUARD_UNIT
-    assert owned_paths(host.files) == (
-        LAYOUT.enabled_path(LAYOUT.guard_unit),
-        half_written,
-        LAYOUT.opening_path,
-    )
 
 
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
@@ -294,18 +243,77 @@ def test_a_reload_that_is_lost_with_the_configuration() -> None:
     assert is_read(host, KUBELET, "foo.service")
 
 
-def test_folders_that_systemd_has(tmp_path: Path) -> None:
-    """They stay, even if nothing else is in them."""
+def test_folders_of_an_image(tmp_path: Path) -> None:
+    """Folders of ours go when they are empty; those that systemd or others have stay, and so does a
+    file of theirs.
+    """
+    theirs = tmp_path / f"etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("[Service]\n")
     image = Host.offline(tmp_path)
-    for task in (Configure(GUARDED, host=image), Remove(host=image)):
-        phases.execute(task, context())
+    run(Configure(GATED._replace(manage_foreign="keep"), host=image))
+    run(Remove(host=image))
+    assert [*tmp_path.rglob("*.d")] == [theirs.parent]
+    assert not [*tmp_path.rglob("*hostrouting*")]
+    assert theirs.exists()
     assert (tmp_path / "etc/systemd/system/multi-user.target.wants").is_dir()
-    assert not (tmp_path / "etc/hostrouting").exists()
-    assert not [*tmp_path.rglob("*.service.d")]
+
+
+def ctrl_c(_event: str) -> BaseException:
+    """What an effect raises during which Ctrl-C is typed."""
+    return KeyboardInterrupt()
 
 
 class TestGuard:
     """The guard is a program that runs on, whatever becomes of its files."""
+
+    @given(
+        st.sets(st.sampled_from([PROGRAM, GUARD_UNIT, LAYOUT.config_path, LAST]), min_size=1),
+        st.integers(1, 12),
+        st.sampled_from([full, ctrl_c]),
+    )
+    def test_a_run_that_fails(
+        self, old: set[str], nth: int, error: Callable[[str], BaseException]
+    ) -> None:
+        """Whichever files are new, and at whichever effect the run fails: the guard that it has
+        stopped for them runs again, as systemd has read it, unless its own start is what fails.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        make_old(host, *old)
+        manager_of(host).boot()
+        mishaps.arm(nth, error)
+        with suppress(phases.TaskFailed, KeyboardInterrupt):
+            run(Configure(GUARDED, host=host))
+        failed = "".join(mishaps.events[nth - 1 : nth])
+        is_of_start = failed.endswith(f" {LAYOUT.guard_unit}") and "write" not in failed
+        assert is_guard_active(host) or is_of_start, failed
+        assert is_read(host, LAYOUT.guard_unit) or failed == "reload"
+
+    def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
+        """The effects say that the guard is stopped. Systemd did not read what was not finished."""
+        host = configured(GUARDED)
+        make_old(host, PROGRAM)
+        host.files.broken[PROGRAM] = "No space left on device"
+        manager_of(host).failing[LAYOUT.guard_unit] = ()
+        calls_of(host)
+        error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
+        [stop] = effects_of(error).operations
+        assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
+        assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
+
+    def test_a_run_that_is_cancelled_before_the_start(self) -> None:
+        """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
+        step, and that is after the files.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        make_old(host, PROGRAM)
+        ctx = context()
+        mishaps.meanwhile(f"write {PROGRAM}", lambda: ctx.cancel("Ctrl-C"))
+        with pytest.raises(phases.Cancelled):
+            phases.execute(Configure(GUARDED, host=host), ctx)
+        assert is_guard_active(host)
 
     def test_its_unit_is_gone(self) -> None:
         """It is stopped nevertheless, and the plan and the result say so."""
@@ -330,78 +338,6 @@ class TestGuard:
         assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", "reload"]
         assert left_to_do(Remove(host=host)) == ""
 
-    def test_a_run_that_is_killed_before_the_start(self) -> None:
-        """A guard with old files is stopped before the new ones are written, so that the next run
-        starts it.
-        """
-        host, mishaps = guarded()
-        fail_at(mishaps, f"write {PROGRAM}", killed)
-        with pytest.raises(Killed):
-            run(Configure(GUARDED, host=host))
-        assert not is_guard_active(host)
-
-    @pytest.mark.parametrize("path", [PROGRAM, GUARD_UNIT, LAYOUT.config_path])
-    def test_a_run_that_fails_before_the_start(self, path: str) -> None:
-        """The guard that it has stopped runs again, whichever of its files are new."""
-        host = configured(GUARDED)
-        make_old(host, PROGRAM, GUARD_UNIT)
-        config_text = host.files.texts[LAYOUT.config_path]
-        host.files.texts[LAYOUT.config_path] = config_text.replace(
-            "hostrouting ", "hostrouting 0.", 1
-        )
-        manager_of(host).reload()
-        host.files.broken[path] = "No space left on device"
-        calls_of(host)
-        error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
-        assert is_guard_active(host)
-        assert effects_of(error).operations == ()
-        assert is_read(host, LAYOUT.guard_unit)
-
-    def test_a_run_that_fails_before_its_unit_is_new(self) -> None:
-        """Systemd does not read what the run had not finished."""
-        host = configured(GUARDED)
-        make_old(host, PROGRAM)
-        host.files.broken[PROGRAM] = "No space left on device"
-        calls_of(host)
-        failure_of(run, Configure(GUARDED, host=host), of=HostError)
-        assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
-
-    def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
-        """The effects say that the guard is stopped."""
-        host = configured(GUARDED)
-        make_old(host, PROGRAM)
-        host.files.broken[PROGRAM] = "No space left on device"
-        manager_of(host).failing[LAYOUT.guard_unit] = ()
-        error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
-        [stop] = effects_of(error).operations
-        assert stop.verb == "stop"
-        assert stop.object == LAYOUT.guard_unit
-
-    def test_a_run_that_fails_because_of_a_reload(self) -> None:
-        """The guard runs again as systemd has loaded it, also if systemd still cannot reload."""
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        make_old(host, PROGRAM, GUARD_UNIT)
-        manager_of(host).boot()
-        fail_at(mishaps, "reload")
-        failure_of(run, Configure(GUARDED, host=host), of=HostError, match="reload")
-        assert is_guard_active(host)
-
-    def test_ctrl_c_while_its_files_are_written(self) -> None:
-        """The guard that was stopped for them runs again."""
-        host, mishaps = guarded()
-        fail_at(mishaps, f"write {PROGRAM}", lambda _event: KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run(Configure(GUARDED, host=host))
-        assert is_guard_active(host)
-
-    def test_a_guard_that_cannot_be_stopped(self) -> None:
-        """It was not started again, and nothing says so."""
-        host, mishaps = guarded()
-        fail_at(mishaps, f"stop {LAYOUT.guard_unit}")
-        error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="stop")
-        assert effects_of(error).operations == ()
-
     def test_units_that_were_stopped_before_a_failure(self) -> None:
         """The effects have the guard that was stopped, also if the next unit cannot be stopped."""
         host, mishaps = mishap_host()
@@ -414,40 +350,14 @@ class TestGuard:
 
     def test_a_configuration_that_is_broken_before_the_start(self) -> None:
         """Nobody says that the guard is not wanted, so the guard that was stopped is started."""
-        host, mishaps = guarded()
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        make_old(host, PROGRAM)
 
-        def damage(event: str) -> None:
-            if event == f"write {PROGRAM}":
-                host.files.texts[LAYOUT.config_path] = "{"
+        def damage() -> None:
+            host.files.texts[LAYOUT.config_path] = "{"
 
-        mishaps.watch = damage
+        mishaps.meanwhile(f"write {PROGRAM}", damage)
         with suppress(phases.TaskFailed):
             run(Configure(GUARDED, host=host))
-        assert is_guard_active(host)
-
-    def test_a_run_that_fails_after_the_unit_of_the_guard(self) -> None:
-        """Systemd reads the new unit before the guard is started again."""
-        host = configured(GUARDED)
-        last = LAYOUT.drop_in_path("systemd-nspawn@.service")
-        make_old(host, GUARD_UNIT, last)
-        host.files.broken[last] = "No space left on device"
-        failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
-        assert OLDER not in host.files.texts[GUARD_UNIT]
-        assert is_read(host, LAYOUT.guard_unit)
-        assert is_guard_active(host)
-
-    def test_a_run_that_is_cancelled_before_the_start(self) -> None:
-        """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
-        step, and that is after the files.
-        """
-        host, mishaps = guarded()
-        ctx = context()
-
-        def cancel(event: str) -> None:
-            if event == f"write {PROGRAM}":
-                ctx.cancel("Ctrl-C")
-
-        mishaps.watch = cancel
-        with pytest.raises(phases.Cancelled):
-            phases.execute(Configure(GUARDED, host=host), ctx)
         assert is_guard_active(host)

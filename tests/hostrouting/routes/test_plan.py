@@ -9,17 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import (
-    DEFAULT_METRIC,
     OURS,
-    PROTOCOL_RA,
-    SCOPE_LINK,
-    TABLE_LOCAL,
-    NextHop,
     Route,
     RouteKey,
-    bare,
     deletion_command,
 )
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
@@ -28,6 +22,7 @@ from hostrouting.routes.steps import RoutePlan
 from hostrouting.routes.uplink import TO_PIN
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
+from tests.support.ip_text import route_of, routes_of, text_rows
 from tests.support.own_routes import (
     FOREIGN,
     HOPS,
@@ -225,49 +220,23 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
-SIX_PLACE = "2001:db8:7::/48"
-THEIR_NETWORK = Route.to("172.16.0.0/16", dev="ib0", protocol=4)
-
-
-def remedy_beside(there: list[Route], wanted: list[StaticRoute]) -> str:
-    """What to do about the conflict with the network of another program, beside these routes."""
-    config = configured(static("172.16.0.0/16"), *wanted)
-    [conflict] = plan_static_routes(config, ipv6_host(THEIR_NETWORK, *there)).conflicts
-    assert str(conflict.remedy).endswith(f"as root: {deletion_command(THEIR_NETWORK)}")
-    return str(conflict.remedy)
-
-
 @pytest.mark.parametrize(
-    ("there", "wanted"),
+    ("half", "wanted", "is_free"),
     [
-        pytest.param(
-            [Route.to("172.16.128.0/17", dev="ib0", protocol=4)], [], id="another program's"
-        ),
-        pytest.param(
-            [Route.to("172.16.0.0/17", dev="ib0", protocol=4, metric=7)], [], id="another metric"
-        ),
-        pytest.param([], [static("172.16.0.0/17", metric=7)], id="configured"),
+        ("172.16.128.0/17 dev ib0 proto 4", [], False),
+        ("172.16.0.0/17 dev ib0 proto 4 metric 7", [], False),
+        ("172.16.0.0/17 dev ib0 proto ours metric 7", [], True),  # it goes
+        ("172.16.0.0/17 dev ib0 proto 4 table 100", [], True),
+        ("", [static("172.16.0.0/17", metric=7)], False),
     ],
+    ids=str,
 )
-def test_halves_that_are_not_free(there: list[Route], wanted: list[StaticRoute]) -> None:
+def test_halves_that_are_free(half: str, wanted: list[StaticRoute], *, is_free: bool) -> None:
     """Halves are proposed only if both can be installed: no way leads to the next conflict."""
-    assert "172.16.0.0/17" not in remedy_beside(there, wanted)
-
-
-@pytest.mark.parametrize(
-    "half",
-    [
-        pytest.param(
-            Route.to("172.16.0.0/17", dev="ib0", protocol=OURS, metric=7), id="not configured"
-        ),
-        pytest.param(
-            Route.to("172.16.0.0/17", dev="ib0", protocol=4, table=100), id="in another table"
-        ),
-    ],
-)
-def test_halves_that_are_free(half: Route) -> None:
-    """Neither a route of ours that goes, nor a route in another table is in the way."""
-    assert "172.16.0.0/17 and 172.16.128.0/17" in remedy_beside([half], [])
+    config = configured(static("172.16.0.0/16"), *wanted)
+    there = routes_of(f"172.16.0.0/16 dev ib0 proto 4; {half}")
+    [conflict] = plan_static_routes(config, ipv6_host(*there)).conflicts
+    assert ("172.16.0.0/17 and 172.16.128.0/17" in str(conflict.remedy)) is is_free
 
 
 def test_several_rivals() -> None:
@@ -285,93 +254,19 @@ def test_several_rivals() -> None:
 @pytest.mark.parametrize(
     ("theirs", "is_of_an_address"),
     [
-        pytest.param(Route.to(SIX_PLACE, dev="ib0", protocol=2), True, id="a network"),
-        pytest.param(Route.to(SIX_PLACE, dev="ib0", protocol=4), False, id="another program's"),
-        pytest.param(
-            Route.to(SIX_PLACE, dev="lo", protocol=2, type="unreachable"), False, id="Cilium's"
-        ),
-        pytest.param(
-            Route(Prefix.parse(SIX_PLACE), (NextHop("ib0"), NextHop("ib1")), protocol=2),
-            False,
-            id="several next hops",
-        ),
+        ("2001:db8:7::/48 dev ib0 proto 2 metric 7", True),
+        ("2001:db8:7::/48 dev ib0 proto 4 metric 7", False),
+        ("unreachable 2001:db8:7::/48 dev lo proto 2 metric 7", False),  # as Cilium's
+        ("2001:db8:7::/48 proto 2 metric 7 nexthop dev ib0 nexthop dev ib1", False),
     ],
 )
-def test_a_rival_that_linux_has_added(theirs: Route, *, is_of_an_address: bool) -> None:
+def test_a_rival_that_linux_has_added(theirs: str, *, is_of_an_address: bool) -> None:
     """The remedy warns of a network of this host; a route that refuses packets is not one."""
-    wish = static(SIX_PLACE, metric=7)
-    host = ipv6_host(theirs._replace(metric=7))
-    [conflict] = plan_static_routes(configured(wish), host).conflicts
+    wish = static("2001:db8:7::/48", metric=7)
+    [conflict] = plan_static_routes(configured(wish), ipv6_host(route_of(theirs))).conflicts
     warning = "Linux has this route from an address of ib0: "
     assert str(conflict.remedy).startswith(warning) is is_of_an_address
     assert ("from an address" in str(conflict.remedy)) is is_of_an_address
-
-
-ROUTER = NextHop("eth0", gateway=as_ip("10.0.0.1"))
-OTHER_ROUTER = NextHop("eth0", gateway=as_ip("10.0.0.2"))
-GLOBAL_ROUTER = NextHop("eth0", gateway=as_ip("fd00::1"))
-NEAR_ROUTER = NextHop("eth0", gateway=as_ip("fe80::1"))
-OTHER_NEAR_ROUTER = NextHop("eth0", gateway=as_ip("fe80::2"))
-
-
-@pytest.mark.parametrize(
-    ("held", "of_default", "actions"),
-    [
-        pytest.param(
-            [ROUTER._replace(linkdown=True, dead=True)],
-            [ROUTER],
-            ["keep"],
-            id="IPv4: not whether it is down",
-        ),
-        pytest.param(
-            [GLOBAL_ROUTER],
-            [GLOBAL_ROUTER._replace(onlink=True)],
-            ["keep"],
-            id="IPv6: not what Linux does not keep",
-        ),
-        pytest.param(
-            [ROUTER, OTHER_ROUTER], [ROUTER, OTHER_ROUTER], ["keep"], id="IPv4: equal weights"
-        ),
-        pytest.param(
-            [ROUTER, OTHER_ROUTER],
-            [ROUTER, OTHER_ROUTER._replace(weight=3)],
-            ["add", "delete"],
-            id="IPv4: another weight",
-        ),
-        pytest.param(
-            [NEAR_ROUTER, OTHER_NEAR_ROUTER],
-            [NEAR_ROUTER, OTHER_NEAR_ROUTER._replace(weight=3)],
-            ["keep", "keep"],
-            id="IPv6: not the weights",
-        ),
-    ],
-)
-def test_what_is_compared_of_next_hops(
-    held: list[NextHop], of_default: list[NextHop], actions: list[str]
-) -> None:
-    """Whether our route has the next hops of the default route, as far as they matter."""
-    gateway = held[0].gateway
-    assert gateway is not None
-    family = gateway.version
-    prefix = PREFIXES[family][0]
-    ours = Route(prefix, tuple(held), protocol=OURS, metric=DEFAULT_METRIC[family])
-    default = Route(Prefix(family, 0, 0), tuple(of_default))
-    host = h200().snapshot()
-    without_default = [route for route in host.routes if route.prefix.length]
-    host = host._replace(routes=(*without_default, ours, default))
-
-    plan = plan_static_routes(configured(static(prefix)), host)
-
-    assert [step.action for step in plan.steps] == actions
-
-
-def test_a_nexthop_object_with_an_on_link_leg() -> None:
-    """In IPv6 it becomes entries that are not joined; another program's route is a conflict."""
-    hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth0"))
-    default = Route(Prefix(IPV6, 0, 0), hops, metric=512, nexthop_id=7)
-    theirs = entry(PREFIXES[IPV6][0], HOPS[IPV6][0], protocol=FOREIGN)
-    plan = plan_static_routes(configured(static(theirs.prefix)), host_with(default, theirs))
-    assert [step.action for step in plan.steps] == ["conflict"]
 
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -386,101 +281,136 @@ IN_DOUBT = {
 }
 PLACE = PREFIXES[IPV4][0]
 BY_A = entry(PLACE, HOPS[IPV4][0])
-BY_B = entry(PLACE, HOPS[IPV4][1])
-BY_DEV = entry(PLACE, HOPS[IPV4][3])
 
 
-def host_with(*routes: Route, links: tuple[Link, ...] = ()) -> Snapshot:
-    """A host with eth0 and eth1, a tunnel and ib0, and these routes."""
+def host_with(*routes: Route) -> Snapshot:
+    """A host with eth0, eth1, InfiniBand, tunnels and a device that is down, and these routes."""
     kernel = fake()
-    for link in (TUNNEL, Link(name="ib0", index=10, type=ARPHRD_INFINIBAND), *links):
-        kernel.add_link(link)
+    kernel.add_link(TUNNEL)
+    kernel.add_link(Link(name="ib0", index=10, type=ARPHRD_INFINIBAND))
+    kernel.add_link(Link(name="down0", index=11, up=False))
+    kernel.add_link(Link(name="ppp0", index=12, type=512, kind="ppp"))
+    kernel.add_link(Link(name="tap0", index=13, kind="tun"))
     there = kernel.snapshot()
     return there._replace(routes=(*routes, *there.routes))
 
 
-def dead(route: Route) -> Route:
-    """The route on a device without a carrier where Linux passes over such routes."""
-    [hop] = route.next_hops
-    return route._replace(next_hops=(hop._replace(dead=True, linkdown=True),))
+A, B = "20.0.0.0/16 via 10.0.0.1 dev eth0", "20.0.0.0/16 via 10.0.0.2 dev eth0"
+SIX_A, SIX_B = "fd20::/32 via fd00:99::1 dev eth0", "fd20::/32 via fd00:99::2 dev eth0"
+ROWS = """
+# Which route of a key Linux uses: not a dead or expired one, and in IPv6 the preferred one
+A dead proto ours                            | | keep
+A dead proto ours; B proto 186               | | conflict
+B dead proto 186; A proto ours               | | keep
+A dead proto ours; B dead proto 186          | | keep
+SIX_A proto ours metric 1024; SIX_B proto 186 metric 1024 pref high | six | conflict
+SIX_B proto 186 metric 1024 pref low; SIX_A proto ours metric 1024  | six | keep
+SIX_B proto 186 metric 1024 pref low                      | six | conflict
+SIX_A proto 9 metric 1024 expires                         | six | keep
+SIX_A proto 9 metric 1024 expires pref high               | six | keep
+SIX_A proto 9 metric 1024 expired                         | six | conflict
+SIX_B proto 186 metric 1024 expired; SIX_A proto ours metric 1024 | six | keep
+SIX_B proto 186 metric 1024 expired pref high; SIX_A proto ours metric 1024 | six | keep
+
+# Not compared: whether the device is down, and whether the gateway is said to be on link
+A linkdown proto ours | | keep
+A onlink proto ours   | | keep
+A onlink proto 186    | | keep
+SIX_A onlink proto ours metric 1024 | six | keep
+
+-; default via 10.0.0.1 dev eth0 onlink; A proto ours | | keep
+-; ::/0 via fd00:99::1 dev eth0 onlink metric 1024; SIX_A proto ours metric 1024 | six | keep
+
+# Compared: the weights, which mean nothing in IPv6, where each next hop is a route of its own
+-; default A_AND_B; PLACE proto ours A_AND_B          | | keep
+-; default A_AND_B weight 3; PLACE proto ours A_AND_B | | add, delete
+-; ::/0 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0 weight 3; \
+fd20::/32 proto ours metric 1024 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth0 \
+| six | keep, keep
+
+# A request to delete a longer route would take the wanted one before it: the longer one stays
+A proto ours; PLACE proto ours A_AND_B              | via 10.0.0.1 dev eth0 | keep
+PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | keep, delete
+A proto 186; B proto ours                           | via 10.0.0.1 dev eth0 | keep, delete
+A proto ours; PLACE proto ours mtu 1400 A_AND_B     | via 10.0.0.1 dev eth0 | keep, delete
+A proto ours; PLACE proto ours advmss 1300 A_AND_B  | via 10.0.0.1 dev eth0 | keep, delete
+A proto ours; PLACE proto ours src 10.0.0.4 A_AND_B | via 10.0.0.1 dev eth0 | keep, delete
+A proto ours; PLACE proto ours scope 253 A_AND_B    | via 10.0.0.1 dev eth0 | keep, delete
+A proto ours; multicast PLACE proto ours A_AND_B    | via 10.0.0.1 dev eth0 | keep, delete
+
+# Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
+-; A proto ours                                | | keep
+-; A proto ours                                | dev eth0 | keep
+-; A proto ours                                | via 10.0.0.1 | keep
+-; PLACE dev eth1 proto ours                   | | keep
+-; PLACE proto ours nexthop via 10.0.0.1 dev eth0 dead nexthop via 10.0.0.2 dev eth0 | | keep
+-; PLACE dev ib0 proto ours                    | dev ib0 | keep
+-; PLACE dev tun0 proto ours                   | dev tun0 | keep
+-; PLACE dev ppp0 proto ours                   | | keep
+-; A proto ours; B proto ours                  | | keep, delete
+-; local fe80::4 dev eth1 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
+| six | keep
+-; local fe80::4 dev eth0 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
+| six | wait
+-; A dead proto ours                           | | wait
+-; A dead proto ours                           | dev eth0 | wait
+-; A proto ours                                | dev eth1 | wait
+-; A proto ours                                | via 10.0.0.2 | wait
+-; PLACE dev ib0 proto ours                    | | wait
+-; PLACE dev down0 proto ours                  | | wait
+-; PLACE dev tun0 proto ours                   | | wait
+-; PLACE proto ours nexthop via 10.0.0.1 dev eth0 nexthop dev tun0 | | wait
+-; PLACE dev tap0 proto ours                   | | wait
+-; PLACE via 10.0.0.4 dev eth0 proto ours      | | wait
+-; blackhole PLACE proto ours                  | | wait
+-; local PLACE dev eth0 proto ours             | | wait
+-; PLACE proto ours nhid 7                     | | wait
+-; A proto 186                                 | | wait
+-; A proto 186; B proto ours                   | | wait
+-; A proto ours metric 7                       | | delete, wait
+-; default dev ppp0; default dev eth0 metric 9; PLACE dev ppp0 proto ours | | wait
+
+# With an expected device: in doubt, what leaves by it stays
+-; default dev tun0; A proto ours              | expected eth0 | keep
+-; PLACE dev eth1 proto ours                   | expected eth0 | keep
+-; default dev tun0; PLACE dev eth1 proto ours | expected eth0 | wait
+-; PLACE dev tun0 proto ours                   | expected eth0 | wait
+-; PLACE dev tun0 proto ours                   | expected tun0 | keep
+-; default dev tun0; A proto ours              | expected eth0 dev eth1 | wait
+"""
+WORDS = {
+    "SIX_A": SIX_A,
+    "SIX_B": SIX_B,
+    "A_AND_B": "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0",
+    "A": A,
+    "B": B,
+    "PLACE": "20.0.0.0/16",
+}
+"""What stands for a text in the rows."""
+DEFAULTS = "default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
 
 
-ONE_LEG_DEAD = BY_A._replace(next_hops=(*dead(BY_A).next_hops, *BY_B.next_hops))
-SIX = PREFIXES[IPV6][0]
-SIX_BY_A = entry(SIX, HOPS[IPV6][0])
-SIX_BY_B = entry(SIX, HOPS[IPV6][1])
-OTHERS = BY_B._replace(protocol=FOREIGN)
-OTHERS_SIX = SIX_BY_B._replace(protocol=FOREIGN)
-HIGH = OTHERS_SIX._replace(preference="high")
-LOW = OTHERS_SIX._replace(preference="low")
-ADVERTISED = SIX_BY_A._replace(protocol=PROTOCOL_RA, expired=False)
-
-
-@pytest.mark.parametrize(
-    ("there", "action"),
-    [
-        pytest.param([dead(BY_A)], "keep", id="ours is dead"),
-        pytest.param([dead(BY_A), OTHERS], "conflict", id="ours is dead before another one"),
-        pytest.param([dead(OTHERS), BY_A], "keep", id="a dead one before ours"),
-        pytest.param([dead(BY_A), dead(OTHERS)], "keep", id="both are dead"),
-        pytest.param([SIX_BY_A, HIGH], "conflict", id="a preferred one behind ours"),
-        pytest.param([LOW, SIX_BY_A], "keep", id="one that is not preferred before ours"),
-        pytest.param([LOW], "conflict", id="one that is not preferred alone"),
-        pytest.param([ADVERTISED], "keep", id="advertised, with the wanted next hop"),
-        pytest.param(
-            [ADVERTISED._replace(preference="high")], "keep", id="advertised and preferred"
-        ),
-        pytest.param([ADVERTISED._replace(expired=True)], "conflict", id="advertised and expired"),
-        pytest.param(
-            [OTHERS_SIX._replace(expired=True), SIX_BY_A], "keep", id="an expired one before ours"
-        ),
-        pytest.param([HIGH._replace(expired=True), SIX_BY_A], "keep", id="expired and preferred"),
-    ],
-)
-def test_which_route_of_a_key_linux_uses(there: list[Route], action: str) -> None:
-    """Not one that is dead or has expired; in IPv6, the one that its router prefers."""
-    default = Route.to("::/0", dev="eth0", gateway="fd00:99::1", metric=1024, protocol=9)
-    wish = static(there[0].prefix)
-    plan = plan_static_routes(configured(wish), host_with(DEFAULT, default, *there))
-    assert [step.action for step in plan.steps] == [action]
-
-
-BY_BOTH = BY_A._replace(next_hops=(*BY_A.next_hops, *BY_B.next_hops))
-OF_ANOTHER = BY_A._replace(protocol=FOREIGN)
-
-
-@pytest.mark.parametrize(
-    ("there", "actions"),
-    [
-        ([BY_A, BY_BOTH], ["keep"]),
-        ([BY_BOTH, BY_A], ["keep", "delete"]),
-        ([OF_ANOTHER, BY_B], ["keep", "delete"]),
-        ([BY_A, BY_BOTH._replace(mtu=1400)], ["keep", "delete"]),
-        ([BY_A, BY_BOTH._replace(advmss=1300)], ["keep", "delete"]),
-        ([BY_A, BY_BOTH._replace(prefsrc=as_ip("10.0.0.4"))], ["keep", "delete"]),
-        ([BY_A, BY_BOTH._replace(scope=SCOPE_LINK)], ["keep", "delete"]),
-        ([BY_A, BY_BOTH._replace(type="multicast")], ["keep", "delete"]),
-    ],
-    ids=[
-        "behind it",
-        "before it",
-        "behind another program's",
-        "with an mtu that the wanted one does not have",
-        "with an advmss that the wanted one does not have",
-        "with a source that the wanted one does not have",
-        "of another scope",
-        "of another type",
-    ],
-)
-def test_a_route_whose_deletion_could_take_the_wanted_one(
-    there: list[Route], actions: list[str]
-) -> None:
-    """Linux deletes the first route that begins with the next hops of the request. So a longer one
-    behind the wanted one stays: it is not used.
+@text_rows(ROWS)
+def test_the_steps_for_one_route(row: list[str]) -> None:
+    """On a host with these routes and a default route of each family (unless the row begins with
+    a dash), a wish leads to these steps.
     """
-    by_a = StaticRoute(PLACE.to_network(), gateway=BY_A.next_hops[0].gateway, dev="eth0")
-    plan = plan_static_routes(configured(by_a), host_with(DEFAULT, *there))
-    assert [step.action for step in plan.steps] == actions
+    there, wish, steps = row
+    for short, long in WORDS.items():
+        there = re.sub(rf"\b{short}\b", long, there)
+    if not there.startswith("-;"):
+        there = f"{DEFAULTS}; {there}"
+    there = there.removeprefix("-;")
+    place = PREFIXES[IPV6 if wish == "six" else IPV4][0]
+    words = wish.removeprefix("six").split()
+    names = dict(zip(words[::2], words[1::2], strict=True))
+    wanted = static(place, gateway=names.get("via"), dev=names.get("dev"))
+    expected = [names["expected"]] if "expected" in names else []
+
+    plan = plan_static_routes(configured(wanted, expected=expected), host_with(*routes_of(there)))
+
+    seen = [step.action for step in plan.steps]
+    assert ", ".join([*seen, *["wait"] * len(plan.waiting)]) == steps
 
 
 def test_a_stale_route_without_a_carrier() -> None:
@@ -494,63 +424,15 @@ def test_a_stale_route_without_a_carrier() -> None:
 
 def test_the_next_hop_of_another_program_in_a_nexthop_object() -> None:
     """Linux lists it as a route of its own: after the plan, it is there as before."""
-    default = Route.to("::/0", dev="eth0", gateway="fd00:99::1", metric=1024, protocol=PROTOCOL_RA)
-    both = SIX_BY_A._replace(next_hops=(*SIX_BY_A.next_hops, *SIX_BY_B.next_hops))
-    in_object = OTHERS_SIX._replace(nexthop_id=7)
-    host = host_with(default, both, in_object)
-    plan = plan_static_routes(configured(static(SIX)), host)
+    theirs = f"{SIX_B} proto 186 metric 1024 nhid 7"
+    both = "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"
+    ours = f"fd20::/32 proto ours metric 1024 {both}"
+    host = host_with(*routes_of(f"{DEFAULTS}; {ours}; {theirs}"))
+    plan = plan_static_routes(configured(static("fd20::/32")), host)
     assert [step.action for step in plan.steps] == ["keep", "delete"]
-    assert set(plan.apply_to(host).routes) - set(host.routes) == {SIX_BY_A}
-    assert in_object in plan.apply_to(host).routes
-
-
-def by_dev(dev: str, gateway: str | None = None) -> Route:
-    """Our route to the place by this device."""
-    return entry(PLACE, NextHop(dev, gateway=None if gateway is None else as_ip(gateway)))
-
-
-BLACKHOLE = BY_A._replace(type="blackhole", next_hops=())
-BY_A_AND_TUNNEL = BY_A._replace(next_hops=(*BY_A.next_hops, NextHop("tun0")))
-OWN_LINK_LOCAL = Route.to("fe80::4/128", dev="eth0", type="local", table=TABLE_LOCAL)
-BY_ITSELF = entry(SIX, NextHop("eth0", gateway=as_ip("fe80::4")))
-MORE_LINKS = (
-    Link(name="idle0", index=11, up=False),
-    Link(name="ppp0", index=12, type=512, kind="ppp"),
-    Link(name="tap0", index=13, kind="tun"),
-)
-USABLE = {
-    "nothing is named": ([BY_A], static(PLACE)),
-    "its device is named": ([BY_A], static(PLACE, dev="eth0")),
-    "its gateway is named": ([BY_A], static(PLACE, "10.0.0.1")),
-    "without a gateway": ([BY_DEV], static(PLACE)),
-    "one of its next hops is dead": ([ONE_LEG_DEAD], static(PLACE)),
-    "by InfiniBand that is named": ([by_dev("ib0")], static(PLACE, dev="ib0")),
-    "by a tunnel that is named": ([by_dev("tun0")], static(PLACE, dev="tun0")),
-    "by a line": ([by_dev("ppp0")], static(PLACE)),
-    "this host has its link-local gateway on another device": (
-        [BY_ITSELF, OWN_LINK_LOCAL._replace(next_hops=(NextHop("eth1"),))],
-        static(SIX),
-    ),
-}
-NOT_USABLE = {
-    "dead": ([dead(BY_A)], static(PLACE)),
-    "dead, and its device is named": ([dead(BY_A)], static(PLACE, dev="eth0")),
-    "another device is named": ([BY_A], static(PLACE, dev="eth1")),
-    "another gateway is named": ([BY_A], static(PLACE, "10.0.0.2")),
-    "by InfiniBand": ([by_dev("ib0")], static(PLACE)),
-    "by a device that is down": ([by_dev("idle0")], static(PLACE)),
-    "by a tunnel": ([by_dev("tun0")], static(PLACE)),
-    "partly by a tunnel": ([BY_A_AND_TUNNEL], static(PLACE)),
-    "by a tap": ([by_dev("tap0")], static(PLACE)),
-    "this host is its gateway": ([by_dev("eth0", "10.0.0.4")], static(PLACE)),
-    "this host is its link-local gateway": ([BY_ITSELF, OWN_LINK_LOCAL], static(SIX)),
-    "a blackhole": ([BLACKHOLE], static(PLACE)),
-    "made this host's own": ([by_dev("eth0")._replace(type="local")], static(PLACE)),
-    "by what is not listed": ([BY_A._replace(next_hops=(), nexthop_id=7)], static(PLACE)),
-    "another program's": ([OF_ANOTHER], static(PLACE)),
-    "behind another program's": ([OF_ANOTHER, BY_B], static(PLACE)),
-    "of another metric": ([BY_A._replace(metric=7)], static(PLACE)),
-}
+    after = plan.apply_to(host).routes
+    assert set(after) - set(host.routes) == {route_of(f"{SIX_A} proto ours metric 1024")}
+    assert route_of(theirs) in after
 
 
 class TestWhatStays:
@@ -587,77 +469,6 @@ class TestWhatStays:
         else:
             assert finding.remedy == TO_PIN
 
-    @pytest.mark.parametrize(("there", "wish"), USABLE.values(), ids=USABLE)
-    def test_which_is_usable(self, there: list[Route], wish: StaticRoute) -> None:
-        """Ours that Linux uses for this key, by devices that are up, as far as the configuration
-        names them.
-        """
-        plan = plan_static_routes(configured(wish), host_with(*there, links=MORE_LINKS))
-        [step] = plan.steps
-        assert step.action == "keep"
-        assert step.route == bare(there[0])
-        assert plan.waiting == ()
-
-    @pytest.mark.parametrize(("there", "wish"), NOT_USABLE.values(), ids=NOT_USABLE)
-    def test_which_is_not_usable(self, there: list[Route], wish: StaticRoute) -> None:
-        """The wanted route waits, and nothing is added beside what is there."""
-        plan = plan_static_routes(configured(wish), host_with(*there, links=MORE_LINKS))
-        assert len(plan.waiting) == 1
-        assert not [step for step in plan.steps if step.action != "delete"]
-
-    @pytest.mark.parametrize(
-        ("defaults", "dev"),
-        [
-            pytest.param([BY_TUNNEL], "eth0", id="the wanted device"),
-            pytest.param([], "eth1", id="another device, no doubt"),
-        ],
-    )
-    def test_with_a_device_that_settles(self, defaults: list[Route], dev: str) -> None:
-        """In doubt, what leaves by the device that is expected stays."""
-        config = configured(static(PLACE), expected=["eth0"])
-        plan = plan_static_routes(config, host_with(*defaults, by_dev(dev)))
-        assert [step.action for step in plan.steps] == ["keep"]
-        assert plan.waiting == ()
-
-    @pytest.mark.parametrize(
-        ("defaults", "dev"),
-        [
-            pytest.param([BY_TUNNEL], "eth1", id="another device"),
-            pytest.param([], "tun0", id="a tunnel"),
-        ],
-    )
-    def test_with_another_device_than_the_one_that_settles(
-        self, defaults: list[Route], dev: str
-    ) -> None:
-        """The wanted route waits for the device that is expected."""
-        config = configured(static(PLACE), expected=["eth0"])
-        plan = plan_static_routes(config, host_with(*defaults, by_dev(dev)))
-        assert plan.steps == ()
-        assert len(plan.waiting) == 1
-
-    def test_with_another_device_than_the_one_that_is_named(self) -> None:
-        """A device in the configured route comes before the one that settles the doubt."""
-        config = configured(static(PLACE, dev="eth1"), expected=["eth0"])
-        plan = plan_static_routes(config, host_with(BY_TUNNEL, by_dev("eth0")))
-        assert plan.steps == ()
-        assert len(plan.waiting) == 1
-
-    def test_with_a_tunnel_that_is_named(self) -> None:
-        """It is not a VPN's guess."""
-        config = configured(static(PLACE), expected=["tun0"])
-        plan = plan_static_routes(config, host_with(by_dev("tun0")))
-        assert [step.action for step in plan.steps] == ["keep"]
-
-    def test_a_line_beside_a_card(self) -> None:
-        """A line is usable only if no card has a default route."""
-        of_line = Route.to("0.0.0.0/0", dev="ppp0", protocol=3)
-        card = DEFAULT._replace(metric=100)
-        line = Link(name="ppp0", index=12, type=512, kind="ppp")
-        there = host_with(of_line, card, entry(PLACE, NextHop("ppp0")), links=(line,))
-        plan = plan_static_routes(configured(static(PLACE)), there)
-        assert plan.steps == ()
-        assert len(plan.waiting) == 1
-
     def test_many_that_stay(self) -> None:
         """Routes that would wait for the same thing share a finding."""
         others = [entry(prefix, HOPS[IPV4][0]) for prefix in PREFIXES[IPV4]]
@@ -668,14 +479,6 @@ class TestWhatStays:
             f"after the next boot, {len(others)} routes, such as {PLACE}, will wait for "
             "an IPv4 default route; what is there now works"
         )
-
-    def test_another_one_of_ours_behind_it_goes(self) -> None:
-        """Only the first route of a key is used."""
-        plan = plan_static_routes(configured(static(PLACE)), host_with(BY_A, BY_B))
-        assert [(step.action, step.route) for step in plan.steps] == [
-            ("keep", BY_A),
-            ("delete", BY_B),
-        ]
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
@@ -711,19 +514,6 @@ def keys_that_ours_hold(snapshot: Snapshot) -> set[RouteKey]:
     for route in snapshot.routes:
         firsts.setdefault(route.key, route)
     return {key for key, route in firsts.items() if route.protocol == OURS}
-
-
-@pytest.mark.parametrize("protocol", [OURS, FOREIGN])
-@pytest.mark.parametrize(("of_default", "of_present"), [(True, False), (False, True)])
-def test_on_link_is_no_difference(protocol: int, *, of_default: bool, of_present: bool) -> None:
-    """It changes nothing about where packets go, whether the default route or the present route has
-    it.
-    """
-    present = on_link(BY_A._replace(protocol=protocol), onlink=of_present)
-    host = host_with(on_link(DEFAULT, onlink=of_default), present)
-    [step] = plan_static_routes(configured(static(PLACE)), host).steps
-    assert step.action == "keep"
-    assert step.route == present
 
 
 @pytest.mark.parametrize("is_on_link", [True, False])
@@ -802,11 +592,10 @@ class TestReplyRoute:
         assert delete.command == deletion_command(theirs)
 
     def test_wanted(self) -> None:
-        """There is one for the device of the probe rewrite."""
+        """There is one for the device of the probe rewrite. Without ensureRoute there is none, and
+        a configured route with its key takes its place.
+        """
         assert len(reply_routes(self.config)) == 1
-
-    def test_not_wanted(self) -> None:
-        """Without ensureRoute there is none; a configured route with its key takes its place."""
         rewrite = self.config.probe_rewrite
         without_it = HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
         same_key = static(self.prefix, gateway="fe80::1", dev="eth0", metric=1024)
@@ -820,9 +609,3 @@ def ipv6_host(*more: Route) -> Snapshot:
     """A plain host that also has an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
     return plain_vm().snapshot().with_routes([default, *more])
-
-
-def test_the_deletion_of_a_route_by_a_device_that_a_shell_would_run() -> None:
-    """Linux takes nearly any name for a device."""
-    theirs = Route.to("172.16.0.0/16", dev="a;reboot", protocol=3)
-    assert "dev 'a;reboot' table main" in deletion_command(theirs)

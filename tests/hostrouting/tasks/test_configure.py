@@ -4,7 +4,7 @@ and losses.
 
 import json
 from ipaddress import ip_address
-from itertools import count, repeat
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,13 +15,12 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeHost, h200
-from phases.testing import FakeClock, Recorder, StubTask
+from phases.testing import Recorder
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -29,7 +28,6 @@ from tests.support.tasks import (
     WANTED,
     config,
     configured,
-    context,
     manager_of,
     our_routes,
     run,
@@ -93,248 +91,6 @@ def test_a_second_run_with_a_check() -> None:
     assert not result.changed
     assert result.report is not None
     assert result.report.verdict == "ok"
-
-
-def undo(task: phases.AnyTask) -> phases.Step:
-    """Take back what the runs of this task have done; the report of that."""
-    return phases.undo(task, phases.Context(observers=[]))
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        pytest.param(configured(config(REPAIR[0])), id="another configuration"),
-        pytest.param(FakeHost(kernel=h200()), id="nothing"),
-    ],
-)
-def test_undo_of_configure(host: FakeHost) -> None:
-    """What was installed before is installed again, after any number of runs; if nothing was,
-    everything is removed. A second undo, like that of a task that did not run, takes nothing away.
-    """
-    files = dict(host.files.texts)
-    routes = our_routes(host)
-    task = Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host)
-    assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
-    assert len(our_routes(host)) == 2
-
-    for _ in range(2):
-        assert undo(phases.serial(task, name="all")).ok
-        assert host.files.texts == files
-        assert our_routes(host) == routes
-
-
-def test_undo_while_another_run_has_the_lock() -> None:
-    """It fails, and the next one takes everything back."""
-    host = FakeHost(kernel=h200())
-    task = Configure(WANTED, host=host)
-    run(task)
-    host.files.locked.add(LAYOUT.lock_path)
-    assert not phases.undo(task, context()).ok
-    assert len(our_routes(host)) == 2
-    host.files.locked.clear()
-    assert undo(task).ok
-    assert host.files.texts == {}
-    assert our_routes(host) == ()
-
-
-def test_undo_of_what_cannot_be_read() -> None:
-    """If what was installed could not be read, undo fails and takes nothing away."""
-    host = configured(WANTED)
-    host.files.texts[LAYOUT.config_path] = "{"
-    task = Configure(config(*REPAIR), host=host)
-    assert phases.run(task, observers=[]).ok
-    files = dict(host.files.texts)
-
-    undone = undo(task)
-
-    assert not undone.ok
-    assert "what was installed before could not be read" in str(undone)
-    assert host.files.texts == files
-    assert len(our_routes(host)) == 2
-
-
-def test_undo_of_a_run_that_failed_before_its_first_write() -> None:
-    """There is nothing to undo, also if what was installed cannot be read."""
-    host = configured(WANTED)
-    host.files.texts[LAYOUT.config_path] = "{"
-    manager_of(host).version = "246"  # is too old
-    task = Configure(config(*REPAIR), host=host)
-    assert not phases.run(task, observers=[]).ok
-    files = dict(host.files.texts)
-
-    undone = undo(task)
-
-    assert "this object has not run, or has changed nothing" in str(undone)
-    assert host.files.texts == files
-    assert len(our_routes(host)) == 2
-
-
-def test_undo_of_a_second_run() -> None:
-    """Each undo takes back what was done since the last one, also of routes that somebody typed."""
-    host = FakeHost(kernel=h200())
-    task = Configure(WANTED, host=host)
-    for destination in ("10.98.0.0/16", "10.99.0.0/16"):
-        type_routes(host, destination)
-        [typed] = our_routes(host)
-        run(task)
-        assert typed not in our_routes(host)
-        assert undo(task).ok
-        assert our_routes(host) == (typed,)
-        host.kernel.ip_route("delete", typed)
-
-
-@pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
-def test_undo_of_a_report_by_another_object(make: type[Any]) -> None:
-    """Another object does not know what was there before that run: its undo fails, and takes
-    nothing away. Once the run is undone, there is nothing to fail for.
-    """
-    host = FakeHost(kernel=h200())
-    task = make(WANTED, host=host)
-    report = phases.run(task, observers=[])
-    files = dict(host.files.texts)
-
-    undone = phases.undo(make(WANTED, host=host), of=report)
-
-    assert not undone.ok
-    assert "another object made that run" in str(undone)
-    assert host.files.texts == files
-    assert len(our_routes(host)) == 2
-
-    assert phases.undo(task, of=report).ok
-    assert phases.undo(make(WANTED, host=host), of=report).ok
-    assert host.files.texts == {}
-
-
-def test_undo_by_another_object_of_a_run_that_changed_nothing() -> None:
-    """There is nothing to undo, whichever object made that run."""
-    host = configured(WANTED)
-    report = phases.run(Configure(WANTED, host=host), observers=[])
-    undone = phases.undo(Configure(WANTED, host=host), of=report)
-    assert undone.ok
-    assert "it changed nothing in that run, or that is undone" in str(undone)
-
-
-def test_undo_twice_of_a_run_that_brought_back_what_was_lost() -> None:
-    """The second undo has nothing to do, although the configuration is installed: it was before."""
-    host = configured(WANTED)
-    host.kernel.ip_route("delete", our_routes(host)[0])
-    task = Configure(WANTED, host=host)
-    report = phases.run(task, observers=[])
-    assert effects_of(report.result).changed
-    assert phases.undo(task, of=report).ok
-    assert phases.undo(task, of=report).ok
-
-
-def test_undo_on_failure_of_two_objects_with_one_name() -> None:
-    """The one that the run did not reach has nothing to undo."""
-    host = FakeHost(kernel=h200())
-    broken = StubTask("broken", errors=[OSError("busy")])
-    tasks = (Configure(config(*REPAIR), host=host), broken, Configure(WANTED, host=host))
-    report = phases.run(phases.serial(*tasks, name="all"), undo_on_failure=True, observers=[])
-    assert [failure.name for failure in report.failures] == ["broken"]
-    assert host.files.texts == {}
-    assert our_routes(host) == ()
-
-
-def test_undo_of_a_run_with_two_attempts() -> None:
-    """What there was before the first of them is installed again."""
-    host = FakeHost(kernel=h200())
-    again = phases.retry(Configure(WANTED, host=host))
-    host.faults.fail("change", BackendError("no answer", kind="timeout"))
-    report = phases.run(again, observers=[], clock=FakeClock())
-    assert report.ok
-    assert report.attempts == 2
-    assert undo(again).ok
-    assert host.files.texts == {}
-    assert our_routes(host) == ()
-
-
-def test_undo_of_a_second_attempt_by_another_gateway() -> None:
-    """The routes that the first attempt has added were not typed: they are not added again."""
-    host = FakeHost(kernel=h200())
-    type_routes(host, "10.98.0.0/16")
-    before = our_routes(host)
-    attempts = count(1)
-
-    @phases.task("renumber")
-    def renumber(_ctx: phases.Context) -> None:
-        if next(attempts) > 1:
-            return
-        [default] = host.kernel.snapshot().default_routes(4)
-        host.kernel.ip_route("delete", default)
-        host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9"))
-        raise BackendError("no answer", kind="timeout")
-
-    again = phases.retry(phases.serial(Configure(WANTED, host=host), renumber, name="all"))
-    report = phases.run(again, observers=[], clock=FakeClock())
-    assert report.ok
-    assert report.attempts == 2
-    first, second = our_routes(host)
-    assert "via 10.0.0.9" in str(first)
-    assert "via 10.0.0.9" in str(second)
-
-    assert undo(again).ok
-    assert host.files.texts == {}
-    assert our_routes(host) == before
-
-
-class TestUndoOfOneOfSeveralRuns:
-    """The undo of a run takes back what that run did, and nothing of an earlier run of the same
-    object. An undo without a run takes back all of them.
-    """
-
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """An H200 node."""
-        return FakeHost(kernel=h200())
-
-    @pytest.fixture
-    def task(self, host: FakeHost) -> Configure:
-        """A task that has run."""
-        task = Configure(WANTED, host=host)
-        run(task)
-        return task
-
-    @staticmethod
-    def run_and_fail(task: Configure) -> None:
-        """Run the task, and after it one that fails: the run is undone."""
-        fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
-        assert not phases.run(fails, observers=[], undo_on_failure=True).ok
-
-    def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
-        """Nothing at all is taken back, at once or later."""
-        installed = dict(host.files.texts)
-        self.run_and_fail(task)
-        report = phases.run(task, observers=[])
-        assert phases.undo(task, phases.Context(observers=[]), of=report).ok
-        assert host.files.texts == installed
-        assert len(our_routes(host)) == 2
-
-    def test_a_run_after_another_configuration(self, host: FakeHost, task: Configure) -> None:
-        """The other configuration is installed again."""
-        other = config("10.7.0.0/16")
-        run(Configure(other, host=host))
-        self.run_and_fail(task)
-        assert read_installed(host) == other
-
-    def test_all_runs(self, host: FakeHost, task: Configure) -> None:
-        """What was there before the first of them is there again: nothing."""
-        run(Configure(config("10.7.0.0/16"), host=host))
-        run(task)
-        assert undo(task).ok
-        assert host.files.texts == {}
-        assert our_routes(host) == ()
-
-
-def test_undo_leaves_what_came_meanwhile() -> None:
-    """What another run has installed while this one waited for the lock is what undo restores."""
-    host = FakeHost(kernel=h200())
-    other = config("10.7.0.0/16")
-    task = Configure(WANTED, host=host)
-    host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)))
-    run(task)
-    assert undo(task).ok
-    assert read_installed(host) == other
 
 
 def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,11 +317,14 @@ class TestTransaction:
 
 
 def test_only_the_reply_route_is_left_out() -> None:
-    """The result does not say that nothing is configured."""
+    """Nothing waits for it: the result has why, and so has that of the whole run."""
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
     host = FakeHost(kernel=h200())
     report = phases.run(
         Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host), observers=[]
     )
     [step] = [step for step in report.walk() if step.name == ConfigureStaticRoutes.name]
-    assert step.reason == "the routes are as they should be"
+    for result in (step.result, report.result):
+        [warning] = effects_of(result).warnings
+        assert warning.name == "route-waits"
+        assert warning.severity == "warning"

@@ -1,0 +1,451 @@
+"""What undo takes back, and what it leaves: a law for any two configurations, and what other runs
+and other programs do meanwhile.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import repeat
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+import phases
+from hostrouting.config import GuardConfig, HostRoutingConfig
+from hostrouting.errors import BackendError, HostRoutingError, NotReady, RouteConflict
+from hostrouting.host.effects import Effects, effects_of
+from hostrouting.install.installed import read_installed
+from hostrouting.model.route import OURS, Route
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.overlap_check import CheckResult
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeHost, h200
+from phases.testing import FakeClock, StubTask
+from tests.hostrouting.install.test_install import (
+    NOTHING,
+    apply,
+    apply_task,
+    differing,
+    disk,
+    node,
+    possible,
+)
+from tests.support.examples import scaled
+from tests.support.mishaps import full, mishap_host
+from tests.support.tasks import (
+    LAYOUT,
+    REPAIR,
+    WANTED,
+    before_it_sets_routes,
+    config,
+    configured,
+    context,
+    failure_of,
+    lose_routes,
+    our_destinations,
+    ours,
+    run,
+    type_routes,
+    undo,
+)
+from tests.support.topologies import WithoutIPv6
+
+LOCK = f"lock {LAYOUT.lock_path}"
+"""The effect of a run that takes the lock."""
+CHECKED = config(cidrs=("10.9.0.0/16",))
+FORMER = config("10.8.0.0/16")
+OTHER = config("10.7.0.0/16")
+CONFLICTING = config("172.16.0.0/16")
+
+
+def ctrl_c(_event: str) -> BaseException:
+    """What an effect raises during which Ctrl-C is typed."""
+    return KeyboardInterrupt()
+
+
+@settings(max_examples=scaled(200))
+@given(
+    old=possible() | st.just(NOTHING),
+    new=possible() | st.just(NOTHING),
+    typed=st.lists(st.sampled_from(["10.98.0.0/16", "10.99.0.0/16"]), unique=True),
+    nth=st.integers(1, 45),
+    error=st.sampled_from([full, ctrl_c, None]),
+    runs_again=st.booleans(),
+)
+@example(old=NOTHING, new=FORMER, typed=["10.98.0.0/16"], nth=1, error=None, runs_again=True)
+def test_law(
+    *,
+    old: HostRoutingConfig,
+    new: HostRoutingConfig,
+    typed: list[str],
+    nth: int,
+    error: Callable[[str], BaseException] | None,
+    runs_again: bool,
+) -> None:
+    """Whatever a run has done, and wherever it has failed: files and routes are as before it, with
+    the routes that were typed before it or before a second run. A second undo does nothing.
+    """
+    host, mishaps = node()
+    apply(host, old)
+    type_routes(host, *typed)
+    files, routes = disk(host), set(ours(host))
+    task = Configure(new, host=host)
+    if error is not None:
+        mishaps.arm(nth, error)
+    with suppress(KeyboardInterrupt):
+        apply_task(task)
+    mishaps.disarm()
+    if runs_again:
+        type_routes(host, "10.97.0.0/16")
+        routes.add(next(route for route in ours(host) if route.startswith("10.97.")))
+        apply_task(task)
+    for _ in range(2):
+        apply_task(phases.task("undo")(task.undo))
+        assert differing(disk(host), files) == []
+        assert set(ours(host)) == routes
+
+
+class TestOtherRuns:
+    """What another run has installed stays."""
+
+    def test_since(self) -> None:
+        """Undo fails and says so."""
+        host = configured(FORMER)
+        task = Configure(WANTED, host=host)
+        run(task)
+        run(Configure(OTHER, host=host))
+        failure_of(undo, task, of=HostRoutingError, match="another run")
+        assert read_installed(host) == OTHER
+
+    def test_while_undo_waits_for_the_lock(self) -> None:
+        """It stays with its routes."""
+        host, mishaps = mishap_host()
+        type_routes(host, "10.9.0.0/16")
+        task = Configure(WANTED, host=host)
+        run(task)
+        mishaps.meanwhile(LOCK, lambda: run(Configure(OTHER, host=host)))
+        failure_of(undo, task, of=HostRoutingError, match="another run")
+        assert read_installed(host) == OTHER
+        assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_before_typed_routes_are_added_again(self) -> None:
+        """What is installed counts as of the moment when that step has the lock."""
+        host, mishaps = mishap_host()
+        task = deleting_a_typed_route(host)
+
+        def is_checked() -> bool:
+            return LAYOUT.ok_path in host.files.texts  # the last that undo does before
+
+        other = Configure(config("10.6.0.0/16"), host=host)
+        mishaps.meanwhile(LOCK, lambda: run(other), when=is_checked)
+        undo(task)
+        assert our_destinations(host) == ["10.6.0.0/16"]
+
+    def test_before_the_run_had_the_lock(self) -> None:
+        """That is what undo restores."""
+        host = FakeHost(kernel=h200())
+        task = Configure(WANTED, host=host)
+        host.faults.meanwhile("snapshot", lambda: run(Configure(OTHER, host=host)))
+        run(task)
+        undo(task)
+        assert read_installed(host) == OTHER
+
+    def test_between_two_runs(self) -> None:
+        """Its routes were configured, so they are not added again as if they had been typed."""
+        host = configured(FORMER)
+        before = ours(host)
+        task = Configure(OTHER, host=host)
+        run(task)
+        run(Configure(config("10.6.0.0/16"), host=host))
+        run(task)
+        undo(task)
+        assert ours(host) == before
+
+    def test_a_guard_that_is_turned_off(self) -> None:
+        """While there is something to guard, whoever has turned the guard off meant it."""
+        wanted = config("10.8.0.0/16", cidrs=("10.9.0.0/16",))
+        host = configured(wanted._replace(guard=GuardConfig(enabled=True)))
+        task = ConfigureStaticRoutes(OTHER, host=host)
+        run(task)
+        run(Configure(config("10.7.0.0/16", cidrs=("10.9.0.0/16",)), host=host))
+        undo(task)
+        assert read_installed(host) == wanted
+
+
+def deleting_a_typed_route(host: FakeHost) -> Configure:
+    """A task that has run on this host, and deleted 10.7.0.0/16, which was typed."""
+    run(Configure(CHECKED, host=host))
+    type_routes(host, "10.7.0.0/16")
+    task = Configure(FORMER, host=host)
+    run(task)
+    return task
+
+
+class TestTypedRoutes:
+    """Routes that no configuration had, and that a run has deleted, are added again."""
+
+    @pytest.mark.parametrize(("wanted", "kind"), [(WANTED, CheckResult), (FORMER, Effects)])
+    def test_nothing_else(self, wanted: HostRoutingConfig, kind: type[Effects]) -> None:
+        """The undo is not skipped then: its result has the route, and the check if there is one."""
+        host = configured(wanted)
+        type_routes(host, "10.9.0.0/16")
+        task = Configure(wanted, host=host)
+        run(task)
+        report = phases.undo(task, phases.Context(observers=[]))
+        assert type(report.result) is kind
+        [change] = effects_of(report.result).changes
+        assert str(change.route.prefix) == "10.9.0.0/16"
+        assert str(change.route) in ours(host)
+
+    def test_one_that_is_typed_meanwhile(self) -> None:
+        """The plan did not have it. The result of the undo has the changes in their order."""
+        host = configured(CHECKED)
+        task = Configure(FORMER, host=host)
+        before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
+        run(task)
+        assert our_destinations(host) == ["10.8.0.0/16"]
+        changes = effects_of(undo(task)).changes
+        assert our_destinations(host) == ["10.7.0.0/16"]
+        assert [(change.verb, str(change.route.prefix)) for change in changes] == [
+            ("delete", "10.8.0.0/16"),
+            ("append", "10.7.0.0/16"),
+        ]
+
+    def test_one_that_is_typed_meanwhile_and_a_run_that_is_cancelled(self) -> None:
+        """The run adds the route again, its undo deletes it, and adds it once more."""
+        host = configured(CHECKED)
+        task = Configure(FORMER, host=host)
+        ctx = phases.Context(observers=[])
+        before_it_sets_routes(host, lambda: type_routes(host, "10.7.0.0/16"))
+        host.faults.meanwhile("change", lambda: ctx.cancel("enough"), nth=2)
+        with pytest.raises(phases.Cancelled) as caught:
+            phases.execute(task, ctx)
+        assert "delete" in [change.verb for change in effects_of(caught.value).changes[:-1]]
+        undo(task)
+        assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_one_with_the_key_of_a_former_one(self) -> None:
+        """The former configuration brings its own route back."""
+        host = configured(FORMER)
+        before = ours(host)
+        task = Configure(OTHER, host=host)
+        run(task)
+        typed = Route.to("10.8.0.0/16", dev="eth0", gateway="10.0.0.2", protocol=OURS)
+        host.kernel.ip_route("add", typed)
+        run(task)
+        undo(task)
+        assert ours(host) == before
+
+    def test_one_that_the_kernel_refuses(self) -> None:
+        """The undo fails at its end: all else is as before, and the error has what was added."""
+        host = configured(FORMER)
+        host.kernel.add_link("eth9")
+        host.kernel.ip_route("add", Route.to("10.6.0.0/16", dev="eth9", protocol=OURS))
+        type_routes(host, "10.7.0.0/16")
+        task = Configure(config("10.9.0.0/16"), host=host)
+        run(task)
+        host.kernel.delete_link("eth9")
+
+        report = phases.undo(task, phases.Context(observers=[]))
+
+        [failure] = report.failures
+        assert isinstance(failure.error, BackendError)
+        [change] = effects_of(failure.error).changes
+        assert str(change.route.prefix) == "10.7.0.0/16"
+        assert our_destinations(host) == ["10.7.0.0/16", "10.8.0.0/16"]
+        assert read_installed(host) == FORMER
+
+    def test_an_undo_that_is_cancelled(self) -> None:
+        """They are back."""
+        host = FakeHost(kernel=h200())
+        task = deleting_a_typed_route(host)
+        ctx = context()
+        host.faults.meanwhile("change", lambda: ctx.cancel("Ctrl-C"))
+        with pytest.raises(phases.Cancelled):
+            phases.execute(phases.task("undo")(task.undo), ctx)
+        assert "10.7.0.0/16" in our_destinations(host)
+
+    def test_the_lock(self) -> None:
+        """An undo has it whenever it changes anything: files, routes, and those that were typed."""
+        host, mishaps = mishap_host()
+        task = deleting_a_typed_route(host)
+        unlocked: list[str] = []
+
+        def look(event: str) -> None:
+            if not event.startswith("lock") and LAYOUT.lock_path not in host.files.locked:
+                unlocked.append(event)
+
+        mishaps.watch = look
+        mishaps.disarm()
+        undo(task)
+        verbs = {event.split(" ")[0] for event in mishaps.events}
+        assert verbs >= {"route", "write", "reload"}
+        assert unlocked == []
+
+
+class TestFormer:
+    """What was installed comes back with all that is wrong with it."""
+
+    def test_a_conflict(self) -> None:
+        """The configuration comes back that units have waited for: nobody has confirmed the one
+        that lets them start.
+        """
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        task = Configure(WANTED, host=host)
+        run(task)
+        added = ours(host)
+        error = failure_of(undo, task, of=RouteConflict)
+        assert read_installed(host) == CONFLICTING
+        assert our_destinations(host) == [], "the routes of the undone run are gone"
+        changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
+        assert changes == [("delete", route) for route in added]
+
+    def test_a_route_that_can_no_longer_come(self) -> None:
+        """Linux has been booted without IPv6 since; the routes of the undone run go all the
+        same.
+        """
+        former = config("fd77::/48")
+        before = FakeHost()
+        failure_of(run, Configure(former, host=before, wait=0), of=NotReady)
+        host = FakeHost(kernel=WithoutIPv6(), files=before.files)
+        host.kernel.add_address("eth0", "10.0.0.4/24")
+        host.kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
+        task = Configure(config(REPAIR[0]), host=host, allow_removal=True)
+        run(task)
+        failure_of(undo, task, of=NotReady, match="fd77::/48 needs IPv6")
+        assert read_installed(host) == former
+        assert our_destinations(host) == []
+
+    def test_no_wait(self) -> None:
+        """Undo does not wait for what may come: `apply --confirm` promises it for now."""
+        host = configured(WANTED)
+        task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host)
+        run(task)
+        for route in host.kernel.snapshot().default_routes(4):
+            host.kernel.ip_route("delete", route)
+        lose_routes(host)
+        ctx = context()
+        failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
+        assert ctx.clock.now() < 1
+
+    @pytest.mark.parametrize("is_former", [False, True])
+    def test_what_cannot_be_read(self, *, is_former: bool) -> None:
+        """If that was what the run has replaced, undo fails and takes nothing away. If it is what
+        the run has installed, undo brings the former one back.
+        """
+        host = configured(FORMER)
+        task = Configure(OTHER, host=host)
+        if is_former:
+            host.files.texts[LAYOUT.config_path] = "{"
+        run(task)
+        if not is_former:
+            host.files.texts[LAYOUT.config_path] = "{"
+            undo(task)
+            assert read_installed(host) == FORMER
+            return
+        failure_of(undo, task, match="what was installed before could not be read")
+        assert read_installed(host) == OTHER
+
+
+class TestReports:
+    """The undo of a report takes back that run, and nothing of an earlier one."""
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """An H200 node."""
+        return FakeHost(kernel=h200())
+
+    @pytest.fixture
+    def task(self, host: FakeHost) -> Configure:
+        """A task that has run."""
+        task = Configure(WANTED, host=host)
+        run(task)
+        return task
+
+    def test_a_run_that_changed_nothing(self, host: FakeHost, task: Configure) -> None:
+        """Nothing at all is taken back, whichever object is asked, and also if the next task
+        fails.
+        """
+        installed = dict(host.files.texts)
+        fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
+        assert not phases.run(fails, observers=[], undo_on_failure=True).ok
+        report = phases.run(task, observers=[])
+        for each in (task, Configure(WANTED, host=host)):
+            undone = phases.undo(each, of=report)
+            assert undone.ok
+            assert "it changed nothing in that run, or that is undone" in str(undone)
+        assert host.files.texts == installed
+        assert len(ours(host)) == 2
+
+    def test_a_run_after_another_configuration(self, host: FakeHost, task: Configure) -> None:
+        """The other configuration is installed again; without a report, what was there before the
+        first run.
+        """
+        run(Configure(OTHER, host=host))
+        report = phases.run(task, observers=[])
+        assert phases.undo(task, of=report).ok
+        assert read_installed(host) == OTHER
+        run(task)
+        undo(task)
+        assert host.files.texts == {}
+
+    @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
+    def test_by_another_object(
+        self, host: FakeHost, make: Callable[..., phases.Task[object]]
+    ) -> None:
+        """Another object does not know what was there before that run: its undo fails, and takes
+        nothing away. Once the run is undone, there is nothing to fail for.
+        """
+        task = make(WANTED, host=host)
+        report = phases.run(task, observers=[])
+        undone = phases.undo(make(WANTED, host=host), of=report)
+        assert not undone.ok
+        assert "another object made that run" in str(undone)
+        assert len(ours(host)) == 2
+        assert phases.undo(task, of=report).ok
+        assert phases.undo(make(WANTED, host=host), of=report).ok
+        assert host.files.texts == {}
+
+    def test_two_runs_in_one_context(self, host: FakeHost) -> None:
+        """A program may keep its context: what an earlier run has installed stays."""
+        ctx = context()
+        task = Configure(WANTED, host=host)
+        phases.run(task, ctx=ctx)
+        report = phases.run(task, ctx=ctx)
+        assert phases.undo(task, of=report).ok
+        assert read_installed(host) == WANTED
+
+    def test_two_attempts(self, host: FakeHost) -> None:
+        """What there was before the first of them is installed again. The routes that it has added
+        by another gateway were not typed: they are not added again.
+        """
+        type_routes(host, "10.98.0.0/16")
+        before = ours(host)
+        attempts: list[int] = []
+
+        @phases.task("renumber")
+        def renumber(_ctx: phases.Context) -> None:
+            attempts.append(1)
+            if len(attempts) > 1:
+                return
+            [default] = host.kernel.snapshot().default_routes(4)
+            host.kernel.ip_route("delete", default)
+            host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9"))
+            raise BackendError("no answer", kind="timeout")
+
+        again = phases.retry(phases.serial(Configure(WANTED, host=host), renumber, name="all"))
+        report = phases.run(again, observers=[], clock=FakeClock())
+        assert report.attempts == 2
+        assert all("via 10.0.0.9" in route for route in ours(host))
+        assert phases.undo(again, phases.Context(observers=[])).ok
+        assert host.files.texts == {}
+        assert ours(host) == before
+
+    def test_two_objects_with_one_name(self, host: FakeHost) -> None:
+        """The one that the run did not reach has nothing to undo."""
+        broken = StubTask("broken", errors=[OSError("busy")])
+        tasks = (Configure(OTHER, host=host), broken, Configure(WANTED, host=host))
+        report = phases.run(phases.serial(*tasks, name="all"), undo_on_failure=True, observers=[])
+        assert [failure.name for failure in report.failures] == ["broken"]
+        assert host.files.texts == {}
+        assert ours(host) == []
